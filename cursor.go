@@ -1,0 +1,101 @@
+package spool
+
+import (
+	"strconv"
+	"strings"
+)
+
+// Cursor is a position in a log that a reader has seen. It is exclusive: "after
+// 42". The zero Cursor is the start of the log, in whatever incarnation.
+//
+// Its text form is an SSE event id: "42", or "42.3" in incarnation 3, and
+// "p5-42" for a reader that has seen the first five frames of the attach plan
+// cut at 42 ("p5-42.3"). The p keeps parsers that expect a number from taking a
+// place inside a plan for a position.
+type Cursor struct {
+	Seq         uint64
+	Incarnation uint64 // 0: not said, which means the first
+	InPlan      bool   // the reader was inside the attach plan cut at Seq…
+	PlanFrames  uint64 // …and has seen this many of its frames
+}
+
+// String returns the cursor's text form.
+func (c Cursor) String() string { return string(c.AppendText(nil)) }
+
+// AppendText appends the text form to dst.
+func (c Cursor) AppendText(dst []byte) []byte {
+	if c.InPlan {
+		dst = append(dst, 'p')
+		dst = strconv.AppendUint(dst, c.PlanFrames, 10)
+		dst = append(dst, '-')
+	}
+	dst = strconv.AppendUint(dst, c.Seq, 10)
+	if c.Incarnation > 1 {
+		dst = append(dst, '.')
+		dst = strconv.AppendUint(dst, c.Incarnation, 10)
+	}
+	return dst
+}
+
+// ParseCursor reads a cursor's text form. It fails with [ErrCursorMalformed].
+func ParseCursor(s string) (Cursor, error) {
+	var c Cursor
+	rest := s
+	if after, ok := strings.CutPrefix(rest, "p"); ok {
+		k, tail, found := strings.Cut(after, "-")
+		n, valid := parseDecimal(k)
+		if !found || !valid {
+			return Cursor{}, ErrCursorMalformed
+		}
+		c.InPlan, c.PlanFrames, rest = true, n, tail
+	}
+	seq, incarnation, dotted := strings.Cut(rest, ".")
+	n, valid := parseDecimal(seq)
+	if !valid {
+		return Cursor{}, ErrCursorMalformed
+	}
+	c.Seq = n
+	if dotted {
+		n, valid := parseDecimal(incarnation)
+		if !valid || n < 2 {
+			return Cursor{}, ErrCursorMalformed
+		}
+		c.Incarnation = n
+	}
+	return c, nil
+}
+
+// parseDecimal accepts what AppendUint writes and nothing else: no sign, no
+// leading zero, at most 2^53-1 so that every client can hold it.
+func parseDecimal(s string) (uint64, bool) {
+	if s == "" || len(s) > 16 || (s[0] == '0' && len(s) > 1) {
+		return 0, false
+	}
+	var n uint64
+	for i := range len(s) {
+		d := s[i] - '0'
+		if d > 9 {
+			return 0, false
+		}
+		n = n*10 + uint64(d)
+	}
+	return n, n < 1<<53
+}
+
+// Check says whether a log with this head can serve the cursor record by
+// record: nil, [ErrCursorAhead] or [ErrTrimmed].
+func (c Cursor) Check(h Head) error {
+	incarnation := max(c.Incarnation, 1)
+	switch {
+	case c == Cursor{}:
+		if h.TraceFloor > 0 {
+			return ErrTrimmed
+		}
+		return nil
+	case incarnation != max(h.Incarnation, 1) || c.Seq > h.Seq:
+		return ErrCursorAhead
+	case c.Seq < h.TraceFloor:
+		return ErrTrimmed
+	}
+	return nil
+}

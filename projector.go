@@ -1,0 +1,30 @@
+package spool
+
+// Frame is a piece of a client protocol's byte stream, ready to be sent.
+type Frame struct {
+	// Data is the whole frame with its line ends, but without an SSE id, which
+	// depends on how a reader came to it.
+	Data []byte
+	// Seq is the record's sequence on the last frame that the record became, and
+	// 0 on the others: a reader that saw this frame has seen the record.
+	Seq uint64
+	// Terminal frames say that the turn has ended or paused. They are sent only
+	// if the record that made them is where the log stands, and the stream is
+	// closed after the last.
+	Terminal bool
+}
+
+// Projector is a client protocol as a fold over a log. It is a deterministic
+// function of the records: no clock, no random ids, nothing that another node
+// could not rebuild. Whoever attaches anywhere must end with what the log says,
+// and so must whoever never left; package wiretest proves it for a wire.
+//
+// A Projector is used by one goroutine at a time.
+type Projector interface {
+	// Apply folds the next record and appends the frames that it becomes to dst.
+	Apply(dst []Frame, r Record) ([]Frame, error)
+	// Plan returns frames that bring a reader who has seen nothing to the
+	// projector's present state, as few as possible. Applying the following
+	// records goes on from there. Frames of a plan carry no Seq.
+	Plan() []Frame
+}

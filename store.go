@@ -1,0 +1,228 @@
+package spool
+
+import (
+	"context"
+	"time"
+)
+
+// Limits that hold for every store.
+const (
+	// MaxAppendRecords and MaxAppendBytes bound one append.
+	MaxAppendRecords = 1000
+	MaxAppendBytes   = 512 << 10
+	// MaxRecordBytes bounds the Data of one record.
+	MaxRecordBytes = 256 << 10
+	// MaxIDBytes bounds session, run, message, command and call ids.
+	MaxIDBytes = 256
+)
+
+// Status is what a session's log says about its run.
+type Status string
+
+const (
+	StatusActive Status = "active" // a run is open
+	StatusPaused Status = "paused" // a run waits, holding nothing
+	StatusEnded  Status = "ended"  // the last run ended; also a log that has no run yet
+	StatusFailed Status = "failed" // the last run failed
+)
+
+// Quiet reports whether no run is open under this status.
+func (s Status) Quiet() bool { return s != StatusActive }
+
+// Head is a log's state as its store knows it, without reading records. It is
+// comparable: two equal heads mean that nothing happened in between.
+type Head struct {
+	Seq         uint64 // last sequence; 0 for an empty log
+	Incarnation uint64 // 1, and one more each time earlier history was lost or deleted
+	TraceFloor  uint64 // trace records with Seq <= TraceFloor may be gone
+	Floor       uint64 // no record with Seq <= Floor remains
+	Epoch       uint64 // of the latest claim; 0 before the first
+	Status      Status
+	Due         int64 // Unix milliseconds at which a runner must look; 0 for never
+}
+
+// Append is one atomic append to one session's log.
+//
+// With Epoch > 0 it is an owner's: the store refuses it with [ErrSuperseded]
+// unless Epoch is that of the latest claim, and answers a repeat of (Epoch,
+// Writer, Ordinal) with the first result. With Epoch 0 it is a command's: it
+// needs no lease, and the same atomic step sets Due to the store's now, unless
+// Due is already earlier.
+//
+// An append creates the session if it does not exist. An owner's append without
+// records is allowed: it carries only Row or Settle.
+type Append struct {
+	Session string
+	Epoch   uint64
+	Writer  string // names the writer under its epoch; "" is one too
+	Ordinal uint64 // counts that writer's appends: 1, 2, 3, …; 0 = not idempotent
+	Records []Record
+	Row     Row     // fields of the session row to change
+	Settle  *Settle // owner only
+}
+
+// Settle clears a session's due mark: when no command has a sequence above
+// Seen, Due becomes Next (0 for never). The append succeeds either way.
+type Settle struct {
+	Seen uint64
+	Next int64
+}
+
+// Appended is the result of an append.
+type Appended struct {
+	First, Last uint64 // sequences given to the records; First > Last when there were none
+	Head        Head   // after this append (for a repeat: now)
+	Repeated    bool   // this (Epoch, Writer, Ordinal) was stored before; nothing was written
+}
+
+// Row is what listings know of a session. In an [Append], zero fields stay as
+// they are.
+type Row struct {
+	Status    Status `json:"status"`
+	Agent     string `json:"agent,omitempty"`     // the agent type that answers; filters claims
+	Principal string `json:"principal,omitempty"` // whose session it is; filters listings
+	Title     string `json:"title,omitempty"`
+}
+
+// SessionInfo is one line of a listing.
+type SessionInfo struct {
+	Session string `json:"session"`
+	Row
+	Head    Head  `json:"-"`
+	Updated int64 `json:"updated"` // Unix milliseconds of the last append
+}
+
+// Store keeps logs. It stores bytes and numbers them; it knows nothing of
+// protocols. Every method may be called from any goroutine, and fails with
+// [ErrClosed] after the store was closed, and with ctx's error when ctx ends
+// before an outcome is known.
+//
+// A driver implements Store and, as far as its engine can, [Leaser], [Lister],
+// [Trimmer], [FoldStore] and [BlobStore]; package storetest holds the suite
+// that all of them pass.
+type Store interface {
+	// Append writes a batch atomically and numbers it. Errors: [ErrSuperseded],
+	// [ErrTooLarge], or any other, which means that the outcome is unknown and
+	// is settled by repeating the same Ordinal.
+	Append(ctx context.Context, a Append) (Appended, error)
+
+	// Read returns up to max records with Seq > after, in order and without
+	// gaps, and never a partial answer: if one of them may have been trimmed
+	// (after < TraceFloor) it fails with [ErrTrimmed]. An unknown session and an
+	// after beyond the head give no records.
+	Read(ctx context.Context, session string, after uint64, max int) ([]Record, error)
+
+	// ReadKept is Read for kept records only, so it serves folding and paging
+	// below TraceFloor. It fails with [ErrTrimmed] if after < Floor. With
+	// Backwards set it returns the records with Seq < q.Before, newest first.
+	ReadKept(ctx context.Context, session string, q KeptQuery) ([]Record, error)
+
+	// Head returns the log's head; [ErrNotFound] for an unknown session.
+	Head(ctx context.Context, session string) (Head, error)
+
+	// Wait returns the head as soon as it differs from seen (the zero Head: as
+	// soon as the session exists), or ctx's error.
+	Wait(ctx context.Context, session string, seen Head) (Head, error)
+}
+
+// KeptQuery selects kept records: forward those with Seq > After, or backwards
+// those with Seq < Before (0: from the head).
+type KeptQuery struct {
+	After     uint64
+	Before    uint64
+	Backwards bool
+	Max       int
+}
+
+// Lease is the right to execute one session's runs until it expires or a later
+// claim takes it.
+type Lease struct {
+	Session string
+	Epoch   uint64
+	Owner   string
+	TTL     time.Duration // from the claim or the latest renewal or append
+	Head    Head          // at the claim
+}
+
+// Claim asks for a session to own. A session can be claimed when its Due time
+// has passed and nobody holds it, or when its lease expired while its Status is
+// active.
+type Claim struct {
+	Owner   string
+	TTL     time.Duration
+	Agents  []string // only sessions with one of these Row.Agent values (or none set); nil for all
+	Session string   // only this session
+	Force   bool     // with Session: take it whoever holds it, due or not; it need not exist
+}
+
+// Leaser is the role of stores that can coordinate runners. Expiry is judged by
+// the store's clock inside the claim.
+type Leaser interface {
+	// Claim returns a lease with a new, larger epoch, or [ErrNothingDue].
+	Claim(ctx context.Context, c Claim) (Lease, error)
+	// Renew extends the lease by its TTL; [ErrSuperseded] if it was taken. Any
+	// append under the lease renews it too.
+	Renew(ctx context.Context, l Lease) error
+	// Release ends the lease at once; a superseded lease is no error.
+	Release(ctx context.Context, l Lease) error
+	// AwaitDue returns nil when a claim by c may succeed, or ctx's error. It
+	// may return early, never late by more than a second.
+	AwaitDue(ctx context.Context, c Claim) error
+}
+
+// SessionQuery selects sessions, most recently updated first.
+type SessionQuery struct {
+	Status    Status // "" for all
+	Principal string // "" for all
+	After     string // opaque continuation: the NextAfter of the previous page
+	Max       int    // 0 for 100
+}
+
+// SessionPage is one page of a listing.
+type SessionPage struct {
+	Sessions  []SessionInfo
+	NextAfter string // "" on the last page
+}
+
+// Lister is the role of stores that can list sessions.
+type Lister interface {
+	Sessions(ctx context.Context, q SessionQuery) (SessionPage, error)
+	// Session returns one row; [ErrNotFound] for an unknown session.
+	Session(ctx context.Context, session string) (SessionInfo, error)
+}
+
+// Trimmer is the role of stores that can forget.
+type Trimmer interface {
+	// Trim removes trace records with Seq <= traceFloor and every record with
+	// Seq <= floor, and raises the watermarks. Watermarks never fall.
+	Trim(ctx context.Context, session string, traceFloor, floor uint64) error
+	// Delete removes a session with its records, folds and blobs. It leaves a
+	// tombstone, so that a session of the same id starts with the next epoch and
+	// incarnation. Deleting what is not there is [ErrNotFound].
+	Delete(ctx context.Context, session string) error
+}
+
+// SavedFold is a cached fold of log[1..Seq]. It is used only if Version and
+// Incarnation are the reader's own.
+type SavedFold struct {
+	Version     int
+	Incarnation uint64
+	Seq         uint64
+	Data        []byte
+}
+
+// FoldStore is the role of stores that can cache folds by name.
+type FoldStore interface {
+	SaveFold(ctx context.Context, session, name string, f SavedFold) error
+	// LoadFold returns [ErrNotFound] when there is none.
+	LoadFold(ctx context.Context, session, name string) (SavedFold, error)
+}
+
+// BlobStore is the role of stores that can keep large values beside a session's
+// log. A blob is deleted with its session.
+type BlobStore interface {
+	// PutBlob stores data under its hash ("sha256:…"); a repeat is no error.
+	PutBlob(ctx context.Context, session, hash string, data []byte) error
+	// GetBlob returns [ErrNotFound] for an unknown hash.
+	GetBlob(ctx context.Context, session, hash string) ([]byte, error)
+}
