@@ -1,0 +1,135 @@
+// Package model is the contract between an agent and a language model.
+package model
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/spool-run/spool"
+)
+
+// Model answers a request with a stream of parts.
+//
+// The stream is complete if and only if it yields a [Finish] and then ends. A
+// stream that ends without one was cut; implementations say so with an [*Error]
+// of code [CodeTruncated]. An error ends the stream; what came before it counts.
+// Cancelling ctx ends the provider's request.
+type Model interface {
+	Stream(ctx context.Context, r *Request) iter.Seq2[Part, error]
+}
+
+// Request is one model call.
+type Request struct {
+	Instructions string          // the system prompt
+	Messages     []spool.Message // the conversation; an assistant message holds its tool calls and their outcomes, step by step
+	Tools        []ToolSpec
+	Output       json.RawMessage // JSON Schema that the final answer must satisfy; nil for free text
+	MaxTokens    int             // 0: the provider's default
+	Temperature  *float64
+
+	Session string // for correlation and scripted models
+	RunID   string
+	Step    int // of the run, from 1
+}
+
+// ToolSpec tells the model about a tool.
+type ToolSpec struct {
+	Name        string
+	Description string
+	InputSchema json.RawMessage
+}
+
+// Part is one piece of a model's stream: a [TextDelta], [ReasoningDelta],
+// [ReasoningEnd], [ToolCallStart], [ToolCallDelta], [ToolCallEnd], [Source],
+// [File], [UsageUpdate] or [Finish].
+type Part interface{ modelPart() }
+
+// TextDelta is a piece of text. Another ID begins another block.
+type TextDelta struct{ ID, Delta string }
+
+// ReasoningDelta is a piece of reasoning. Another ID begins another block.
+type ReasoningDelta struct{ ID, Delta string }
+
+// ReasoningEnd closes a reasoning block. Text, if set, is the block's whole
+// text; Metadata holds what must be sent back to the provider.
+type ReasoningEnd struct {
+	ID, Text string
+	Metadata json.RawMessage
+}
+
+// ToolCallStart begins a call. IDs are the provider's and may repeat between
+// steps.
+type ToolCallStart struct {
+	ID, Name         string
+	ProviderExecuted bool
+}
+
+// ToolCallDelta is a piece of a call's argument text.
+type ToolCallDelta struct{ ID, Delta string }
+
+// ToolCallEnd completes a call. Arguments is its whole argument text, "" for
+// none.
+type ToolCallEnd struct{ ID, Name, Arguments string }
+
+// Source is something that the answer cites.
+type Source struct{ ID, URL, Title, MediaType, Filename, CitedText string }
+
+// File is a file that the model made.
+type File struct{ URL, MediaType, Filename string }
+
+// UsageUpdate is the usage of this call so far; the last one counts.
+type UsageUpdate struct{ Usage spool.Usage }
+
+// Finish says that the answer is complete.
+type Finish struct {
+	Reason string // stop, length, tool-calls, content-filter, other
+	Raw    string // as the provider said it
+}
+
+func (TextDelta) modelPart()      {}
+func (ReasoningDelta) modelPart() {}
+func (ReasoningEnd) modelPart()   {}
+func (ToolCallStart) modelPart()  {}
+func (ToolCallDelta) modelPart()  {}
+func (ToolCallEnd) modelPart()    {}
+func (Source) modelPart()         {}
+func (File) modelPart()           {}
+func (UsageUpdate) modelPart()    {}
+func (Finish) modelPart()         {}
+
+// The codes of an [*Error].
+const (
+	CodeRateLimited    = "provider_rate_limited"
+	CodeOverloaded     = "provider_overloaded"
+	CodeUnavailable    = "provider_unavailable"
+	CodeTimeout        = "provider_timeout"
+	CodeTruncated      = "provider_truncated" // the stream ended before the answer did
+	CodeInvalidRequest = "provider_invalid_request"
+	CodeAuthentication = "provider_authentication"
+	CodeContentFilter  = "provider_content_filter"
+	CodeProtocol       = "provider_protocol" // what came is not the protocol
+	CodeUnknown        = "provider_error"
+)
+
+// Error is a failed model call.
+type Error struct {
+	Code       string
+	Message    string // for people; never holds a secret
+	Retryable  bool
+	StatusCode int           // HTTP, 0 if none
+	RetryAfter time.Duration // 0 if the provider did not say
+	Err        error
+}
+
+func (e *Error) Error() string {
+	if e.StatusCode != 0 {
+		return fmt.Sprintf("model: %s (%s, HTTP %d)", e.Message, e.Code, e.StatusCode)
+	}
+	return fmt.Sprintf("model: %s (%s)", e.Message, e.Code)
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
