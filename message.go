@@ -66,6 +66,8 @@ type Part struct {
 	Filename         string          `json:"filename,omitempty"`
 	ProviderMetadata json.RawMessage `json:"providerMetadata,omitempty"`
 	Tool             *ToolPart       `json:"tool,omitempty"`
+
+	sealed bool // said by kept records; what is not yet is the open model phase
 }
 
 // ToolState is how far a tool call has come.
@@ -99,6 +101,13 @@ type ToolPart struct {
 	ProviderExecuted bool            `json:"providerExecuted,omitempty"`
 	EffectID         string          `json:"effectId,omitempty"`
 	Approval         *Approval       `json:"approval,omitempty"`
+}
+
+// ErrorInfo is what the log says of a failure.
+type ErrorInfo struct {
+	Error       string `json:"error"`
+	Code        string `json:"code,omitempty"`
+	Recoverable bool   `json:"recoverable,omitempty"`
 }
 
 // Approval is a human's decision on a call, or the wait for it.

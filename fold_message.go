@@ -1,0 +1,349 @@
+package spool
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strings"
+)
+
+// MessageFold folds one turn's records into the turn's assistant message.
+//
+// It gives the same message from all of the turn's records and from its kept
+// ones alone: a part stands where the record that opened it stood, whether that
+// record is still there or only remembered as the part's First.
+type MessageFold struct {
+	message *Message
+	root    string // the agent whose words these are
+
+	block   *strings.Builder // text of the open text or reasoning part
+	openAt  int              // its index in Parts; -1 for none
+	args    map[string]*strings.Builder
+	stepAt  int // index of the current step's boundary part; -1 before the first
+	dirty   map[string]bool
+	undo    map[string]json.RawMessage // data that the current step replaced, by key
+	pending []Part                     // of an assistant_message that goes on
+	data    []Part                     // of a step_committed that goes on
+}
+
+// NewMessageFold returns the fold of a turn of the agent whose session id is
+// root. The message's id comes with the turn's first run_started.
+func NewMessageFold(root string) *MessageFold {
+	return &MessageFold{
+		message: &Message{Role: RoleAssistant, Parts: []Part{}},
+		root:    root,
+		openAt:  -1,
+		stepAt:  -1,
+		args:    map[string]*strings.Builder{},
+		dirty:   map[string]bool{},
+		undo:    map[string]json.RawMessage{},
+	}
+}
+
+// Message returns the message as it stands. It belongs to the fold and changes
+// with the next Apply; its strings and raw JSON never do.
+func (m *MessageFold) Message() *Message { return m.message }
+
+// CompleteThinking returns what a thinking chunk with IsComplete adds to the
+// text that was streamed before it. Producers close a block with its whole text,
+// with nothing, or with a last delta.
+func CompleteThinking(streamed, content string) string {
+	if rest, ok := strings.CutPrefix(content, streamed); ok {
+		return rest
+	}
+	return content
+}
+
+// Apply folds the turn's next record, decoded. Records of other agents, and
+// those that say nothing about the message, change nothing.
+func (m *MessageFold) Apply(r Record, c Chunk) {
+	if agent := c.ChunkBase().AgentID; agent != "" && agent != m.root {
+		return
+	}
+	switch c := c.(type) {
+	case *RunStarted:
+		m.message.ID, m.message.TurnID = c.MessageID, c.TurnID
+		if m.message.Time == 0 {
+			m.message.Time = c.Timestamp
+		}
+		m.mergeMetadata(c.Metadata)
+	case *StepStarted:
+		m.closeBlock()
+		m.stepAt = len(m.message.Parts)
+		m.message.Parts = append(m.message.Parts, Part{Type: PartStep, ID: c.StepID, First: r.Seq, sealed: true})
+		clear(m.undo)
+	case *TextDelta:
+		m.grow(PartText, c.PartID, c.Delta, r.Seq)
+	case *Thinking:
+		m.applyThinking(c, r.Seq)
+	case *AssistantMessage:
+		m.pending = joinParts(m.pending, c.Parts)
+		if !c.More {
+			m.seal(m.pending, r.Seq)
+			m.pending = nil
+		}
+	case *Custom:
+		if !c.Transient {
+			m.setData(c.EventName, c.ID, c.Data, r.Seq)
+		}
+	case *Progress:
+		m.setData("progress", c.ID, progressData(c), r.Seq)
+	case *Output:
+		m.setData("output", "", c.Output, r.Seq)
+	case *ErrorChunk:
+		if c.Recoverable {
+			m.setData("error", "", mustJSON(ErrorInfo{c.Error, c.Code, true}), r.Seq)
+		}
+	case *Citation:
+		m.insert(Part{Type: PartSource, First: r.Seq, ID: c.SourceID, URL: c.URL, Title: c.Title,
+			MediaType: c.MediaType, Filename: c.Filename, Text: c.CitedText, sealed: true})
+	case *File:
+		m.insert(Part{Type: PartFile, First: r.Seq, URL: c.URL, MediaType: c.MediaType, Filename: c.Filename, sealed: true})
+	case *StepCommitted:
+		m.data = append(m.data, c.Data...)
+		if !c.More {
+			m.commit(m.data)
+			m.data = nil
+		}
+	case *StepDiscarded:
+		m.discard()
+	case *RunSuspended:
+		m.closeBlock()
+		m.commit(c.Data)
+		m.mergeMetadata(c.Metadata)
+		if c.Kind == "interrupted" {
+			m.mark("run-interrupted", map[string]string{"runId": c.RunID, "reason": c.Kind}, r.Seq)
+		}
+	case *RunFinished:
+		m.closeBlock()
+		m.mergeMetadata(c.Metadata)
+		switch c.Outcome {
+		case OutcomeStopped:
+			m.mark("run-interrupted", map[string]string{"runId": c.RunID, "reason": string(c.Outcome)}, r.Seq)
+		case OutcomeFailed:
+			m.mark("error", ErrorInfo{c.Error, c.Code, c.Recoverable}, r.Seq)
+		}
+	default:
+		m.applyTool(r, c)
+	}
+}
+
+func (m *MessageFold) applyThinking(c *Thinking, seq uint64) {
+	streamed := ""
+	if m.openAt >= 0 {
+		if p := &m.message.Parts[m.openAt]; p.Type == PartReasoning && p.ID == c.PartID {
+			streamed = p.Text
+		}
+	}
+	content := c.Content
+	if c.IsComplete {
+		content = CompleteThinking(streamed, content)
+	}
+	m.grow(PartReasoning, c.PartID, content, seq)
+	if c.IsComplete {
+		m.message.Parts[m.openAt].ProviderMetadata = c.ProviderMetadata
+		m.closeBlock()
+	}
+}
+
+// grow adds text to the open block, or opens one. Blocks are serial: a delta of
+// another kind or part id closes the one before.
+func (m *MessageFold) grow(kind PartType, id, delta string, seq uint64) {
+	if m.openAt >= 0 {
+		if p := &m.message.Parts[m.openAt]; p.Type != kind || p.ID != id {
+			m.closeBlock()
+		}
+	}
+	if m.openAt < 0 {
+		m.openAt = len(m.message.Parts)
+		m.message.Parts = append(m.message.Parts, Part{Type: kind, ID: id, First: seq, Open: true})
+		m.block = new(strings.Builder)
+	}
+	// The builder's string is shared, not copied: it only grows behind it.
+	m.block.WriteString(delta)
+	m.message.Parts[m.openAt].Text = m.block.String()
+}
+
+func (m *MessageFold) closeBlock() {
+	if m.openAt >= 0 {
+		m.message.Parts[m.openAt].Open = false
+		m.openAt, m.block = -1, nil
+	}
+}
+
+// seal makes the parts of an assistant_message the step's words: it brings what
+// was streamed to its final form, adds what was not seen, and drops the rest.
+func (m *MessageFold) seal(parts []Part, seq uint64) {
+	m.closeBlock()
+	clear(m.args)
+	for _, p := range parts {
+		if p.First == 0 {
+			p.First = seq
+		}
+		p.sealed = true
+		if p.Tool != nil {
+			tool := *p.Tool
+			if tool.State == "" {
+				tool.State = ToolPending
+			}
+			p.Tool = &tool
+		}
+		if i := m.findUnsealed(p); i >= 0 {
+			m.message.Parts[i] = p
+		} else {
+			m.insert(p)
+		}
+	}
+	m.message.Parts = slices.DeleteFunc(m.message.Parts, func(p Part) bool { return !p.sealed })
+}
+
+func (m *MessageFold) findUnsealed(p Part) int {
+	return slices.IndexFunc(m.message.Parts, func(q Part) bool {
+		if q.sealed || q.Type != p.Type {
+			return false
+		}
+		if p.Tool != nil {
+			return q.Tool.CallID == p.Tool.CallID
+		}
+		return q.First == p.First
+	})
+}
+
+// insert puts a part into the current step, behind those that were opened
+// before it.
+func (m *MessageFold) insert(p Part) {
+	i := len(m.message.Parts)
+	for i > m.stepAt+1 && m.message.Parts[i-1].First > p.First {
+		i--
+	}
+	m.message.Parts = slices.Insert(m.message.Parts, i, p)
+	if m.openAt >= i {
+		m.openAt++
+	}
+}
+
+// setData sets a data part: the one of this name and id, or a new one.
+func (m *MessageFold) setData(name, id string, data json.RawMessage, first uint64) {
+	key := name + "\x00" + id
+	if id != "" {
+		m.dirty[key] = true
+		if i := m.findData(name, id); i >= 0 {
+			if _, saved := m.undo[key]; !saved && i < m.stepAt {
+				m.undo[key] = m.message.Parts[i].Data
+			}
+			m.message.Parts[i].Data = data
+			return
+		}
+	}
+	m.insert(Part{Type: PartData, Name: name, ID: id, Data: data, First: first, sealed: true})
+}
+
+func (m *MessageFold) findData(name, id string) int {
+	return slices.IndexFunc(m.message.Parts, func(p Part) bool {
+		return p.Type == PartData && p.Name == name && p.ID == id
+	})
+}
+
+// mark appends a persistent data part that says how a run ended.
+func (m *MessageFold) mark(name string, v any, seq uint64) {
+	m.message.Parts = append(m.message.Parts, Part{Type: PartData, Name: name, Data: mustJSON(v), First: seq, sealed: true})
+}
+
+func (m *MessageFold) commit(data []Part) {
+	for _, p := range data {
+		m.setData(p.Name, p.ID, p.Data, p.First)
+	}
+	clear(m.dirty)
+	clear(m.undo)
+}
+
+// uncommitted returns the data parts that only trace records hold so far.
+func (m *MessageFold) uncommitted() []Part {
+	var parts []Part
+	for _, p := range m.message.Parts {
+		if p.Type == PartData && p.ID != "" && m.dirty[p.Name+"\x00"+p.ID] {
+			parts = append(parts, p)
+		}
+	}
+	return parts
+}
+
+// discard drops the current step.
+func (m *MessageFold) discard() {
+	m.openAt, m.block, m.pending, m.data = -1, nil, nil, nil
+	if m.stepAt >= 0 {
+		m.message.Parts = m.message.Parts[:m.stepAt]
+	} else {
+		m.message.Parts = slices.DeleteFunc(m.message.Parts, func(p Part) bool { return !p.sealed })
+	}
+	for key, data := range m.undo {
+		name, id, _ := strings.Cut(key, "\x00")
+		if i := m.findData(name, id); i >= 0 {
+			m.message.Parts[i].Data = data
+		}
+	}
+	clear(m.undo)
+	clear(m.dirty)
+	clear(m.args)
+	m.stepAt = -1
+	for i, p := range m.message.Parts {
+		if p.Type == PartStep {
+			m.stepAt = i
+		}
+	}
+}
+
+func (m *MessageFold) mergeMetadata(metadata json.RawMessage) {
+	if len(metadata) == 0 {
+		return
+	}
+	merged := map[string]json.RawMessage{}
+	var added map[string]json.RawMessage
+	_ = json.Unmarshal(m.message.Metadata, &merged)
+	if json.Unmarshal(metadata, &added) != nil {
+		return
+	}
+	for k, v := range added {
+		merged[k] = v
+	}
+	m.message.Metadata = mustJSON(merged)
+}
+
+// joinParts appends the parts of a continued record. A first part that was
+// opened by the same record as the last one so far goes on with its text.
+func joinParts(parts, more []Part) []Part {
+	if n := len(parts); n > 0 && len(more) > 0 {
+		last, next := &parts[n-1], more[0]
+		if last.Type == next.Type && last.First == next.First && next.First != 0 && next.Tool == nil {
+			last.Text += next.Text
+			if next.ProviderMetadata != nil {
+				last.ProviderMetadata = next.ProviderMetadata
+			}
+			more = more[1:]
+		}
+	}
+	return append(parts, more...)
+}
+
+// progressData is what a progress chunk shows: its own fields, without the base.
+func progressData(c *Progress) json.RawMessage {
+	return mustJSON(struct {
+		ID      string          `json:"id"`
+		Parent  string          `json:"parent,omitempty"`
+		Label   string          `json:"label,omitempty"`
+		State   string          `json:"state,omitempty"`
+		Percent *float64        `json:"percent,omitempty"`
+		Data    json.RawMessage `json:"data,omitempty"`
+	}{c.ID, c.Parent, c.Label, c.State, c.Percent, c.Data})
+}
+
+// mustJSON encodes values that cannot fail: our own structs of strings, numbers
+// and JSON that was decoded before.
+func mustJSON(v any) json.RawMessage {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	if err := enc.Encode(v); err != nil {
+		return json.RawMessage("null")
+	}
+	return bytes.TrimRight(b.Bytes(), "\n")
+}

@@ -1,0 +1,125 @@
+package spool
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+)
+
+// applyTool folds what happens to tool calls.
+func (m *MessageFold) applyTool(r Record, c Chunk) {
+	switch c := c.(type) {
+	case *ToolArgStreamStart:
+		m.closeBlock()
+		t := m.tool(c.ToolCallID, c.ToolName, r.Seq, false)
+		t.State, t.InputText, t.ProviderExecuted = ToolStreaming, "", c.ProviderExecuted
+		m.args[c.ToolCallID] = new(strings.Builder)
+	case *ToolArgStreamDelta:
+		t := m.tool(c.ToolCallID, "", r.Seq, false)
+		text := m.args[c.ToolCallID]
+		if text == nil {
+			text = new(strings.Builder)
+			m.args[c.ToolCallID] = text
+		}
+		text.WriteString(c.Delta)
+		t.State, t.InputText = ToolStreaming, text.String()
+	case *ToolArgStreamEnd:
+		t := m.tool(c.ToolCallID, c.ToolName, r.Seq, false)
+		t.State = ToolPending
+		t.setInput(c.Arguments)
+		delete(m.args, c.ToolCallID)
+	case *ToolStart:
+		m.closeBlock()
+		t := m.tool(c.ToolCallID, c.ToolName, r.Seq, true)
+		t.State, t.EffectID = ToolExecuting, c.EffectID
+		t.setInput(c.Arguments)
+	case *ToolEnd:
+		m.closeBlock()
+		t := m.tool(c.ToolCallID, c.ToolName, r.Seq, true)
+		if t.State.Settled() {
+			return
+		}
+		t.Output, t.Preliminary = c.Result, c.Preliminary
+		switch {
+		case c.Preliminary:
+			t.State = ToolExecuting
+		case c.Success:
+			t.State = ToolCompleted
+		default:
+			t.fail(c.Error)
+		}
+	case *ToolInputError:
+		m.closeBlock()
+		t := m.tool(c.ToolCallID, c.ToolName, r.Seq, true)
+		if c.Input != nil {
+			t.setInput(c.Input)
+		}
+		t.InputInvalid = true
+		t.fail(c.Error)
+	case *ToolOutputError:
+		m.closeBlock()
+		m.tool(c.ToolCallID, c.ToolName, r.Seq, true).fail(c.Error)
+	case *ToolApprovalRequest:
+		m.closeBlock()
+		t := m.tool(c.ToolCallID, c.ToolName, r.Seq, true)
+		t.Approval = &Approval{ID: c.ApprovalID}
+		if t.Input == nil {
+			t.setInput(c.Input)
+		}
+	case *ToolApprovalResponse:
+		for _, p := range m.message.Parts {
+			if p.Tool != nil && p.Tool.Approval != nil && p.Tool.Approval.ID == c.ApprovalID && p.Tool.Approval.Approved == nil {
+				approved := c.Approved
+				p.Tool.Approval.Approved, p.Tool.Approval.Reason = &approved, c.Reason
+				if !approved {
+					p.Tool.State = ToolDenied
+				}
+			}
+		}
+	case *ToolResultSubmitted:
+		if i := m.findTool(c.ToolCallID); i >= 0 && !m.message.Parts[i].Tool.State.Settled() {
+			t := m.message.Parts[i].Tool
+			if c.Error != "" {
+				t.fail(c.Error)
+			} else {
+				t.Output, t.State = c.Result, ToolCompleted
+			}
+		}
+	}
+}
+
+// tool returns the call's part, opening one if the turn has none. A part that
+// is opened by something other than the model's words is sealed at once.
+func (m *MessageFold) tool(callID, name string, seq uint64, sealed bool) *ToolPart {
+	if i := m.findTool(callID); i >= 0 {
+		t := m.message.Parts[i].Tool
+		if t.Name == "" {
+			t.Name = name
+		}
+		return t
+	}
+	t := &ToolPart{CallID: callID, Name: name, State: ToolPending}
+	m.insert(Part{Type: PartTool, First: seq, Tool: t, sealed: sealed})
+	return t
+}
+
+func (m *MessageFold) findTool(callID string) int {
+	return slices.IndexFunc(m.message.Parts, func(p Part) bool { return p.Tool != nil && p.Tool.CallID == callID })
+}
+
+// setInput takes the call's arguments: as given, else as they were streamed.
+// Argument text that is not JSON stays text.
+func (t *ToolPart) setInput(arguments json.RawMessage) {
+	switch {
+	case len(arguments) > 0:
+		t.Input, t.InputText = arguments, ""
+	case strings.TrimSpace(t.InputText) == "":
+		t.Input, t.InputText = json.RawMessage("{}"), ""
+	case json.Valid([]byte(t.InputText)):
+		t.Input, t.InputText = json.RawMessage(t.InputText), ""
+	}
+}
+
+func (t *ToolPart) fail(text string) {
+	t.State, t.Error, t.Preliminary = ToolFailed, text, false
+}
