@@ -1,0 +1,102 @@
+package scripted
+
+import (
+	"iter"
+	"strconv"
+	"strings"
+
+	"github.com/spool-run/spool/model"
+)
+
+var builtin = map[string]Scene{
+	"hello": Steps(Say(Text("Hello! I am a scripted model: I say the same words every time, and every one of them " +
+		"is in the log before you see it. Reload the page while I talk and nothing is lost."))),
+
+	"think": Steps(Say(
+		Reasoning("The user wants to see reasoning. It should arrive before the answer, in a block of its own. "+
+			"Seven times eight is fifty-six, and half of that is twenty-eight."),
+		Text("I thought about it first: half of seven times eight is **28**. "+
+			"The reasoning above is part of the message and survives a reload, as this text does."))),
+
+	"tools": Steps(
+		Say(
+			Reasoning("A trip to Lisbon. The weather and the notes do not depend on each other, so both can be asked for at once."),
+			Text("Let me look at the weather and at your notes. "),
+			Calls(
+				ToolCall{ID: "call_0", Name: "get_weather", Arguments: `{"city":"Lisbon"}`},
+				ToolCall{ID: "call_1", Name: "search_notes", Arguments: `{"query":"packing for Lisbon"}`})),
+		Say(Calls(
+			ToolCall{ID: "call_0", Name: "plan_trip", Arguments: `{"city":"Lisbon","days":3}`})),
+		Say(Text("Your three days in Lisbon are planned.\n\n"+
+			"1. Alfama and the castle, on foot.\n"+
+			"2. Belém by tram, with a stop for *pastéis de nata*.\n"+
+			"3. Sintra by train, back by the evening.\n\n"+
+			"The weather will be kind; your notes say to pack good shoes and one warm layer. "+
+			"That took three steps and three tool calls, two of them in parallel."))),
+
+	"long": long,
+
+	"fail": Steps(Step{
+		Parts: Text("I will begin to answer, and in the middle of this sentence the provider "),
+		Err:   &model.Error{Code: model.CodeUnavailable, Message: "the scripted provider failed in mid-answer, as asked", StatusCode: 503},
+	}),
+}
+
+var tour = Steps(Say(Text("This is Spool's demo. No model is configured, so a scripted one answers: " +
+	"what it says depends only on the first word of your message.\n\n" +
+	"- `hello`: a short answer.\n" +
+	"- `think`: reasoning, then an answer.\n" +
+	"- `tools`: three steps, two tools in parallel, progress and state.\n" +
+	"- `long`: " + strconv.Itoa(longDeltas) + " deltas. Reload, close the laptop, open a second tab.\n" +
+	"- `fail`: an error in mid-answer.\n\n" +
+	"Set `OPENAI_API_KEY`, `OPENAI_BASE_URL` or `ANTHROPIC_API_KEY` to talk to a real model.")))
+
+const longDeltas = 20_000
+
+var vocabulary = strings.Fields(`a log keeps what was said and in which order it was said so that whoever comes late
+	reads the same story as those who came first every reader holds only a position and asks for what follows
+	durable visible record cursor session writer lease epoch frame stream quiet café naïve Lisboa — résumé
+	nothing gets lost between the model and the page while the process that ran it may have gone long ago`)
+
+// long is Markdown without end, about 600 KB of it.
+func long(Call) iter.Seq2[model.Part, error] {
+	return func(yield func(model.Part, error) bool) {
+		seed := uint32(2463534242)
+		next := func(n int) int { // xorshift: the same prose on every machine
+			seed ^= seed << 13
+			seed ^= seed >> 17
+			seed ^= seed << 5
+			return int(seed % uint32(n))
+		}
+		var b strings.Builder
+		for i := range longDeltas {
+			b.Reset()
+			switch {
+			case i == longDeltas-1:
+				b.WriteString("\n\nThat was all of it.")
+			case i%400 == 0:
+				b.WriteString("\n\n## Part " + strconv.Itoa(i/400+1) + "\n\n")
+			case i%400 == 200:
+				b.WriteString("\n\n```go\nfor r := range log.Records(ctx) {\n\tfold.Apply(r)\n}\n```\n\n")
+			case i%40 == 0:
+				b.WriteString("\n\n")
+			case i%400 > 360 && i%8 == 0:
+				b.WriteString("\n- ")
+			}
+			for n := 3 + next(6); n > 0; n-- {
+				word := vocabulary[next(len(vocabulary))]
+				if next(40) == 0 {
+					word = "**" + word + "**"
+				}
+				b.WriteString(word)
+				b.WriteByte(' ')
+			}
+			if next(5) == 0 {
+				b.WriteString("🧵. ")
+			}
+			if !yield(model.TextDelta{ID: "text", Delta: b.String()}, nil) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,214 @@
+// Package scripted is a model that plays scenes: the same words for the same
+// request, every time, with no network. It is the demo's model and the tests'.
+package scripted
+
+import (
+	"context"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/model"
+)
+
+// DefaultRate is the pace of the demo, in deltas per second.
+const DefaultRate = 40
+
+// Options are a scripted model's settings. The zero value plays the built-in
+// scenes as fast as it can.
+type Options struct {
+	// Scenes are played when the user's message begins with their name, in lower
+	// case. They come on top of the built-in ones and win over them.
+	Scenes map[string]Scene
+	// Default is played for any other message; nil: a tour that names the scenes.
+	Default Scene
+	// Rate is the pace in deltas per second; 0: as fast as it can.
+	Rate float64
+	// Sleep waits for d or until ctx ends, which it reports; nil: a timer.
+	Sleep func(ctx context.Context, d time.Duration) error
+}
+
+// Model is a scripted [model.Model]. It is safe for concurrent use if its scenes
+// are.
+type Model struct{ o Options }
+
+var _ model.Model = (*Model)(nil)
+
+// New returns a scripted model. Options may be nil.
+func New(o *Options) *Model {
+	m := new(Model)
+	if o != nil {
+		m.o = *o
+	}
+	scenes := maps.Clone(builtin)
+	maps.Copy(scenes, m.o.Scenes)
+	m.o.Scenes = scenes
+	if m.o.Default == nil {
+		m.o.Default = tour
+	}
+	if m.o.Sleep == nil {
+		m.o.Sleep = sleep
+	}
+	return m
+}
+
+// Scenes returns the names of the model's scenes, sorted.
+func (m *Model) Scenes() []string {
+	return slices.Sorted(maps.Keys(m.o.Scenes))
+}
+
+// Stream plays the scene that the last user message asks for. What a scene leaves
+// out at its end, usage and finish, is added.
+func (m *Model) Stream(ctx context.Context, r *model.Request) iter.Seq2[model.Part, error] {
+	return func(yield func(model.Part, error) bool) {
+		c := newCall(r)
+		scene, ok := m.o.Scenes[firstWord(c.Text)]
+		if !ok {
+			scene = m.o.Default
+		}
+		var (
+			pace             = pacer{sleep: m.o.Sleep}
+			out              spool.Usage
+			called, counted  bool
+			finished, failed bool
+		)
+		if m.o.Rate > 0 {
+			pace.each = time.Duration(float64(time.Second) / m.o.Rate)
+		}
+		for p, err := range scene(c) {
+			if err == nil {
+				err = pace.wait(ctx, p)
+			}
+			if err != nil {
+				failed = true
+				yield(nil, err)
+				break
+			}
+			switch p.(type) {
+			case model.TextDelta, model.ToolCallDelta:
+				out.OutputTokens++
+			case model.ReasoningDelta:
+				out.OutputTokens++
+				out.ReasoningTokens++
+			case model.ToolCallEnd:
+				called = true
+			case model.UsageUpdate:
+				counted = true
+			case model.Finish:
+				finished = true
+				if !counted && !yield(model.UsageUpdate{Usage: usage(r, out)}, nil) {
+					return
+				}
+			}
+			if !yield(p, nil) || finished {
+				return
+			}
+		}
+		if failed {
+			return
+		}
+		if err := ctx.Err(); err != nil {
+			yield(nil, err)
+			return
+		}
+		if !counted && !yield(model.UsageUpdate{Usage: usage(r, out)}, nil) {
+			return
+		}
+		reason := "stop"
+		if called {
+			reason = "tool-calls"
+		}
+		yield(model.Finish{Reason: reason, Raw: "scripted"}, nil)
+	}
+}
+
+// usage counts a token for each delta and for every four bytes of prompt.
+func usage(r *model.Request, out spool.Usage) spool.Usage {
+	n := len(r.Instructions)
+	for i := range r.Messages {
+		for j := range r.Messages[i].Parts {
+			n += len(r.Messages[i].Parts[j].Text)
+		}
+	}
+	out.InputTokens = int64(n+3) / 4
+	return out
+}
+
+// pacer spreads deltas over time. It saves up until a wait is worth a timer.
+type pacer struct {
+	each, owed time.Duration
+	sleep      func(context.Context, time.Duration) error
+}
+
+func (w *pacer) wait(ctx context.Context, p model.Part) error {
+	switch p.(type) {
+	case model.TextDelta, model.ReasoningDelta, model.ToolCallDelta:
+		if w.owed += w.each; w.owed >= 2*time.Millisecond {
+			d := w.owed
+			w.owed = 0
+			return w.sleep(ctx, d)
+		}
+	}
+	return ctx.Err()
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return ctx.Err()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func newCall(r *model.Request) Call {
+	c := Call{Request: r}
+	last := -1
+	for i := range r.Messages {
+		if r.Messages[i].Role == spool.RoleUser {
+			last = i
+		}
+	}
+	if last >= 0 {
+		c.Text = r.Messages[last].Text()
+	}
+	for i := last + 1; i < len(r.Messages); i++ {
+		if r.Messages[i].Role == spool.RoleAssistant {
+			c.Round += rounds(r.Messages[i].Parts)
+		}
+	}
+	return c
+}
+
+// rounds counts the steps that called tools.
+func rounds(parts []spool.Part) (n int) {
+	called := false
+	for i := range parts {
+		switch parts[i].Type {
+		case spool.PartStep:
+			called = false
+		case spool.PartTool:
+			if !called {
+				called = true
+				n++
+			}
+		}
+	}
+	return n
+}
+
+func firstWord(text string) string {
+	word := strings.FieldsFunc(text, func(r rune) bool {
+		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && r != '-' && r != '_'
+	})
+	if len(word) == 0 {
+		return ""
+	}
+	return strings.ToLower(word[0])
+}
