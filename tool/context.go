@@ -1,0 +1,178 @@
+package tool
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/spool-run/spool"
+)
+
+// ErrCallOver is what a call's context answers once the call has its outcome.
+var ErrCallOver = errors.New("tool: the call is over")
+
+// Call identifies one call.
+type Call struct {
+	Session  string
+	RunID    string
+	Step     int
+	ID       string // unique in the session
+	Name     string // the tool's
+	EffectID string // the same whenever this call is made again: use it to do the work once
+}
+
+// Host is what a running call talks to: the agent that dispatched it.
+type Host interface {
+	// Emit appends a chunk to the session's log, or says [ErrCallOver].
+	Emit(ctx context.Context, c spool.Chunk) error
+	// State returns the session's custom state as this step sees it; nil if
+	// there is none.
+	State() json.RawMessage
+	// Update replaces the state by what change returns. Updates happen one
+	// after the other; the difference becomes the step's state if the call
+	// succeeds.
+	Update(ctx context.Context, change func(state json.RawMessage) (json.RawMessage, error)) error
+}
+
+// Context is a running call's: it ends when the run is stopped or the call's
+// time is up. Its methods may be used from several goroutines.
+type Context struct {
+	context.Context
+	call Call
+	host Host
+}
+
+// NewContext makes the context of one call. A nil host keeps state in memory and
+// drops what is emitted, for tests of tools.
+func NewContext(ctx context.Context, call Call, host Host) Context {
+	if host == nil {
+		host = new(discard)
+	}
+	return Context{Context: ctx, call: call, host: host}
+}
+
+// Call returns which call this is.
+func (c Context) Call() Call { return c.call }
+
+// EmitOptions are the options of [Context.Emit]; nil for none.
+type EmitOptions struct {
+	ID        string // an event with the same name and id replaces the earlier one
+	Transient bool   // shown to whoever is watching, not kept
+}
+
+// Emit sends an event of the application to everyone who watches the session.
+// Without options it becomes part of the message.
+func (c Context) Emit(name string, data any, o *EmitOptions) error {
+	raw, err := json.Marshal(data)
+	if err != nil {
+		return fmt.Errorf("tool: event %s: %w", name, err)
+	}
+	chunk := &spool.Custom{EventName: name, Data: raw}
+	if o != nil {
+		chunk.ID, chunk.Transient = o.ID, o.Transient
+	}
+	return c.host.Emit(c, chunk)
+}
+
+// Progress is a step of work to show while it lasts.
+type Progress struct {
+	ID      string // within the call; reports with the same id replace each other
+	Parent  string // id of the report that this one belongs under
+	Label   string
+	State   string // pending, running, done or failed; "" is running
+	Percent *float64
+	Data    any
+}
+
+// Progress reports how far the call is.
+func (c Context) Progress(p Progress) error {
+	chunk := &spool.Progress{ID: c.progressID(p.ID), Label: p.Label, State: p.State, Percent: p.Percent}
+	if p.Parent != "" {
+		chunk.Parent = c.progressID(p.Parent)
+	}
+	if chunk.State == "" {
+		chunk.State = "running"
+	}
+	if p.Data != nil {
+		raw, err := json.Marshal(p.Data)
+		if err != nil {
+			return fmt.Errorf("tool: progress: %w", err)
+		}
+		chunk.Data = raw
+	}
+	return c.host.Emit(c, chunk)
+}
+
+// progressID keeps the reports of parallel calls of one tool apart.
+func (c Context) progressID(id string) string {
+	if id == "" {
+		return c.call.ID
+	}
+	return c.call.ID + "/" + id
+}
+
+// Preliminary shows a result before the call is done. The outcome replaces it.
+func (c Context) Preliminary(value any) error {
+	raw, err := json.Marshal(value)
+	if err != nil {
+		return fmt.Errorf("tool: preliminary result: %w", err)
+	}
+	return c.host.Emit(c, &spool.ToolEnd{
+		ToolCallID: c.call.ID, ToolName: c.call.Name, Result: raw, Success: true, Preliminary: true,
+	})
+}
+
+// State returns the session's custom state as JSON; nil if there is none.
+func (c Context) State() json.RawMessage { return c.host.State() }
+
+// State returns the session's custom state as an S.
+func State[S any](c Context) (S, error) {
+	var s S
+	raw := c.host.State()
+	if len(raw) == 0 {
+		return s, nil
+	}
+	err := json.Unmarshal(raw, &s)
+	return s, err
+}
+
+// UpdateState changes the session's custom state: fn gets a draft and modifies
+// it. What changed is recorded as RFC 6902 operations and counts once the call
+// has succeeded. Members that S does not know stay as they are. An error of fn
+// is returned and nothing changes.
+func UpdateState[S any](c Context, fn func(draft *S) error) error {
+	return c.host.Update(c, func(state json.RawMessage) (json.RawMessage, error) {
+		var draft S
+		if len(state) > 0 {
+			if err := json.Unmarshal(state, &draft); err != nil {
+				return nil, fmt.Errorf("tool: the state is no %T: %w", draft, err)
+			}
+		}
+		before, err := json.Marshal(draft)
+		if err != nil {
+			return nil, err
+		}
+		if err := fn(&draft); err != nil {
+			return nil, err
+		}
+		after, err := json.Marshal(draft)
+		if err != nil {
+			return nil, err
+		}
+		return mergeJSON(state, before, after)
+	})
+}
+
+// discard is the host of contexts without one.
+type discard struct{ state json.RawMessage }
+
+func (d *discard) Emit(context.Context, spool.Chunk) error { return nil }
+func (d *discard) State() json.RawMessage                  { return d.state }
+func (d *discard) Update(_ context.Context, change func(json.RawMessage) (json.RawMessage, error)) error {
+	next, err := change(d.state)
+	if err == nil {
+		d.state = next
+	}
+	return err
+}
