@@ -3,41 +3,340 @@ package spool
 import (
 	"encoding/json"
 	"fmt"
+	"math"
+	"strconv"
+	"unicode/utf8"
 )
 
 // AppendChunk appends the chunk's JSON to dst: "type" first, then the base
-// fields, then the chunk's own, in the order of the struct.
+// fields, then the chunk's own, in the order of the struct. It writes what
+// encoding/json writes, byte for byte, and fails with [ErrInvalidChunk], leaving
+// dst as it was, when a raw JSON field is not JSON.
+//
+// The chunks that make up nearly all of a log are encoded without reflection and,
+// if dst has room, without allocating.
 func AppendChunk(dst []byte, c Chunk) ([]byte, error) {
+	e := encoder{b: dst}
+	switch c := c.(type) {
+	case *TextDelta:
+		if e.open(TypeTextDelta, c == nil) {
+			e.base(&c.Base)
+			e.str(`,"delta":`, c.Delta)
+			e.optStr(`,"partId":`, c.PartID)
+		}
+	case *Thinking:
+		if e.open(TypeThinking, c == nil) {
+			e.base(&c.Base)
+			e.str(`,"content":`, c.Content)
+			e.bool(`,"isComplete":`, c.IsComplete)
+			e.optStr(`,"partId":`, c.PartID)
+			e.optRaw(`,"providerMetadata":`, c.ProviderMetadata)
+		}
+	case *ToolArgStreamStart:
+		if e.open(TypeToolArgStreamStart, c == nil) {
+			e.base(&c.Base)
+			e.str(`,"toolCallId":`, c.ToolCallID)
+			e.str(`,"toolName":`, c.ToolName)
+			e.optBool(`,"providerExecuted":`, c.ProviderExecuted)
+		}
+	case *ToolArgStreamDelta:
+		if e.open(TypeToolArgStreamDelta, c == nil) {
+			e.base(&c.Base)
+			e.str(`,"toolCallId":`, c.ToolCallID)
+			e.str(`,"delta":`, c.Delta)
+		}
+	case *ToolArgStreamEnd:
+		if e.open(TypeToolArgStreamEnd, c == nil) {
+			e.base(&c.Base)
+			e.str(`,"toolCallId":`, c.ToolCallID)
+			e.optStr(`,"toolName":`, c.ToolName)
+			e.optRaw(`,"arguments":`, c.Arguments)
+		}
+	case *ToolStart:
+		if e.open(TypeToolStart, c == nil) {
+			e.base(&c.Base)
+			e.str(`,"toolCallId":`, c.ToolCallID)
+			e.str(`,"toolName":`, c.ToolName)
+			e.raw(`,"arguments":`, c.Arguments)
+			e.optStr(`,"effectId":`, c.EffectID)
+		}
+	case *ToolEnd:
+		if e.open(TypeToolEnd, c == nil) {
+			e.base(&c.Base)
+			e.str(`,"toolCallId":`, c.ToolCallID)
+			e.str(`,"toolName":`, c.ToolName)
+			e.raw(`,"result":`, c.Result)
+			e.bool(`,"success":`, c.Success)
+			e.optStr(`,"error":`, c.Error)
+			e.optBool(`,"preliminary":`, c.Preliminary)
+		}
+	case *Custom:
+		if e.open(TypeCustom, c == nil) {
+			e.base(&c.Base)
+			e.str(`,"eventName":`, c.EventName)
+			e.raw(`,"data":`, c.Data)
+			e.optStr(`,"id":`, c.ID)
+			e.optBool(`,"transient":`, c.Transient)
+		}
+	case *Progress:
+		if e.open(TypeProgress, c == nil) {
+			e.base(&c.Base)
+			e.str(`,"id":`, c.ID)
+			e.optStr(`,"parent":`, c.Parent)
+			e.optStr(`,"label":`, c.Label)
+			e.optStr(`,"state":`, c.State)
+			if c.Percent != nil {
+				e.float(`,"percent":`, *c.Percent)
+			}
+			e.optRaw(`,"data":`, c.Data)
+		}
+	case *StatePatch:
+		if e.open(TypeStatePatch, c == nil) {
+			e.base(&c.Base)
+			e.patches(`,"patches":`, c.Patches)
+			e.optStr(`,"toolCallId":`, c.ToolCallID)
+		}
+	default:
+		return appendAnyChunk(dst, c)
+	}
+	if e.problem != "" {
+		return dst, ErrInvalidChunk.Because(string(c.ChunkType()) + ": " + e.problem)
+	}
+	return append(e.b, '}'), nil
+}
+
+// appendAnyChunk is AppendChunk for the chunks that are too rare to be quick.
+func appendAnyChunk(dst []byte, c Chunk) ([]byte, error) {
+	if c == nil {
+		return dst, ErrInvalidChunk.Because("the chunk is nil")
+	}
 	if u, ok := c.(*Unknown); ok {
-		return append(dst, u.Raw...), nil
+		return appendUnknown(dst, u)
 	}
 	body, err := json.Marshal(c)
 	if err != nil {
-		return dst, fmt.Errorf("encode %s: %w", c.ChunkType(), err)
+		return dst, ErrInvalidChunk.Because(fmt.Sprintf("%T cannot be encoded", c)).With("", err)
 	}
-	dst = append(dst, `{"type":"`...)
-	dst = append(dst, c.ChunkType()...)
-	dst = append(dst, `",`...)
+	if len(body) < 2 || body[0] != '{' {
+		return dst, ErrInvalidChunk.Because(fmt.Sprintf("%T does not encode as an object", c))
+	}
+	dst = append(dst, `{"type":`...)
+	dst = appendJSONString(dst, string(c.ChunkType()))
+	if len(body) > 2 {
+		dst = append(dst, ',')
+	}
 	return append(dst, body[1:]...), nil
 }
 
-// DecodeChunk reads a chunk's JSON. Types that this version does not know, and
-// known ones whose fields have other shapes, become an [*Unknown]; only what is
-// no JSON object with a string "type" is an error ([ErrInvalidChunk]).
-func DecodeChunk(data []byte) (Chunk, error) {
-	var head struct {
-		Type Type `json:"type"`
+// appendUnknown copies an unknown chunk as it came, but on one line: records are
+// lines to whoever writes them to a stream.
+func appendUnknown(dst []byte, u *Unknown) ([]byte, error) {
+	if u == nil || !json.Valid(u.Raw) {
+		return dst, ErrInvalidChunk.Because("an unknown chunk is not valid JSON")
 	}
-	if err := json.Unmarshal(data, &head); err != nil || head.Type == "" {
-		return nil, ErrInvalidChunk.With("", err)
-	}
-	if make, ok := newChunk[head.Type]; ok {
-		c := make()
-		if err := json.Unmarshal(data, c); err == nil {
-			return c, nil
+	for _, b := range u.Raw {
+		if b == '\n' || b == '\r' {
+			return appendCompact(dst, u.Raw, false), nil
 		}
 	}
-	u := &Unknown{Type: head.Type, Raw: append(json.RawMessage(nil), data...)}
-	_ = json.Unmarshal(data, &u.Base)
-	return u, nil
+	return append(dst, u.Raw...), nil
+}
+
+// encoder appends JSON members. Keys come with their comma, quotes and colon.
+type encoder struct {
+	b       []byte
+	problem string // the first one; what was appended is then of no use
+}
+
+func (e *encoder) open(t Type, isNil bool) bool {
+	if isNil {
+		e.problem = "the chunk is nil"
+		return false
+	}
+	e.b = append(e.b, `{"type":"`...)
+	e.b = append(e.b, t...)
+	e.b = append(e.b, '"')
+	return true
+}
+
+func (e *encoder) base(b *Base) {
+	e.str(`,"agentId":`, b.AgentID)
+	e.str(`,"agentType":`, b.AgentType)
+	e.b = append(e.b, `,"timestamp":`...)
+	e.b = strconv.AppendInt(e.b, b.Timestamp, 10)
+	e.b = append(e.b, `,"step":`...)
+	e.b = strconv.AppendInt(e.b, int64(b.Step), 10)
+	e.optStr(`,"runId":`, b.RunID)
+}
+
+func (e *encoder) str(key, s string) {
+	e.b = appendJSONString(append(e.b, key...), s)
+}
+
+func (e *encoder) optStr(key, s string) {
+	if s != "" {
+		e.str(key, s)
+	}
+}
+
+func (e *encoder) bool(key string, v bool) {
+	e.b = strconv.AppendBool(append(e.b, key...), v)
+}
+
+func (e *encoder) optBool(key string, v bool) {
+	if v {
+		e.bool(key, v)
+	}
+}
+
+func (e *encoder) raw(key string, raw json.RawMessage) {
+	e.b = append(e.b, key...)
+	switch {
+	case raw == nil:
+		e.b = append(e.b, "null"...)
+	case !json.Valid(raw):
+		if e.problem == "" {
+			e.problem = key[2:len(key)-2] + " is not valid JSON"
+		}
+	default:
+		e.b = appendCompact(e.b, raw, true)
+	}
+}
+
+func (e *encoder) optRaw(key string, raw json.RawMessage) {
+	if len(raw) > 0 {
+		e.raw(key, raw)
+	}
+}
+
+// float writes the shortest form, as ECMAScript does.
+func (e *encoder) float(key string, f float64) {
+	if math.IsNaN(f) || math.IsInf(f, 0) {
+		if e.problem == "" {
+			e.problem = key[2:len(key)-2] + " is not a number"
+		}
+		return
+	}
+	e.b = append(e.b, key...)
+	format := byte('f')
+	if abs := math.Abs(f); abs != 0 && (abs < 1e-6 || abs >= 1e21) {
+		format = 'e'
+	}
+	e.b = strconv.AppendFloat(e.b, f, format, -1, 64)
+	if n := len(e.b); format == 'e' && e.b[n-4] == 'e' && e.b[n-3] == '-' && e.b[n-2] == '0' {
+		e.b[n-2] = e.b[n-1] // e-09 to e-9
+		e.b = e.b[:n-1]
+	}
+}
+
+func (e *encoder) patches(key string, list []PatchOperation) {
+	e.b = append(e.b, key...)
+	if list == nil {
+		e.b = append(e.b, "null"...)
+		return
+	}
+	e.b = append(e.b, '[')
+	for i := range list {
+		p := &list[i]
+		if i > 0 {
+			e.b = append(e.b, ',')
+		}
+		e.str(`{"op":`, p.Op)
+		e.str(`,"path":`, p.Path)
+		e.optStr(`,"from":`, p.From)
+		e.optRaw(`,"value":`, p.Value)
+		e.b = append(e.b, '}')
+	}
+	e.b = append(e.b, ']')
+}
+
+const hexDigits = "0123456789abcdef"
+
+// plain holds the ASCII characters that stand for themselves in a JSON string
+// that may also be pasted into HTML.
+var plain = func() (table [utf8.RuneSelf]bool) {
+	for c := byte(' '); c < utf8.RuneSelf; c++ {
+		table[c] = c != '"' && c != '\\' && c != '<' && c != '>' && c != '&'
+	}
+	return table
+}()
+
+// appendJSONString appends s as a JSON string, with the escapes of encoding/json.
+func appendJSONString(dst []byte, s string) []byte {
+	dst = append(dst, '"')
+	start := 0
+	for i := 0; i < len(s); {
+		if c := s[i]; c < utf8.RuneSelf {
+			if plain[c] {
+				i++
+				continue
+			}
+			dst = append(dst, s[start:i]...)
+			switch c {
+			case '"', '\\':
+				dst = append(dst, '\\', c)
+			case '\b':
+				dst = append(dst, `\b`...)
+			case '\f':
+				dst = append(dst, `\f`...)
+			case '\n':
+				dst = append(dst, `\n`...)
+			case '\r':
+				dst = append(dst, `\r`...)
+			case '\t':
+				dst = append(dst, `\t`...)
+			default:
+				dst = append(dst, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&0xf])
+			}
+			i++
+			start = i
+			continue
+		}
+		r, size := utf8.DecodeRuneInString(s[i:])
+		switch {
+		case r == utf8.RuneError && size == 1:
+			dst = append(dst, s[start:i]...)
+			dst = append(dst, `\ufffd`...)
+			start = i + size
+		case r == '\u2028' || r == '\u2029': // line ends to JavaScript
+			dst = append(dst, s[start:i]...)
+			dst = append(dst, `\u202`...)
+			dst = append(dst, hexDigits[r&0xf])
+			start = i + size
+		}
+		i += size
+	}
+	dst = append(dst, s[start:]...)
+	return append(dst, '"')
+}
+
+// appendCompact appends valid JSON without the space between its tokens; with
+// escape set, it also escapes what encoding/json escapes in raw messages.
+func appendCompact(dst, src []byte, escape bool) []byte {
+	start, inString := 0, false
+	for i := 0; i < len(src); i++ {
+		switch c := src[i]; {
+		case c == '"':
+			inString = !inString
+		case c == '\\':
+			i++ // an escape, of which the first character is what matters
+		case c == ' ' || c == '\t' || c == '\n' || c == '\r':
+			if !inString {
+				dst = append(dst, src[start:i]...)
+				start = i + 1
+			}
+		case !escape:
+		case c == '<' || c == '>' || c == '&':
+			dst = append(dst, src[start:i]...)
+			dst = append(dst, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&0xf])
+			start = i + 1
+		case c == 0xe2 && i+2 < len(src) && src[i+1] == 0x80 && src[i+2]&^1 == 0xa8:
+			dst = append(dst, src[start:i]...)
+			dst = append(dst, `\u202`...)
+			dst = append(dst, hexDigits[src[i+2]&0xf])
+			start = i + 3
+			i += 2
+		}
+	}
+	return append(dst, src[start:]...)
 }

@@ -14,3 +14,5 @@ require (
 	github.com/tidwall/pretty v1.2.1 // indirect
 	github.com/tidwall/sjson v1.2.5 // indirect
 )
+
+require pgregory.net/rapid v1.3.0
