@@ -60,7 +60,9 @@ func fill(v reflect.Value, salt int) {
 		v.Set(s)
 	case reflect.Struct:
 		for i := range v.NumField() {
-			fill(v.Field(i), salt+i)
+			if f := v.Type().Field(i); f.IsExported() && f.Tag.Get("json") != "-" {
+				fill(v.Field(i), salt+i)
+			}
 		}
 	default:
 		panic("fill: " + v.Type().String())
