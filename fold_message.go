@@ -100,6 +100,7 @@ func (m *MessageFold) Apply(r Record, c Chunk) {
 	case *File:
 		m.insert(Part{Type: PartFile, First: r.Seq, URL: c.URL, MediaType: c.MediaType, Filename: c.Filename, sealed: true})
 	case *StepCommitted:
+		m.closeBlock()
 		m.data = append(m.data, c.Data...)
 		if !c.More {
 			m.commit(m.data)
@@ -294,19 +295,29 @@ func (m *MessageFold) discard() {
 }
 
 func (m *MessageFold) mergeMetadata(metadata json.RawMessage) {
-	if len(metadata) == 0 {
+	var added map[string]any
+	if json.Unmarshal(metadata, &added) != nil || added == nil {
 		return
 	}
-	merged := map[string]json.RawMessage{}
-	var added map[string]json.RawMessage
+	var merged map[string]any
 	_ = json.Unmarshal(m.message.Metadata, &merged)
-	if json.Unmarshal(metadata, &added) != nil {
-		return
+	m.message.Metadata = mustJSON(mergeObjects(merged, added))
+}
+
+// mergeObjects merges JSON objects the way clients merge a message's metadata:
+// objects merge, everything else is replaced.
+func mergeObjects(into, from map[string]any) map[string]any {
+	if into == nil {
+		into = make(map[string]any, len(from))
 	}
-	for k, v := range added {
-		merged[k] = v
+	for k, v := range from {
+		if sub, ok := v.(map[string]any); ok {
+			old, _ := into[k].(map[string]any)
+			v = mergeObjects(old, sub)
+		}
+		into[k] = v
 	}
-	m.message.Metadata = mustJSON(merged)
+	return into
 }
 
 // joinParts appends the parts of a continued record. A first part that was

@@ -12,6 +12,11 @@ type Frame struct {
 	// if the record that made them is where the log stands, and the stream is
 	// closed after the last.
 	Terminal bool
+	// Cut frames take back something that was sent and that the wire cannot
+	// retract. The reader is disconnected after the last of them, without an
+	// end, so that it comes back and is given a new plan. They carry no Seq: the
+	// reader's cursor stays inside what was retracted.
+	Cut bool
 }
 
 // Projector is a client protocol as a fold over a log. It is a deterministic
