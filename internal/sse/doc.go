@@ -1,0 +1,3 @@
+// Package sse reads and writes server-sent events as the WHATWG HTML standard
+// defines them.
+package sse
