@@ -45,11 +45,14 @@ type Head struct {
 //
 // With Epoch > 0 it is an owner's: the store refuses it with [ErrSuperseded]
 // unless Epoch is that of the latest claim, and answers a repeat of (Epoch,
-// Writer, Ordinal) with the first result. With Epoch 0 it is a command's: it
+// Writer, Ordinal) with the first result ([ErrInvalid] if that writer has stored
+// a larger Ordinal since; gaps are allowed). With Epoch 0 it is a command's: it
 // needs no lease, and the same atomic step sets Due to the store's now, unless
 // Due is already earlier.
 //
-// An append creates the session if it does not exist. An owner's append without
+// An append creates the session if it does not exist (an owner's cannot: there
+// was no claim). Its records' Seq is ignored, and the store may keep their Data,
+// which must not be changed afterwards. An owner's append without
 // records is allowed: it carries only Row or Settle.
 type Append struct {
 	Session string
@@ -103,10 +106,11 @@ type SessionInfo struct {
 type Store interface {
 	// Append writes a batch atomically and numbers it. Errors: [ErrSuperseded],
 	// [ErrTooLarge], or any other, which means that the outcome is unknown and
-	// is settled by repeating the same Ordinal.
+	// is settled by repeating the same Ordinal. Drivers refuse what
+	// [Append.Check] refuses.
 	Append(ctx context.Context, a Append) (Appended, error)
 
-	// Read returns up to max records with Seq > after, in order and without
+	// Read returns up to max (0: [MaxRead]) records with Seq > after, in order and without
 	// gaps, and never a partial answer: if one of them may have been trimmed
 	// (after < TraceFloor) it fails with [ErrTrimmed]. An unknown session and an
 	// after beyond the head give no records.
@@ -131,7 +135,7 @@ type KeptQuery struct {
 	After     uint64
 	Before    uint64
 	Backwards bool
-	Max       int
+	Max       int // 0: [MaxRead]
 }
 
 // Lease is the right to execute one session's runs until it expires or a later
@@ -146,13 +150,13 @@ type Lease struct {
 
 // Claim asks for a session to own. A session can be claimed when its Due time
 // has passed and nobody holds it, or when its lease expired while its Status is
-// active.
+// active. Releasing a lease ends it like expiry.
 type Claim struct {
 	Owner   string
-	TTL     time.Duration
-	Agents  []string // only sessions with one of these Row.Agent values (or none set); nil for all
-	Session string   // only this session
-	Force   bool     // with Session: take it whoever holds it, due or not; it need not exist
+	TTL     time.Duration // 0: [DefaultLeaseTTL]
+	Agents  []string      // only sessions with one of these Row.Agent values (or none set); nil for all
+	Session string        // only this session
+	Force   bool          // with Session: take it whoever holds it, due or not; it need not exist
 }
 
 // Leaser is the role of stores that can coordinate runners. Expiry is judged by
@@ -160,8 +164,9 @@ type Claim struct {
 type Leaser interface {
 	// Claim returns a lease with a new, larger epoch, or [ErrNothingDue].
 	Claim(ctx context.Context, c Claim) (Lease, error)
-	// Renew extends the lease by its TTL; [ErrSuperseded] if it was taken. Any
-	// append under the lease renews it too.
+	// Renew extends the lease by its TTL; [ErrSuperseded] if it was taken or
+	// released. Any append under a lease that was not released renews it too,
+	// expired or not.
 	Renew(ctx context.Context, l Lease) error
 	// Release ends the lease at once; a superseded lease is no error.
 	Release(ctx context.Context, l Lease) error
@@ -194,7 +199,9 @@ type Lister interface {
 // Trimmer is the role of stores that can forget.
 type Trimmer interface {
 	// Trim removes trace records with Seq <= traceFloor and every record with
-	// Seq <= floor, and raises the watermarks. Watermarks never fall.
+	// Seq <= floor, and raises the watermarks. Watermarks never fall, TraceFloor
+	// is never below Floor, neither is above the head. [ErrNotFound] for an
+	// unknown session.
 	Trim(ctx context.Context, session string, traceFloor, floor uint64) error
 	// Delete removes a session with its records, folds and blobs. It leaves a
 	// tombstone, so that a session of the same id starts with the next epoch and
@@ -213,6 +220,7 @@ type SavedFold struct {
 
 // FoldStore is the role of stores that can cache folds by name.
 type FoldStore interface {
+	// SaveFold returns [ErrNotFound] for an unknown session.
 	SaveFold(ctx context.Context, session, name string, f SavedFold) error
 	// LoadFold returns [ErrNotFound] when there is none.
 	LoadFold(ctx context.Context, session, name string) (SavedFold, error)
@@ -221,7 +229,8 @@ type FoldStore interface {
 // BlobStore is the role of stores that can keep large values beside a session's
 // log. A blob is deleted with its session.
 type BlobStore interface {
-	// PutBlob stores data under its hash ("sha256:…"); a repeat is no error.
+	// PutBlob stores data under its hash ("sha256:…"); a repeat is no error. The
+	// session need not exist yet: a blob is stored before the record that names it.
 	PutBlob(ctx context.Context, session, hash string, data []byte) error
 	// GetBlob returns [ErrNotFound] for an unknown hash.
 	GetBlob(ctx context.Context, session, hash string) ([]byte, error)

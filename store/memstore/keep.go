@@ -1,0 +1,177 @@
+package memstore
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/spool-run/spool"
+)
+
+// Sessions implements [spool.Lister].
+func (s *Store) Sessions(ctx context.Context, q spool.SessionQuery) (spool.SessionPage, error) {
+	if err := s.usable(ctx); err != nil {
+		return spool.SessionPage{}, err
+	}
+	after, err := spool.ParseListing(q.After)
+	if err != nil {
+		return spool.SessionPage{}, err
+	}
+	s.mu.RLock()
+	places := make([]*session, 0, len(s.sessions))
+	for _, ss := range s.sessions {
+		places = append(places, ss)
+	}
+	s.mu.RUnlock()
+	var found []spool.SessionInfo
+	for _, ss := range places {
+		ss.mu.Lock()
+		i := ss.info()
+		ok := ss.exists && (q.Status == "" || i.Status == q.Status) && (q.Principal == "" || i.Principal == q.Principal)
+		ss.mu.Unlock()
+		if ok && (q.After == "" || after.Before(i)) {
+			found = append(found, i)
+		}
+	}
+	slices.SortFunc(found, func(a, b spool.SessionInfo) int {
+		return cmp.Or(cmp.Compare(b.Updated, a.Updated), cmp.Compare(a.Session, b.Session))
+	})
+	limit := q.Max
+	if limit <= 0 {
+		limit = 100
+	}
+	page := spool.SessionPage{Sessions: found}
+	if len(found) > limit {
+		page.Sessions = slices.Clip(found[:limit])
+		page.NextAfter = spool.ListingAfter(page.Sessions[limit-1])
+	}
+	return page, nil
+}
+
+// Session implements [spool.Lister].
+func (s *Store) Session(ctx context.Context, session string) (spool.SessionInfo, error) {
+	if err := s.usable(ctx); err != nil {
+		return spool.SessionInfo{}, err
+	}
+	ss, err := s.existing(session)
+	if err != nil {
+		return spool.SessionInfo{}, err
+	}
+	defer ss.mu.Unlock()
+	return ss.info(), nil
+}
+
+func (ss *session) info() spool.SessionInfo {
+	return spool.SessionInfo{Session: ss.id, Row: ss.row, Head: ss.head, Updated: ss.updated}
+}
+
+// existing returns a session that exists, locked.
+func (s *Store) existing(id string) (*session, error) {
+	ss := s.find(id)
+	if ss == nil {
+		return nil, spool.ErrNotFound.With(id, nil)
+	}
+	if !ss.exists {
+		ss.mu.Unlock()
+		return nil, spool.ErrNotFound.With(id, nil)
+	}
+	return ss, nil
+}
+
+// Trim implements [spool.Trimmer].
+func (s *Store) Trim(ctx context.Context, session string, traceFloor, floor uint64) error {
+	if err := s.usable(ctx); err != nil {
+		return err
+	}
+	ss, err := s.existing(session)
+	if err != nil {
+		return err
+	}
+	defer ss.mu.Unlock()
+	ss.trim(traceFloor, floor)
+	return nil
+}
+
+// Delete implements [spool.Trimmer].
+func (s *Store) Delete(ctx context.Context, session string) error {
+	if err := s.usable(ctx); err != nil {
+		return err
+	}
+	ss, err := s.existing(session)
+	if err != nil {
+		return err
+	}
+	defer ss.mu.Unlock()
+	ss.bury()
+	s.due.update(ss)
+	return nil
+}
+
+// SaveFold implements [spool.FoldStore].
+func (s *Store) SaveFold(ctx context.Context, session, name string, f spool.SavedFold) error {
+	if err := s.usable(ctx); err != nil {
+		return err
+	}
+	ss, err := s.existing(session)
+	if err != nil {
+		return err
+	}
+	defer ss.mu.Unlock()
+	if ss.folds == nil {
+		ss.folds = map[string]spool.SavedFold{}
+	}
+	f.Data = bytes.Clone(f.Data)
+	ss.folds[name] = f
+	return nil
+}
+
+// LoadFold implements [spool.FoldStore].
+func (s *Store) LoadFold(ctx context.Context, session, name string) (spool.SavedFold, error) {
+	if err := s.usable(ctx); err != nil {
+		return spool.SavedFold{}, err
+	}
+	ss, err := s.existing(session)
+	if err != nil {
+		return spool.SavedFold{}, err
+	}
+	defer ss.mu.Unlock()
+	f, ok := ss.folds[name]
+	if !ok {
+		return spool.SavedFold{}, spool.ErrNotFound.Because("there is no such saved fold").With(session, nil)
+	}
+	return f, nil
+}
+
+// PutBlob implements [spool.BlobStore].
+func (s *Store) PutBlob(ctx context.Context, session, hash string, data []byte) error {
+	if err := s.usable(ctx); err != nil {
+		return err
+	}
+	ss, err := s.place(session)
+	if err != nil {
+		return err
+	}
+	defer ss.mu.Unlock()
+	if ss.blobs == nil {
+		ss.blobs = map[string][]byte{}
+	}
+	if _, ok := ss.blobs[hash]; !ok {
+		ss.blobs[hash] = bytes.Clone(data)
+	}
+	return nil
+}
+
+// GetBlob implements [spool.BlobStore].
+func (s *Store) GetBlob(ctx context.Context, session, hash string) ([]byte, error) {
+	if err := s.usable(ctx); err != nil {
+		return nil, err
+	}
+	if ss := s.find(session); ss != nil {
+		defer ss.mu.Unlock()
+		if data, ok := ss.blobs[hash]; ok {
+			return data, nil
+		}
+	}
+	return nil, spool.ErrNotFound.Because("there is no such blob").With(session, nil)
+}

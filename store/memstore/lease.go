@@ -1,0 +1,270 @@
+package memstore
+
+import (
+	"container/heap"
+	"context"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/spool-run/spool"
+)
+
+// lease is who may write; times are Unix milliseconds.
+type lease struct {
+	owner   string // "" when released or never claimed
+	ttl     int64
+	expires int64
+}
+
+func (l *lease) renew(now int64) {
+	if l.owner != "" {
+		l.expires = now + l.ttl
+	}
+}
+
+// never is the ready time of sessions that nobody needs to claim.
+const never = math.MaxInt64
+
+// readyAt returns the time from which the session can be claimed: once nobody
+// holds it, from its due time on, and at once if a run is open.
+func (ss *session) readyAt() int64 {
+	at := int64(never)
+	if !ss.exists {
+		return at
+	}
+	if ss.head.Status == spool.StatusActive {
+		at = ss.lease.expires
+	}
+	if ss.head.Due != 0 {
+		at = min(at, max(ss.head.Due, ss.lease.expires))
+	}
+	return at
+}
+
+// take gives the session to a new owner under the next epoch.
+func (ss *session) take(c *spool.Claim, now int64) spool.Lease {
+	ss.create(now)
+	ss.head.Epoch++
+	ss.writers = nil
+	ttl := (c.TTL + time.Millisecond - 1) / time.Millisecond
+	ss.lease = lease{owner: c.Owner, ttl: int64(ttl), expires: now + int64(ttl)}
+	ss.changed()
+	return spool.Lease{Session: ss.id, Epoch: ss.head.Epoch, Owner: c.Owner, TTL: c.TTL, Head: ss.head}
+}
+
+// Claim implements [spool.Leaser].
+func (s *Store) Claim(ctx context.Context, c spool.Claim) (spool.Lease, error) {
+	if err := s.usable(ctx); err != nil {
+		return spool.Lease{}, err
+	}
+	if err := c.Check(); err != nil {
+		return spool.Lease{}, err
+	}
+	if c.Force {
+		ss, err := s.place(c.Session)
+		if err != nil {
+			return spool.Lease{}, err
+		}
+		defer ss.mu.Unlock()
+		defer s.due.update(ss)
+		return ss.take(&c, s.nowMilli()), nil
+	}
+	for {
+		now := s.nowMilli()
+		id := c.Session
+		if id == "" {
+			if id, _ = s.due.next(&c, now); id == "" {
+				return spool.Lease{}, spool.ErrNothingDue
+			}
+		}
+		ss := s.find(id)
+		if ss == nil {
+			return spool.Lease{}, spool.ErrNothingDue
+		}
+		if ss.readyAt() <= now && c.Matches(ss.row.Agent) {
+			l := ss.take(&c, now)
+			s.due.update(ss)
+			ss.mu.Unlock()
+			return l, nil
+		}
+		s.due.update(ss) // or next would name it for ever
+		ss.mu.Unlock()
+		if c.Session != "" {
+			return spool.Lease{}, spool.ErrNothingDue
+		}
+	}
+}
+
+// Renew implements [spool.Leaser].
+func (s *Store) Renew(ctx context.Context, l spool.Lease) error {
+	if err := s.usable(ctx); err != nil {
+		return err
+	}
+	ss := s.find(l.Session)
+	if ss == nil {
+		return spool.ErrSuperseded.With(l.Session, nil)
+	}
+	defer ss.mu.Unlock()
+	if !ss.exists || ss.head.Epoch != l.Epoch || ss.lease.owner == "" {
+		return spool.ErrSuperseded.With(l.Session, nil)
+	}
+	ss.lease.renew(s.nowMilli())
+	s.due.update(ss)
+	return nil
+}
+
+// Release implements [spool.Leaser].
+func (s *Store) Release(ctx context.Context, l spool.Lease) error {
+	if err := s.usable(ctx); err != nil {
+		return err
+	}
+	ss := s.find(l.Session)
+	if ss == nil {
+		return nil
+	}
+	defer ss.mu.Unlock()
+	if ss.exists && ss.head.Epoch == l.Epoch {
+		ss.lease = lease{}
+		s.due.update(ss)
+	}
+	return nil
+}
+
+// AwaitDue implements [spool.Leaser].
+func (s *Store) AwaitDue(ctx context.Context, c spool.Claim) error {
+	if err := s.usable(ctx); err != nil {
+		return err
+	}
+	for {
+		sooner := s.due.await()
+		now := s.nowMilli()
+		id, next := s.due.next(&c, now)
+		if id != "" {
+			return nil
+		}
+		var timer *time.Timer
+		var alarm <-chan time.Time
+		if next != never {
+			// Look again after a second at the latest: the store's clock need
+			// not run with the timer's.
+			timer = time.NewTimer(min(time.Duration(next-now)*time.Millisecond, time.Second))
+			alarm = timer.C
+		}
+		var err error
+		select {
+		case <-sooner:
+		case <-alarm:
+		case <-ctx.Done():
+			err = ctx.Err()
+		case <-s.closed:
+			err = spool.ErrClosed
+		}
+		if timer != nil {
+			timer.Stop()
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// agenda is a heap of the sessions that can or will be claimable, the earliest
+// first. It is locked after a session, never before.
+type agenda struct {
+	mu     sync.Mutex
+	heap   []*session
+	sooner chan struct{} // closed when a session's time comes nearer
+}
+
+// update puts a session where its state (locked by the caller) belongs.
+func (g *agenda) update(ss *session) {
+	at, agent := ss.readyAt(), ss.row.Agent
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	old := int64(never)
+	if ss.agendaIndex >= 0 {
+		old = ss.ready
+	}
+	retagged := ss.agent != agent
+	ss.agent = agent
+	switch {
+	case at == old:
+	case at == never:
+		heap.Remove(g, ss.agendaIndex)
+	case ss.agendaIndex < 0:
+		ss.ready = at
+		heap.Push(g, ss)
+	default:
+		ss.ready = at
+		heap.Fix(g, ss.agendaIndex)
+	}
+	if (at < old || retagged && at != never) && g.sooner != nil {
+		close(g.sooner)
+		g.sooner = nil
+	}
+}
+
+// await returns the channel that the next nearer time closes.
+func (g *agenda) await() <-chan struct{} {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.sooner == nil {
+		g.sooner = make(chan struct{})
+	}
+	return g.sooner
+}
+
+// next returns the session that is claimable for longest, or "" and the time
+// at which to look again. Below a node that is not ready yet nothing is, so
+// only what is ready is visited.
+func (g *agenda) next(c *spool.Claim, now int64) (id string, at int64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	best, at := int64(never), never
+	var visit func(i int)
+	visit = func(i int) {
+		if i >= len(g.heap) {
+			return
+		}
+		ss := g.heap[i]
+		if ss.ready > now {
+			at = min(at, ss.ready)
+			return
+		}
+		if ss.ready >= best {
+			return
+		}
+		if c.Matches(ss.agent) && (c.Session == "" || c.Session == ss.id) {
+			id, best = ss.id, ss.ready
+			return // nothing below is earlier
+		}
+		visit(2*i + 1)
+		visit(2*i + 2)
+	}
+	visit(0)
+	return id, at
+}
+
+func (g *agenda) Len() int           { return len(g.heap) }
+func (g *agenda) Less(i, j int) bool { return g.heap[i].ready < g.heap[j].ready }
+func (g *agenda) Swap(i, j int) {
+	g.heap[i], g.heap[j] = g.heap[j], g.heap[i]
+	g.heap[i].agendaIndex, g.heap[j].agendaIndex = i, j
+}
+
+func (g *agenda) Push(x any) {
+	ss := x.(*session)
+	ss.agendaIndex = len(g.heap)
+	g.heap = append(g.heap, ss)
+}
+
+func (g *agenda) Pop() any {
+	last := len(g.heap) - 1
+	ss := g.heap[last]
+	g.heap[last] = nil
+	g.heap = slices.Delete(g.heap, last, last+1)
+	ss.agendaIndex = -1
+	return ss
+}

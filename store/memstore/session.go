@@ -1,0 +1,212 @@
+package memstore
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/spool-run/spool"
+)
+
+// session is one log and its row. A deleted session stays as a tombstone, with
+// exists false and the epoch and incarnation that the next one starts from.
+type session struct {
+	id string
+
+	mu      sync.Mutex
+	exists  bool
+	dropped bool // no longer in the store's map: look again
+	waiters int
+	wake    chan struct{} // closed at the next change; nil while nobody waits
+
+	head    spool.Head
+	row     spool.Row // its Status is head.Status
+	updated int64
+	command uint64 // sequence of the last command
+
+	// all holds every record above head.TraceFloor, so that sequence n lies at
+	// index n-TraceFloor-1; kept holds the kept ones above head.Floor.
+	all, kept []spool.Record
+
+	lease   lease
+	writers map[string]written // under the latest epoch
+
+	folds map[string]spool.SavedFold
+	blobs map[string][]byte
+
+	ready       int64 // guarded by the agenda: since when it can be claimed
+	agent       string
+	agendaIndex int // -1: not on it
+}
+
+// written is the last append of one writer.
+type written struct{ ordinal, first, last uint64 }
+
+// blank reports whether dropping the session would forget nothing.
+func (ss *session) blank() bool {
+	return !ss.exists && ss.head.Incarnation == 0 && len(ss.blobs) == 0
+}
+
+// create makes the session exist, after the tombstone if there is one.
+func (ss *session) create(now int64) {
+	if ss.exists {
+		return
+	}
+	ss.exists = true
+	old := ss.head
+	ss.head = spool.Head{Incarnation: old.Incarnation + 1, Status: spool.StatusEnded}
+	if old.Incarnation > 0 {
+		ss.head.Epoch = old.Epoch + 1
+	}
+	ss.row = spool.Row{Status: spool.StatusEnded}
+	ss.updated = now
+}
+
+// changed wakes whoever waits for another head.
+func (ss *session) changed() {
+	if ss.wake != nil {
+		close(ss.wake)
+		ss.wake = nil
+	}
+}
+
+func (ss *session) append(a *spool.Append, now int64) (spool.Appended, error) {
+	if a.Epoch > 0 {
+		if !ss.exists || a.Epoch != ss.head.Epoch {
+			return spool.Appended{}, spool.ErrSuperseded.With(a.Session, nil)
+		}
+		ss.lease.renew(now)
+		if w, ok := ss.writers[a.Writer]; ok && a.Ordinal > 0 && a.Ordinal <= w.ordinal {
+			if a.Ordinal < w.ordinal {
+				return spool.Appended{}, spool.ErrInvalid.Because("a later append of this writer is stored").With(a.Session, nil)
+			}
+			return spool.Appended{First: w.first, Last: w.last, Head: ss.head, Repeated: true}, nil
+		}
+	}
+	ss.create(now)
+	ss.updated = now
+	first := ss.head.Seq + 1
+	for i := range a.Records {
+		r := a.Records[i]
+		ss.head.Seq++
+		r.Seq = ss.head.Seq
+		ss.all = append(ss.all, r)
+		if r.Class == spool.Kept {
+			ss.kept = append(ss.kept, r)
+		}
+	}
+	ss.setRow(a.Row)
+	switch {
+	case a.Epoch == 0:
+		ss.command = ss.head.Seq
+		if ss.head.Due == 0 || ss.head.Due > now {
+			ss.head.Due = now
+		}
+	case a.Settle != nil && ss.command <= a.Settle.Seen:
+		ss.head.Due = a.Settle.Next
+	}
+	if a.Epoch > 0 && a.Ordinal > 0 {
+		if ss.writers == nil {
+			ss.writers = map[string]written{}
+		}
+		ss.writers[a.Writer] = written{a.Ordinal, first, ss.head.Seq}
+	}
+	ss.changed()
+	return spool.Appended{First: first, Last: ss.head.Seq, Head: ss.head}, nil
+}
+
+func (ss *session) setRow(r spool.Row) {
+	if r.Status != "" {
+		ss.head.Status, ss.row.Status = r.Status, r.Status
+	}
+	if r.Agent != "" {
+		ss.row.Agent = r.Agent
+	}
+	if r.Principal != "" {
+		ss.row.Principal = r.Principal
+	}
+	if r.Title != "" {
+		ss.row.Title = r.Title
+	}
+}
+
+func (ss *session) read(after uint64, limit int) ([]spool.Record, error) {
+	if !ss.exists {
+		return nil, nil
+	}
+	if after < ss.head.TraceFloor {
+		return nil, spool.ErrTrimmed.With(ss.id, nil)
+	}
+	if after >= ss.head.Seq {
+		return nil, nil
+	}
+	return slices.Clone(page(ss.all[after-ss.head.TraceFloor:], limit)), nil
+}
+
+func (ss *session) readKept(q spool.KeptQuery) ([]spool.Record, error) {
+	if !ss.exists {
+		return nil, nil
+	}
+	if q.Backwards {
+		end := len(ss.kept)
+		if q.Before > 0 {
+			end = search(ss.kept, q.Before)
+		}
+		start := max(0, end-limitOf(q.Max))
+		out := slices.Clone(ss.kept[start:end])
+		slices.Reverse(out)
+		return out, nil
+	}
+	if q.After < ss.head.Floor {
+		return nil, spool.ErrTrimmed.With(ss.id, nil)
+	}
+	return slices.Clone(page(ss.kept[search(ss.kept, q.After+1):], q.Max)), nil
+}
+
+// trim raises the watermarks. Both slices are made anew, so that what was
+// trimmed is freed.
+func (ss *session) trim(traceFloor, floor uint64) {
+	floor = max(ss.head.Floor, min(floor, ss.head.Seq))
+	traceFloor = max(ss.head.TraceFloor, min(traceFloor, ss.head.Seq), floor)
+	if floor == ss.head.Floor && traceFloor == ss.head.TraceFloor {
+		return
+	}
+	ss.all = slices.Clone(ss.all[traceFloor-ss.head.TraceFloor:])
+	ss.kept = slices.Clone(ss.kept[search(ss.kept, floor+1):])
+	ss.head.TraceFloor, ss.head.Floor = traceFloor, floor
+	ss.changed()
+}
+
+// bury leaves the tombstone.
+func (ss *session) bury() {
+	ss.exists = false
+	ss.head = spool.Head{Epoch: ss.head.Epoch, Incarnation: ss.head.Incarnation}
+	ss.row, ss.updated, ss.command = spool.Row{}, 0, 0
+	ss.all, ss.kept, ss.writers, ss.folds, ss.blobs = nil, nil, nil, nil, nil
+	ss.lease = lease{}
+	ss.changed()
+}
+
+// search returns the index of the first record with Seq >= seq.
+func search(rs []spool.Record, seq uint64) int {
+	i, _ := slices.BinarySearchFunc(rs, seq, func(r spool.Record, seq uint64) int {
+		switch {
+		case r.Seq < seq:
+			return -1
+		case r.Seq > seq:
+			return 1
+		}
+		return 0
+	})
+	return i
+}
+
+func page(rs []spool.Record, limit int) []spool.Record {
+	return rs[:min(len(rs), limitOf(limit))]
+}
+
+func limitOf(n int) int {
+	if n <= 0 {
+		return spool.MaxRead
+	}
+	return n
+}
