@@ -3,6 +3,7 @@ package spool
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 )
 
 func (v *validator) chunk(c Chunk) {
@@ -206,13 +207,16 @@ func (v *validator) command(c Chunk) {
 	}
 }
 
+// reservedTypes mean something else to readers of the native wire.
+var reservedTypes = []string{streamEndType, "chunk", "end", "fail", "resync"}
+
 func (v *validator) unknown(u *Unknown) {
 	switch t, err := typeOf(u.Raw); {
 	case !json.Valid(u.Raw):
 		v.fail("chunk", "is not valid JSON")
 	case err != nil || t != u.Type:
 		v.fail("type", "is not the type in the JSON")
-	case string(u.Type) == streamEndType:
-		v.fail("type", "stream_end is a control message, not a chunk")
+	case slices.Contains(reservedTypes, string(u.Type)):
+		v.fail("type", fmt.Sprintf("%s is a control message, not a chunk", u.Type))
 	}
 }

@@ -1,0 +1,112 @@
+package native
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+
+	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/internal/sse"
+)
+
+// Kind says what a message of the native wire is.
+type Kind uint8
+
+const (
+	KindChunk  Kind = iota // a record
+	KindEnd                // the turn ended, or paused (Status)
+	KindFail               // the run failed (Error)
+	KindResync             // the position cannot be served (Reason); load a snapshot
+)
+
+// Message is one event of the native wire.
+type Message struct {
+	Kind   Kind
+	Seq    uint64          // the record's sequence; 0 if neither id nor data says it
+	Chunk  json.RawMessage // KindChunk: for [spool.DecodeChunk]
+	Status spool.Status    // KindEnd, KindFail: the log's status
+	Reason string
+	Error  string
+}
+
+// Parse reads the data of one event in either framing. It fails with
+// [spool.ErrInvalidChunk]. The message keeps no reference to data.
+func Parse(data []byte) (Message, error) {
+	var head struct {
+		Type string `json:"type"`
+	}
+	if err := json.Unmarshal(data, &head); err != nil || head.Type == "" {
+		return Message{}, spool.ErrInvalidChunk.With("", err)
+	}
+	var m Message
+	switch head.Type {
+	case "end":
+		m.Kind, m.Status = KindEnd, spool.StatusEnded
+	case "fail":
+		m.Kind, m.Status = KindFail, spool.StatusFailed
+	case "resync":
+		m.Kind = KindResync
+	case "chunk":
+		var in struct {
+			Chunk    json.RawMessage `json:"chunk"`
+			Sequence uint64          `json:"sequence"`
+		}
+		if err := json.Unmarshal(data, &in); err != nil {
+			return Message{}, spool.ErrInvalidChunk.With("", err)
+		}
+		if len(in.Chunk) == 0 || in.Chunk[0] != '{' {
+			return Message{}, spool.ErrInvalidChunk.Because("the chunk event holds no chunk")
+		}
+		m.Chunk, m.Seq = in.Chunk, in.Sequence
+		return m, nil
+	default:
+		m.Chunk = bytes.Clone(data)
+		return m, nil
+	}
+	var in terminal
+	if err := json.Unmarshal(data, &in); err != nil {
+		return Message{}, spool.ErrInvalidChunk.With("", err)
+	}
+	m.Reason = in.Reason
+	if in.Status != "" {
+		m.Status = in.Status
+	}
+	if in.Error != nil {
+		m.Error = *in.Error
+	}
+	return m, nil
+}
+
+// Reader reads the native wire, in either framing.
+type Reader struct {
+	events *sse.Reader
+	cursor spool.Cursor
+}
+
+// NewReader returns a reader of a response's body.
+func NewReader(body io.Reader) *Reader { return &Reader{events: sse.NewReader(body, nil)} }
+
+// Next returns the next message. At the end of the body it returns io.EOF; if
+// no [KindEnd] or [KindFail] came before, the connection was cut, and the reader
+// comes back with [Reader.Cursor].
+func (r *Reader) Next() (Message, error) {
+	e, err := r.events.Next()
+	if err != nil {
+		return Message{}, err
+	}
+	m, err := Parse(e.Data)
+	if err != nil {
+		return Message{}, err
+	}
+	if c, err := spool.ParseCursor(string(e.ID)); err == nil {
+		r.cursor = c
+		if m.Kind == KindChunk && m.Seq == 0 && !c.InPlan {
+			m.Seq = c.Seq
+		}
+	}
+	return m, nil
+}
+
+// Cursor returns the position after the latest message: the Last-Event-ID of a
+// reader that comes back.
+func (r *Reader) Cursor() spool.Cursor { return r.cursor }
