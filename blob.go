@@ -1,0 +1,255 @@
+package spool
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"slices"
+	"strings"
+)
+
+// blobAbove is the size of a JSON value from which it is stored beside the log.
+const blobAbove = 64 << 10
+
+// blobRef stands in a record for a value that is stored beside the log.
+type blobRef struct {
+	Blob      string `json:"$blob"` // "sha256:" and the hash in hex
+	Size      int    `json:"size"`
+	MediaType string `json:"mediaType"`
+}
+
+// ParseBlobRef returns the hash and size of a value that is a reference to a
+// blob: {"$blob":"sha256:…","size":n,"mediaType":"…"} and nothing else.
+func ParseBlobRef(v json.RawMessage) (hash string, size int, ok bool) {
+	if len(v) > 512 || !bytes.Contains(v, []byte(`"$blob"`)) {
+		return "", 0, false
+	}
+	var ref blobRef
+	d := json.NewDecoder(bytes.NewReader(v))
+	d.DisallowUnknownFields()
+	if d.Decode(&ref) != nil {
+		return "", 0, false
+	}
+	digits, found := strings.CutPrefix(ref.Blob, "sha256:")
+	if raw, err := hex.DecodeString(digits); !found || err != nil || len(raw) != sha256.Size {
+		return "", 0, false
+	}
+	return ref.Blob, ref.Size, true
+}
+
+// Blob returns the value that a stored one stands for: a reference to a blob is
+// looked up, and the "$$blob" key of a user's object is "$blob" again. Anything
+// else comes back as it is. Errors: [ErrNotFound] if the blob is gone,
+// [ErrUnsupported], or the store's.
+func (g *Log) Blob(ctx context.Context, v json.RawMessage) (json.RawMessage, error) {
+	hash, _, ok := ParseBlobRef(v)
+	if !ok {
+		return renameBlobKey(v, func(key string) string {
+			if strings.HasPrefix(key, "$$") {
+				return key[1:]
+			}
+			return key
+		}), nil
+	}
+	blobs, can := g.logs.store.(BlobStore)
+	if !can {
+		return nil, ErrUnsupported.With(g.session, nil)
+	}
+	data, err := blobs.GetBlob(ctx, g.session, hash)
+	if err != nil {
+		return nil, err
+	}
+	return data, nil
+}
+
+// spill returns the chunk with its large values moved into blobs, which are
+// stored when it returns. The chunk itself stays as it is.
+func (g *Log) spill(ctx context.Context, c Chunk) (Chunk, error) {
+	s := spiller{ctx: ctx, g: g}
+	switch c := c.(type) {
+	case *ToolStart:
+		return spillOne(&s, c, &c.Arguments, func(d *ToolStart) *json.RawMessage { return &d.Arguments })
+	case *ToolEnd:
+		return spillOne(&s, c, &c.Result, func(d *ToolEnd) *json.RawMessage { return &d.Result })
+	case *ToolArgStreamEnd:
+		return spillOne(&s, c, &c.Arguments, func(d *ToolArgStreamEnd) *json.RawMessage { return &d.Arguments })
+	case *ToolInputError:
+		return spillOne(&s, c, &c.Input, func(d *ToolInputError) *json.RawMessage { return &d.Input })
+	case *ToolApprovalRequest:
+		return spillOne(&s, c, &c.Input, func(d *ToolApprovalRequest) *json.RawMessage { return &d.Input })
+	case *SubAgentEnd:
+		return spillOne(&s, c, &c.Result, func(d *SubAgentEnd) *json.RawMessage { return &d.Result })
+	case *Custom:
+		return spillOne(&s, c, &c.Data, func(d *Custom) *json.RawMessage { return &d.Data })
+	case *Progress:
+		return spillOne(&s, c, &c.Data, func(d *Progress) *json.RawMessage { return &d.Data })
+	case *Output:
+		return spillOne(&s, c, &c.Output, func(d *Output) *json.RawMessage { return &d.Output })
+	case *AssistantMessage:
+		d := *c
+		d.Parts = s.parts(c.Parts)
+		return &d, s.err
+	case *StepCommitted:
+		d := *c
+		d.Data = s.parts(c.Data)
+		return &d, s.err
+	case *RunSuspended:
+		d := *c
+		d.Data = s.parts(c.Data)
+		return &d, s.err
+
+	case *ToolResultSubmitted:
+		s.foreign = true
+		return spillOne(&s, c, &c.Result, func(d *ToolResultSubmitted) *json.RawMessage { return &d.Result })
+	case *UserMessage:
+		s.foreign = true
+		d := *c
+		d.Message.Parts = s.parts(c.Message.Parts)
+		return &d, s.err
+	case *HistoryReplaced:
+		s.foreign = true
+		d := *c
+		d.State = s.value(c.State)
+		if c.Messages != nil {
+			messages := slices.Clone(*c.Messages)
+			for i := range messages {
+				messages[i].Parts = s.parts(messages[i].Parts)
+			}
+			d.Messages = &messages
+		}
+		return &d, s.err
+	}
+	return c, nil
+}
+
+// spiller moves values into blobs, until the first error.
+type spiller struct {
+	ctx context.Context
+	g   *Log
+	// foreign values come from outside, so that what looks like a reference is
+	// none. Others may come from the fold, where values are as they are stored.
+	foreign bool
+	err     error
+}
+
+func spillOne[C any, P interface {
+	*C
+	Chunk
+}](s *spiller, c P, v *json.RawMessage, field func(P) *json.RawMessage) (Chunk, error) {
+	stored := s.value(*v)
+	if s.err != nil || len(stored) == len(*v) {
+		return c, s.err // every change of a value changes its length
+	}
+	d := *c
+	*field(&d) = stored
+	return P(&d), nil
+}
+
+// value returns a JSON value as it is stored.
+func (s *spiller) value(v json.RawMessage) json.RawMessage {
+	if s.err != nil || len(v) < len(`{"$blob":0}`) {
+		return v
+	}
+	if len(v) > blobAbove {
+		return s.blob(v)
+	}
+	return renameBlobKey(v, func(key string) string {
+		if !s.foreign {
+			if key != "$blob" {
+				return key
+			}
+			if _, _, ref := ParseBlobRef(v); ref {
+				return key
+			}
+		}
+		return "$" + key
+	})
+}
+
+func (s *spiller) blob(v json.RawMessage) json.RawMessage {
+	store, ok := s.g.logs.store.(BlobStore)
+	if !ok {
+		s.err = ErrTooLarge.Because("the store keeps no values above 64 KiB").With(s.g.session, nil)
+		return v
+	}
+	if !json.Valid(v) {
+		s.err = ErrInvalidChunk.Because("a value is not JSON").With(s.g.session, nil)
+		return v
+	}
+	sum := sha256.Sum256(v)
+	ref := blobRef{Blob: "sha256:" + hex.EncodeToString(sum[:]), Size: len(v), MediaType: "application/json"}
+	if s.err = store.PutBlob(s.ctx, s.g.session, ref.Blob, v); s.err != nil {
+		return v
+	}
+	out, err := json.Marshal(ref)
+	s.err = err
+	return out
+}
+
+// parts returns parts as they are stored; the slice is copied if need be.
+func (s *spiller) parts(parts []Part) []Part {
+	var out []Part
+	for i := range parts {
+		p := parts[i]
+		data := s.value(p.Data)
+		changed := len(data) != len(p.Data)
+		p.Data = data
+		if p.Tool != nil {
+			input, output := s.value(p.Tool.Input), s.value(p.Tool.Output)
+			if len(input) != len(p.Tool.Input) || len(output) != len(p.Tool.Output) {
+				tool := *p.Tool
+				tool.Input, tool.Output = input, output
+				p.Tool, changed = &tool, true
+			}
+		}
+		if changed {
+			if out == nil {
+				out = slices.Clone(parts)
+			}
+			out[i] = p
+		}
+	}
+	if out == nil {
+		return parts
+	}
+	return out
+}
+
+// renameBlobKey renames the top-level keys of an object that are "blob" after
+// one or more dollars. Other values come back as they are.
+func renameBlobKey(v json.RawMessage, rename func(string) string) json.RawMessage {
+	if !bytes.Contains(v, []byte(`$blob"`)) {
+		return v
+	}
+	d := json.NewDecoder(bytes.NewReader(v))
+	if open, err := d.Token(); err != nil || open != json.Delim('{') {
+		return v
+	}
+	var out []byte
+	copied := 0
+	for d.More() {
+		token, err := d.Token()
+		key, ok := token.(string)
+		if err != nil || !ok {
+			return v
+		}
+		end := int(d.InputOffset())
+		if bare := strings.TrimLeft(key, "$"); bare == "blob" && bare != key {
+			if to := rename(key); to != key {
+				start := bytes.LastIndex(v[:end-1], []byte(`"`))
+				out = append(append(append(append(out, v[copied:start]...), '"'), to...), '"')
+				copied = end
+			}
+		}
+		var skip json.RawMessage
+		if d.Decode(&skip) != nil {
+			return v
+		}
+	}
+	if copied == 0 {
+		return v
+	}
+	return append(out, v[copied:]...)
+}

@@ -1,0 +1,158 @@
+package spool
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"unicode/utf8"
+)
+
+// splitBytes is the length of the pieces of a text that is too large for one
+// record. JSON makes a byte six at most, so that a piece always fits.
+const splitBytes = 32 << 10
+
+// encoder turns chunks into records: base fields, large values, limits.
+type encoder struct {
+	g    *Log
+	base Base  // what chunks get whose own fields are zero
+	last int64 // the latest timestamp given out
+}
+
+// encode fills in the chunks' base fields (in place), moves large values into
+// blobs, and returns the records, without sequences. Nothing but blobs has been
+// stored when it fails.
+func (e *encoder) encode(ctx context.Context, chunks []Chunk) ([]Record, error) {
+	recs := make([]Record, 0, len(chunks))
+	for _, c := range chunks {
+		e.fill(c)
+		var err error
+		if recs, err = e.one(ctx, recs, c); err != nil {
+			return nil, err
+		}
+	}
+	return recs, nil
+}
+
+func (e *encoder) fill(c Chunk) {
+	b := c.ChunkBase()
+	if b.AgentID == "" {
+		b.AgentID = e.base.AgentID
+	}
+	if b.AgentType == "" {
+		b.AgentType = e.base.AgentType
+	}
+	if b.RunID == "" {
+		b.RunID = e.base.RunID
+	}
+	if b.Step == 0 {
+		b.Step = e.base.Step
+	}
+	if b.Timestamp == 0 {
+		b.Timestamp = max(e.g.logs.Now().UnixMilli(), e.last)
+	}
+	e.last = max(e.last, b.Timestamp)
+}
+
+func (e *encoder) one(ctx context.Context, recs []Record, c Chunk) ([]Record, error) {
+	c, err := e.g.spill(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	data, err := AppendChunk(nil, c)
+	if err != nil {
+		return nil, ErrInvalidChunk.With(e.g.session, err)
+	}
+	if u, ok := c.(*Unknown); ok {
+		if data, err = fillUnknown(data, &u.Base); err != nil {
+			return nil, ErrInvalidChunk.With(e.g.session, err)
+		}
+	}
+	if len(data) > MaxRecordBytes {
+		pieces := split(c)
+		if len(pieces) < 2 {
+			return nil, ErrTooLarge.Because(fmt.Sprintf("a %s of %d bytes is too large for a record", c.ChunkType(), len(data))).With(e.g.session, nil)
+		}
+		for _, p := range pieces {
+			if recs, err = e.one(ctx, recs, p); err != nil {
+				return nil, err
+			}
+		}
+		return recs, nil
+	}
+	b := c.ChunkBase()
+	return append(recs, Record{Type: c.ChunkType(), Agent: b.AgentID, Time: b.Timestamp, Class: ClassOf(c), Data: data}), nil
+}
+
+// split cuts a chunk that is one text into several, or returns nil.
+func split(c Chunk) []Chunk {
+	var out []Chunk
+	switch c := c.(type) {
+	case *TextDelta:
+		for _, s := range splitText(c.Delta) {
+			d := *c
+			d.Delta = s
+			out = append(out, &d)
+		}
+	case *ToolArgStreamDelta:
+		for _, s := range splitText(c.Delta) {
+			d := *c
+			d.Delta = s
+			out = append(out, &d)
+		}
+	case *Thinking:
+		if c.IsComplete {
+			return nil // whether it holds the whole block or its rest, only the producer knows
+		}
+		for _, s := range splitText(c.Content) {
+			d := *c
+			d.Content = s
+			out = append(out, &d)
+		}
+	}
+	return out
+}
+
+// splitText cuts s at rune borders into pieces of at most splitBytes.
+func splitText(s string) []string {
+	var out []string
+	for len(s) > splitBytes {
+		n := splitBytes
+		for n > splitBytes-utf8.UTFMax && !utf8.RuneStart(s[n]) {
+			n--
+		}
+		out = append(out, s[:n])
+		s = s[n:]
+	}
+	return append(out, s)
+}
+
+// fillUnknown adds the base fields that a chunk of unknown type lacks.
+func fillUnknown(data []byte, b *Base) ([]byte, error) {
+	var has map[string]json.RawMessage
+	if err := json.Unmarshal(data, &has); err != nil {
+		return nil, err
+	}
+	if !json.Valid(data) || len(has) == 0 {
+		return data, nil
+	}
+	whole, err := json.Marshal(b)
+	if err != nil {
+		return nil, err
+	}
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(whole, &fields); err != nil {
+		return nil, err
+	}
+	end := len(data) - 1
+	for end >= 0 && data[end] != '}' {
+		end--
+	}
+	out := append([]byte(nil), data[:end]...)
+	for _, name := range [...]string{"agentId", "agentType", "timestamp", "step", "runId"} {
+		if _, there := has[name]; there || fields[name] == nil {
+			continue
+		}
+		out = append(append(append(append(out, `,"`...), name...), `":`...), fields[name]...)
+	}
+	return append(out, '}'), nil
+}

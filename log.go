@@ -1,0 +1,151 @@
+package spool
+
+import (
+	"container/list"
+	"context"
+	"errors"
+	"time"
+)
+
+// giveUp is how long an append of unknown outcome is repeated when no lease
+// says otherwise, and attempt how long one try may take.
+const (
+	giveUp  = 30 * time.Second
+	attempt = 10 * time.Second
+)
+
+// Log is one session's log as this process sees it. All methods may be called
+// from any goroutine.
+type Log struct {
+	logs    *Logs
+	session string
+	tail    *tail
+	flight  chan struct{} // held while an owner's append is under way
+	warm    *list.Element // under logs.mu
+}
+
+func newLog(l *Logs, session string) *Log {
+	return &Log{logs: l, session: session, tail: newTail(l, session), flight: make(chan struct{}, 1)}
+}
+
+// Session returns the session's id.
+func (g *Log) Session() string { return g.session }
+
+// Head asks the store for the log's head. It fails with [ErrNotFound] if there
+// is no such session.
+func (g *Log) Head(ctx context.Context) (Head, error) {
+	h, err := g.logs.store.Head(ctx, g.session)
+	switch {
+	case err == nil:
+		g.tail.observe(h)
+	case errors.Is(err, ErrNotFound):
+		g.tail.vanish()
+	}
+	return h, err
+}
+
+// Command appends commands without a lease and makes the session due, creating
+// it if need be. All chunks go into one append. It fills in their base fields.
+//
+// Errors: [ErrInvalidChunk] for a chunk that is no command, [ErrInvalidID] for
+// a bad command id, [ErrTooLarge], or the store's. When an outcome is unknown
+// the append is repeated, if every chunk has a command id: a repeat that lands
+// is harmless, since the fold takes the first of an id.
+func (g *Log) Command(ctx context.Context, row Row, chunks ...Chunk) (Appended, error) {
+	if len(chunks) == 0 {
+		return Appended{}, ErrInvalid.Because("a command append needs a command").With(g.session, nil)
+	}
+	repeatable := true
+	for _, c := range chunks {
+		if !IsCommand(c.ChunkType()) {
+			return Appended{}, ErrInvalidChunk.Because("a "+string(c.ChunkType())+" is no command").With(g.session, nil)
+		}
+		id := CommandID(c)
+		if id == "" {
+			repeatable = false
+		} else if err := CheckID(id); err != nil {
+			return Appended{}, err
+		}
+	}
+	e := encoder{g: g, base: Base{AgentID: g.session}}
+	recs, err := e.encode(ctx, chunks)
+	if err != nil {
+		return Appended{}, err
+	}
+	if n, size := sizeOf(recs); n > MaxAppendRecords || size > MaxAppendBytes {
+		return Appended{}, ErrTooLarge.Because("the commands are too large for one append").With(g.session, nil)
+	}
+	a := Append{Session: g.session, Records: recs, Row: row}
+	if !repeatable {
+		res, err := g.logs.store.Append(ctx, a)
+		if err == nil {
+			g.tail.publish(recs, res.First, res.Head)
+		}
+		return res, err
+	}
+	return g.append(ctx, a, giveUp)
+}
+
+// append appends and, while the outcome is unknown, repeats.
+func (g *Log) append(ctx context.Context, a Append, patience time.Duration) (Appended, error) {
+	var begun time.Time
+	for failures := 0; ; failures++ {
+		try, cancel := context.WithTimeout(ctx, attempt)
+		res, err := g.logs.store.Append(try, a)
+		cancel()
+		if err == nil {
+			g.tail.publish(a.Records, res.First, res.Head)
+			return res, nil
+		}
+		if settled(err) || ctx.Err() != nil {
+			return Appended{}, err
+		}
+		now := g.logs.Now()
+		if failures == 0 {
+			begun = now
+			g.logs.Logger().Warn("append again: its outcome is unknown", "session", g.session, "error", err)
+		}
+		if now.Sub(begun) >= patience {
+			return Appended{}, ErrUnavailable.Because("the outcome of an append stayed unknown").With(g.session, err)
+		}
+		if g.logs.Sleep(ctx, backoff(failures)) != nil {
+			return Appended{}, err
+		}
+	}
+}
+
+// settled says that an append failed for certain and will again.
+func settled(err error) bool {
+	for _, e := range [...]error{ErrSuperseded, ErrTooLarge, ErrClosed, ErrInvalid, ErrInvalidID, ErrInvalidChunk} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// CommandID returns the command id of a chunk, or "" if it has none.
+func CommandID(c Chunk) string {
+	switch c := c.(type) {
+	case *UserMessage:
+		return c.CommandID
+	case *StopRequested:
+		return c.CommandID
+	case *ToolApprovalResponse:
+		return c.CommandID
+	case *ToolResultSubmitted:
+		return c.CommandID
+	case *HistoryRewound:
+		return c.CommandID
+	case *HistoryReplaced:
+		return c.CommandID
+	}
+	return ""
+}
+
+func sizeOf(recs []Record) (n, size int) {
+	for i := range recs {
+		size += len(recs[i].Data)
+	}
+	return len(recs), size
+}

@@ -1,0 +1,233 @@
+package spool
+
+import (
+	"container/list"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"log/slog"
+	"runtime"
+	"sync"
+	"time"
+	"weak"
+)
+
+// Options are the seams and sizes of a process's [Logs]. The zero value works.
+type Options struct {
+	// Now is the clock: timestamps, and how long an append of unknown outcome is
+	// repeated. nil: time.Now.
+	Now func() time.Time
+	// Sleep waits for d or ctx's end; it paces repeats. nil: a timer.
+	Sleep func(ctx context.Context, d time.Duration) error
+	// NewID makes ids of runs, messages and steps. nil: UUIDs of version 7.
+	NewID func() string
+	// Go starts a goroutine. nil: the go statement.
+	Go func(func())
+	// Logger gets what nobody waits for. nil: discard.
+	Logger *slog.Logger
+	// TailBytes bounds the recent records of one session that all its readers
+	// share. 0: 1 MiB.
+	TailBytes int
+	// BatchRecords bounds the records of one append. 0: MaxAppendRecords.
+	BatchRecords int
+	// Warm is how many logs that nobody uses stay cached. 0: 32.
+	Warm int
+}
+
+// Logs are the logs of a store as one process sees them: it is where readers of
+// the same session share what they read. Use one per store and process.
+type Logs struct {
+	store  Store
+	o      Options
+	ctx    context.Context
+	cancel context.CancelFunc
+	wg     sync.WaitGroup // what the logs started
+
+	mu     sync.Mutex
+	closed bool
+	logs   map[string]weak.Pointer[Log]
+	warm   *list.List // of *Log, most recently asked for first
+}
+
+// NewLogs returns the logs of a store. o may be nil.
+func NewLogs(store Store, o *Options) *Logs {
+	l := &Logs{store: store, logs: make(map[string]weak.Pointer[Log]), warm: list.New()}
+	if o != nil {
+		l.o = *o
+	}
+	if l.o.Now == nil {
+		l.o.Now = time.Now
+	}
+	if l.o.Sleep == nil {
+		l.o.Sleep = sleep
+	}
+	if l.o.NewID == nil {
+		l.o.NewID = func() string { return newUUID(l.o.Now()) }
+	}
+	if l.o.Go == nil {
+		l.o.Go = func(f func()) { go f() }
+	}
+	if l.o.Logger == nil {
+		l.o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if l.o.TailBytes <= 0 {
+		l.o.TailBytes = 1 << 20
+	}
+	if l.o.BatchRecords <= 0 || l.o.BatchRecords > MaxAppendRecords {
+		l.o.BatchRecords = MaxAppendRecords
+	}
+	if l.o.Warm <= 0 {
+		l.o.Warm = 32
+	}
+	l.ctx, l.cancel = context.WithCancel(context.Background())
+	return l
+}
+
+// Store returns the store.
+func (l *Logs) Store() Store { return l.store }
+
+// Now reads the clock.
+func (l *Logs) Now() time.Time { return l.o.Now() }
+
+// NewID makes an id.
+func (l *Logs) NewID() string { return l.o.NewID() }
+
+// Go starts a goroutine through the seam. Close does not wait for it.
+func (l *Logs) Go(f func()) { l.o.Go(f) }
+
+// Sleep waits for d, or until ctx ends and returns its error.
+func (l *Logs) Sleep(ctx context.Context, d time.Duration) error { return l.o.Sleep(ctx, d) }
+
+// Logger returns the logger, never nil.
+func (l *Logs) Logger() *slog.Logger { return l.o.Logger }
+
+// Log returns the log of a session, which need not exist yet. Handles are cheap:
+// the same *Log comes back while anyone holds it, and for a while after. It
+// fails with [ErrInvalidID].
+func (l *Logs) Log(session string) (*Log, error) {
+	if err := CheckID(session); err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return nil, ErrClosed
+	}
+	g := l.logs[session].Value()
+	if g == nil {
+		g = newLog(l, session)
+		p := weak.Make(g)
+		l.logs[session] = p
+		runtime.AddCleanup(g, l.forget, forgotten{session, p})
+	}
+	if g.warm != nil {
+		l.warm.MoveToFront(g.warm)
+		return g, nil
+	}
+	g.warm = l.warm.PushFront(g)
+	if l.warm.Len() > l.o.Warm {
+		l.warm.Remove(l.warm.Back()).(*Log).warm = nil
+	}
+	return g, nil
+}
+
+// forgotten names a log that the garbage collector took.
+type forgotten struct {
+	session string
+	log     weak.Pointer[Log]
+}
+
+func (l *Logs) forget(f forgotten) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.logs[f.session] == f.log {
+		delete(l.logs, f.session)
+	}
+}
+
+// spawn starts a goroutine that Close waits for. It returns false once the logs
+// are closed.
+func (l *Logs) spawn(f func()) bool {
+	l.mu.Lock()
+	if l.closed {
+		l.mu.Unlock()
+		return false
+	}
+	l.wg.Add(1)
+	l.mu.Unlock()
+	l.o.Go(func() {
+		defer l.wg.Done()
+		f()
+	})
+	return true
+}
+
+// Close ends every reader and writer with [ErrClosed] and waits for what they
+// started. It does not close the store.
+func (l *Logs) Close() error {
+	l.mu.Lock()
+	l.closed = true
+	l.warm.Init()
+	l.mu.Unlock()
+	l.cancel()
+	l.wg.Wait()
+	return nil
+}
+
+// Claim asks the store for a session to own. Errors: [ErrNothingDue],
+// [ErrUnsupported] if the store cannot coordinate runners, or the store's.
+func (l *Logs) Claim(ctx context.Context, c Claim) (Lease, error) {
+	leaser, ok := l.store.(Leaser)
+	if !ok {
+		return Lease{}, ErrUnsupported
+	}
+	lease, err := leaser.Claim(ctx, c)
+	if err != nil {
+		return Lease{}, err
+	}
+	if g, err := l.Log(lease.Session); err == nil {
+		g.tail.observe(lease.Head)
+	}
+	return lease, nil
+}
+
+// AwaitDue returns nil when a claim by c may succeed. Errors: [ErrUnsupported],
+// the store's, or ctx's.
+func (l *Logs) AwaitDue(ctx context.Context, c Claim) error {
+	leaser, ok := l.store.(Leaser)
+	if !ok {
+		return ErrUnsupported
+	}
+	return leaser.AwaitDue(ctx, c)
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// newUUID returns a UUID of version 7: Unix milliseconds, then random bits.
+func newUUID(now time.Time) string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // never fails
+	ms := uint64(now.UnixMilli())
+	for i := range 6 {
+		b[i] = byte(ms >> (40 - 8*i))
+	}
+	b[6] = b[6]&0x0f | 0x70
+	b[8] = b[8]&0x3f | 0x80
+	var s [36]byte
+	hex.Encode(s[0:8], b[0:4])
+	s[8], s[13], s[18], s[23] = '-', '-', '-', '-'
+	hex.Encode(s[9:13], b[4:6])
+	hex.Encode(s[14:18], b[6:8])
+	hex.Encode(s[19:23], b[8:10])
+	hex.Encode(s[24:36], b[10:16])
+	return string(s[:])
+}

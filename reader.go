@@ -1,0 +1,209 @@
+package spool
+
+import (
+	"context"
+	"errors"
+	"io"
+	"iter"
+)
+
+// ReadOptions say what a [Reader] reads.
+type ReadOptions struct {
+	// After is where to begin; the zero Cursor is the start of the log.
+	After Cursor
+	// Follow reads for ever. Otherwise the reader ends with io.EOF once the log
+	// is quiet at its head: no run open and no command due.
+	Follow bool
+	// Max bounds the records of one Next. 0: 1000.
+	Max int
+}
+
+// Reader reads a log in order, each record once, first what is stored and then
+// what is committed. It is a cursor: no goroutine and no buffer, so one that
+// nobody calls costs nothing. Use it from one goroutine at a time.
+type Reader struct {
+	g           *Log
+	o           ReadOptions
+	after       uint64
+	incarnation uint64 // 0 until the first record or head
+	checked     bool   // the store was asked since the reader exists
+	page        int    // records of the next private read
+	head        Head
+	err         error
+}
+
+// Reader returns a reader. There is nothing to close.
+func (g *Log) Reader(o ReadOptions) *Reader {
+	if o.Max <= 0 || o.Max > pageRecords {
+		o.Max = pageRecords
+	}
+	return &Reader{g: g, o: o, after: o.After.Seq, page: min(64, o.Max)}
+}
+
+// Cursor is the position after the last record that Next returned.
+func (r *Reader) Cursor() Cursor {
+	c := Cursor{Seq: r.after, Incarnation: r.incarnation}
+	if c.Incarnation == 0 {
+		c.Incarnation = r.o.After.Incarnation
+	}
+	return c
+}
+
+// Head is the newest head that the reader has met; zero before the first Next.
+func (r *Reader) Head() Head { return r.head }
+
+// Next returns the next records, at least one, and blocks until there are some.
+// The slice is the caller's, the records' Data is shared.
+//
+// It fails with io.EOF where Follow says so, [ErrTrimmed] if records after the
+// cursor are gone, [ErrCursorAhead] if the cursor lies beyond the log or the log
+// is in another incarnation, [ErrNotFound] if there is no such session (with
+// Follow and no cursor it waits for it instead), [ErrClosed], the store's errors
+// and ctx's. Only the store's and ctx's may pass: call Next again.
+func (r *Reader) Next(ctx context.Context) ([]Record, error) {
+	for r.err == nil {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		recs, err := r.step(ctx)
+		switch {
+		case errors.Is(err, io.EOF), errors.Is(err, ErrTrimmed), errors.Is(err, ErrCursorAhead),
+			errors.Is(err, ErrNotFound), errors.Is(err, ErrClosed):
+			r.err = err
+		case err != nil:
+			return nil, err
+		case len(recs) > 0:
+			r.after = recs[len(recs)-1].Seq
+			return recs, nil
+		}
+	}
+	return nil, r.err
+}
+
+// step does one thing towards the next records: it takes them from the tail,
+// reads, or waits. Neither records nor an error: call again.
+func (r *Reader) step(ctx context.Context) ([]Record, error) {
+	t := r.g.tail
+	t.mu.Lock()
+	if t.logs.ctx.Err() != nil {
+		t.mu.Unlock()
+		return nil, ErrClosed
+	}
+	if !r.checked { // what this process knows may be old
+		t.mu.Unlock()
+		err := t.refresh(ctx)
+		r.checked = err == nil
+		return nil, err
+	}
+	if !t.known {
+		return r.missingLocked(ctx)
+	}
+	if err := r.bindLocked(); err != nil {
+		t.mu.Unlock()
+		return nil, err
+	}
+	r.head = t.head
+	if recs := t.pageLocked(r.after, r.o.Max); recs != nil {
+		t.mu.Unlock()
+		return recs, nil
+	}
+	end, head := t.end(), t.head
+	switch {
+	case r.after < head.Seq && r.after == end:
+		t.mu.Unlock()
+		return nil, t.catchUp(ctx, r.after)
+	case r.after < head.Seq:
+		t.mu.Unlock()
+		return r.read(ctx)
+	case !r.o.Follow && quiet(head, t.logs.Now().UnixMilli()):
+		t.mu.Unlock()
+		return nil, io.EOF
+	}
+	return nil, t.awaitLocked(ctx)
+}
+
+// missingLocked decides what a session that does not exist means.
+func (r *Reader) missingLocked(ctx context.Context) ([]Record, error) {
+	t := r.g.tail
+	switch {
+	case r.incarnation != 0 || r.o.After != (Cursor{}):
+		t.mu.Unlock()
+		return nil, ErrCursorAhead.With(t.session, nil)
+	case !r.o.Follow:
+		t.mu.Unlock()
+		return nil, ErrNotFound.With(t.session, nil)
+	}
+	return nil, t.awaitLocked(ctx)
+}
+
+// bindLocked ties the reader to the log's incarnation, or says that it belongs
+// to another.
+func (r *Reader) bindLocked() error {
+	t := r.g.tail
+	incarnation := max(t.head.Incarnation, 1)
+	if r.incarnation == 0 {
+		if r.o.After != (Cursor{}) && max(r.o.After.Incarnation, 1) != incarnation {
+			return ErrCursorAhead.With(t.session, nil)
+		}
+		if r.after > t.head.Seq {
+			return ErrCursorAhead.With(t.session, nil)
+		}
+		r.incarnation = incarnation
+	}
+	if r.incarnation != incarnation {
+		return ErrCursorAhead.With(t.session, nil)
+	}
+	return nil
+}
+
+// read reads for this reader alone, which is behind the tail.
+func (r *Reader) read(ctx context.Context) ([]Record, error) {
+	t := r.g.tail
+	recs, err := t.readChecked(ctx, r.after, r.page, r.head.Incarnation)
+	if err != nil {
+		return nil, err
+	}
+	if len(recs) == 0 {
+		return nil, t.logs.Sleep(ctx, backoff(0)) // the head is ahead of what can be read
+	}
+	size := 0
+	for i := range recs {
+		size += len(recs[i].Data)
+	}
+	switch { // pages of about a quarter of pageBytes, whatever the records' sizes
+	case size > pageBytes:
+		r.page = max(r.page/4, 1)
+	case size < pageBytes/8 && len(recs) == r.page:
+		r.page = min(r.page*4, r.o.Max)
+	}
+	return recs, nil
+}
+
+// quiet says that nothing will come without a new command: no run is open, and
+// no runner must look now.
+func quiet(h Head, now int64) bool {
+	return h.Status != StatusActive && (h.Due == 0 || h.Due > now)
+}
+
+// Records is [Log.Reader] as an iterator. Like Next it ends with the log's quiet
+// or with an error, after which it yields nothing more.
+func (g *Log) Records(ctx context.Context, o ReadOptions) iter.Seq2[Record, error] {
+	return func(yield func(Record, error) bool) {
+		r := g.Reader(o)
+		for {
+			recs, err := r.Next(ctx)
+			if err == io.EOF {
+				return
+			}
+			if err != nil {
+				yield(Record{}, err)
+				return
+			}
+			for i := range recs {
+				if !yield(recs[i], nil) {
+					return
+				}
+			}
+		}
+	}
+}

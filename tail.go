@@ -1,0 +1,333 @@
+package spool
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+)
+
+const (
+	recordOverhead = 96              // what a record costs in memory beside its Data
+	watchFor       = 5 * time.Second // one store.Wait; a watcher that nobody needs ends after it
+	pageRecords    = 1000            // of one shared read
+	pageBytes      = 1 << 20         // what a page should not much exceed
+)
+
+// tail is what this process knows of one session's log: the newest head and a
+// contiguous run of the latest records, shared by all readers. Commits of this
+// process arrive by publish; those of others by catchUp, once for all readers,
+// after the watcher (one goroutine while somebody waits) saw the head move.
+type tail struct {
+	logs    *Logs
+	session string
+	max     int
+
+	mu       sync.Mutex
+	head     Head
+	known    bool   // head came from the store
+	missing  bool   // the store said that there is no such session
+	base     uint64 // the sequence before recs[0]
+	recs     []Record
+	size     int
+	wake     chan struct{} // closed when anything above changes; nil when nobody waits
+	waiters  int
+	watching bool
+
+	turn     chan struct{} // held by whoever reads the store for all
+	started  uint64        // refreshes, under mu
+	finished uint64
+}
+
+func newTail(l *Logs, session string) *tail {
+	return &tail{logs: l, session: session, max: l.o.TailBytes, turn: make(chan struct{}, 1)}
+}
+
+func (t *tail) end() uint64 { return t.base + uint64(len(t.recs)) }
+
+// observe takes a head that the store has answered with.
+func (t *tail) observe(h Head) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.observeLocked(h)
+}
+
+func (t *tail) current() Head {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.head
+}
+
+func (t *tail) observeLocked(h Head) {
+	if t.known && (h.Incarnation < t.head.Incarnation || h.Incarnation == t.head.Incarnation &&
+		(h.Seq < t.head.Seq || h.Epoch < t.head.Epoch || h.TraceFloor < t.head.TraceFloor || h.Floor < t.head.Floor)) {
+		return // overtaken by a later answer
+	}
+	if t.known && h == t.head && !t.missing {
+		return
+	}
+	if !t.known || h.Incarnation != t.head.Incarnation {
+		t.base, t.recs, t.size = h.Seq, nil, 0
+	}
+	t.head, t.known, t.missing = h, true, false
+	t.broadcastLocked()
+}
+
+func (t *tail) broadcastLocked() {
+	if t.wake != nil {
+		close(t.wake)
+		t.wake = nil
+	}
+}
+
+// vanish takes the store's word that the session does not exist.
+func (t *tail) vanish() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.known || !t.missing {
+		t.known, t.missing, t.head = false, true, Head{}
+		t.base, t.recs, t.size = 0, nil, 0
+		t.broadcastLocked()
+	}
+}
+
+// publish takes records that were just committed as first, first+1, …, and the
+// head after them.
+func (t *tail) publish(recs []Record, first uint64, h Head) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(recs) > 0 && (!t.known || h.Incarnation >= t.head.Incarnation) {
+		fresh := !t.known || h.Incarnation > t.head.Incarnation
+		if fresh || first > t.end()+pageRecords { // nobody here follows: begin anew
+			t.base, t.recs, t.size = first-1, nil, 0
+		}
+		if fresh {
+			t.head, t.known, t.missing = h, true, false
+			t.broadcastLocked()
+		}
+		t.extendLocked(recs, first)
+	}
+	t.observeLocked(h)
+}
+
+// extendLocked appends those of recs that are exactly the next ones.
+func (t *tail) extendLocked(recs []Record, first uint64) {
+	end := t.end()
+	if first > end+1 || first+uint64(len(recs)) <= end+1 {
+		return
+	}
+	recs = recs[end+1-first:]
+	t.recs = append(t.recs, recs...)
+	added := t.recs[len(t.recs)-len(recs):]
+	for i := range added {
+		added[i].Seq = end + 1 + uint64(i)
+		t.size += len(added[i].Data) + recordOverhead
+	}
+	drop := 0
+	for t.size > t.max && drop < len(t.recs)-1 {
+		t.size -= len(t.recs[drop].Data) + recordOverhead
+		drop++
+	}
+	// What is dropped stays in memory until the array grows next, and is at most
+	// as much again.
+	t.recs = t.recs[drop:]
+	t.base += uint64(drop)
+	t.broadcastLocked()
+}
+
+// pageLocked returns a copy of the records after a sequence, or nil if the tail does
+// not hold the next one. The copy keeps nothing else alive.
+func (t *tail) pageLocked(after uint64, max int) []Record {
+	if after < t.base || after >= t.end() {
+		return nil
+	}
+	from := t.recs[after-t.base:]
+	n, size := 0, 0
+	for n < len(from) && n < max && size < pageBytes {
+		size += len(from[n].Data)
+		n++
+	}
+	return append(make([]Record, 0, n), from[:n]...)
+}
+
+// refresh asks the store for the head. Callers share requests, but only one
+// that began after they asked.
+func (t *tail) refresh(ctx context.Context) error {
+	t.mu.Lock()
+	asked := t.started
+	t.mu.Unlock()
+	if err := t.acquire(ctx); err != nil {
+		return err
+	}
+	defer t.release()
+	t.mu.Lock()
+	done := t.finished > asked
+	t.mu.Unlock()
+	if done {
+		return nil
+	}
+	return t.askHead(ctx)
+}
+
+// askHead is refresh for whoever holds the turn.
+func (t *tail) askHead(ctx context.Context) error {
+	t.mu.Lock()
+	t.started++
+	n := t.started
+	t.mu.Unlock()
+	h, err := t.logs.store.Head(ctx, t.session)
+	switch {
+	case err == nil:
+		t.observe(h)
+	case errors.Is(err, ErrNotFound):
+		t.vanish()
+	default:
+		return err
+	}
+	t.mu.Lock()
+	t.finished = n
+	t.mu.Unlock()
+	return nil
+}
+
+// catchUp brings records after the tail's end into it, one page, for all the
+// readers who ask meanwhile.
+func (t *tail) catchUp(ctx context.Context, after uint64) error {
+	if err := t.acquire(ctx); err != nil {
+		return err
+	}
+	defer t.release()
+	t.mu.Lock()
+	end, incarnation := t.end(), t.head.Incarnation
+	t.mu.Unlock()
+	if end > after {
+		return nil // somebody else did it
+	}
+	recs, err := t.readChecked(ctx, after, pageRecords, incarnation)
+	if err != nil {
+		return err
+	}
+	if len(recs) == 0 {
+		return t.logs.Sleep(ctx, 5*time.Millisecond) // the head is ahead of what can be read
+	}
+	return nil
+}
+
+// readChecked reads from the store and makes sure that what came belongs to
+// that incarnation: the head, asked afterwards, still does. It offers the
+// records to the tail. The caller holds the turn, or reads for itself.
+func (t *tail) readChecked(ctx context.Context, after uint64, max int, incarnation uint64) ([]Record, error) {
+	recs, err := t.logs.store.Read(ctx, t.session, after, max)
+	if err != nil {
+		return nil, err
+	}
+	h, err := t.logs.store.Head(ctx, t.session)
+	if errors.Is(err, ErrNotFound) {
+		t.vanish()
+		return nil, ErrCursorAhead.With(t.session, nil)
+	}
+	if err != nil {
+		return nil, err
+	}
+	t.observe(h)
+	if h.Incarnation != incarnation {
+		return nil, ErrCursorAhead.With(t.session, nil)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.known && t.head.Incarnation == incarnation && len(recs) > 0 {
+		if end := t.end(); after > end && t.head.Seq > end+pageRecords {
+			t.base, t.recs, t.size = after, nil, 0 // nobody has followed for long
+		}
+		t.extendLocked(recs, recs[0].Seq)
+	}
+	return recs, nil
+}
+
+func (t *tail) acquire(ctx context.Context) error {
+	select {
+	case t.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.logs.ctx.Done():
+		return ErrClosed
+	}
+}
+
+func (t *tail) release() { <-t.turn }
+
+// awaitLocked blocks until something changes. It is called with mu held and returns
+// without it.
+func (t *tail) awaitLocked(ctx context.Context) error {
+	if t.wake == nil {
+		t.wake = make(chan struct{})
+	}
+	wake := t.wake
+	t.waiters++
+	start := !t.watching
+	t.watching = true
+	t.mu.Unlock()
+	if start && !t.logs.spawn(t.watch) {
+		t.mu.Lock()
+		t.watching = false
+		t.mu.Unlock()
+	}
+	var err error
+	select {
+	case <-wake:
+	case <-ctx.Done():
+		err = ctx.Err()
+	case <-t.logs.ctx.Done():
+		err = ErrClosed
+	}
+	t.mu.Lock()
+	t.waiters--
+	t.mu.Unlock()
+	return err
+}
+
+// watch follows the session's head in the store for as long as somebody waits.
+func (t *tail) watch() {
+	failures := 0
+	for {
+		t.mu.Lock()
+		if t.waiters == 0 || t.logs.ctx.Err() != nil {
+			t.watching = false
+			t.mu.Unlock()
+			return
+		}
+		seen := t.head
+		t.mu.Unlock()
+
+		ctx, cancel := context.WithTimeout(t.logs.ctx, watchFor)
+		h, err := t.logs.store.Wait(ctx, t.session, seen)
+		expired := ctx.Err() != nil
+		cancel()
+		switch {
+		case err == nil:
+			if t.observe(h); h != seen && t.current() != seen {
+				failures = 0
+				continue
+			}
+			_ = t.logs.Sleep(t.logs.ctx, backoff(failures)) // an answer that says nothing new
+			failures++
+		case errors.Is(err, ErrNotFound):
+			t.vanish()
+			_ = t.logs.Sleep(t.logs.ctx, backoff(failures))
+			failures++
+		case expired:
+		default:
+			if failures == 0 {
+				t.logs.Logger().Warn("cannot watch the session", "session", t.session, "error", err)
+			}
+			_ = t.logs.Sleep(t.logs.ctx, backoff(failures))
+			failures++
+		}
+	}
+}
+
+// backoff is how long to wait after so many failures in a row.
+func backoff(failures int) time.Duration {
+	return min(10*time.Millisecond<<min(failures, 7), time.Second)
+}

@@ -1,0 +1,378 @@
+package spool
+
+import (
+	"context"
+	"sync"
+)
+
+// queueBytes is how much a writer holds that the store has not taken yet.
+const queueBytes = 1 << 20
+
+// WriterOptions name a [Writer].
+type WriterOptions struct {
+	// Name tells the writers of one lease apart; a name must not be used twice
+	// under a lease.
+	Name string
+	// Defaults of the chunks' base fields. AgentID: the session if empty.
+	AgentID, AgentType, RunID string
+	// QueueBytes bounds what is queued. 0: 1 MiB.
+	QueueBytes int
+}
+
+// Writer appends chunks under a lease. It queues them and has one append under
+// way at a time; what arrives meanwhile goes into the next one. An append whose
+// outcome is unknown is repeated until it is known, at most for the lease's TTL.
+// The first failure sticks: every later call returns it.
+//
+// A Writer may be used from several goroutines; the chunks of one call stay
+// together.
+type Writer struct {
+	g      *Log
+	lease  Lease
+	name   string
+	limit  int
+	ctx    context.Context
+	cancel context.CancelFunc
+
+	order chan struct{} // held while one call encodes and queues, so that calls keep their order
+	enc   encoder       // by whoever holds order
+
+	mu       sync.Mutex
+	base     Base
+	queue    []queued
+	bytes    int
+	added    uint64        // items ever queued
+	done     uint64        // items settled, in order
+	changed  chan struct{} // closed when done or err moves; nil when nobody waits
+	flushing bool
+	err      error
+	ordinal  uint64 // flusher only
+}
+
+// queued is a record that waits for its append, or the end of a Commit.
+type queued struct {
+	rec    Record
+	none   bool    // no record: only what is below
+	run    int     // records of the same call and class from here on,
+	size   int     // and their bytes
+	commit *commit // the Commit that it belongs to
+	last   bool    // the Commit ends with it
+}
+
+// commit is what a Commit's last append carries, and its result.
+type commit struct {
+	row    Row
+	settle *Settle
+	first  uint64 // of its records; 0 as long as none is stored
+	res    Appended
+}
+
+// batch is the next append, and what it does for the queue.
+type batch struct {
+	Append
+	items  int
+	commit *commit // whose Commit has a part in it
+	at     int     // index of that Commit's first record here, -1 for none
+	last   bool    // the Commit ends here
+}
+
+// Writer returns a writer under the lease. Close it when done.
+func (g *Log) Writer(lease Lease, o WriterOptions) *Writer {
+	if o.AgentID == "" {
+		o.AgentID = g.session
+	}
+	if o.QueueBytes <= 0 {
+		o.QueueBytes = queueBytes
+	}
+	w := &Writer{g: g, lease: lease, name: o.Name, limit: o.QueueBytes, order: make(chan struct{}, 1)}
+	w.enc.g = g
+	w.base = Base{AgentID: o.AgentID, AgentType: o.AgentType, RunID: o.RunID}
+	w.ctx, w.cancel = context.WithCancel(g.logs.ctx)
+	return w
+}
+
+// Base returns the defaults that chunks get now.
+func (w *Writer) Base() *Base {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	b := w.base
+	return &b
+}
+
+// SetStep sets the step of the chunks to come.
+func (w *Writer) SetStep(step int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.base.Step = step
+}
+
+// SetRun sets the run of the chunks to come.
+func (w *Writer) SetRun(id string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.base.RunID = id
+}
+
+// Append queues chunks, having filled in their base fields and encoded them. It
+// waits while the queue is full. Either all of the chunks are queued or, with
+// [ErrTooLarge], [ErrInvalidChunk] or ctx's error, none. Any other error is the
+// writer's failure ([ErrSuperseded], [ErrUnavailable], …), and final.
+func (w *Writer) Append(ctx context.Context, chunks ...Chunk) error {
+	_, err := w.put(ctx, chunks, nil)
+	return err
+}
+
+// Flush waits until everything queued before it is committed.
+func (w *Writer) Flush(ctx context.Context) error {
+	w.mu.Lock()
+	upTo := w.added
+	w.mu.Unlock()
+	return w.wait(ctx, upTo)
+}
+
+// Commit is Append and Flush; row and settle travel with its last append, also
+// when there are no chunks. Chunks of one class that fit into one append are
+// appended atomically. The result names the sequences of the chunks given.
+func (w *Writer) Commit(ctx context.Context, row Row, settle *Settle, chunks ...Chunk) (Appended, error) {
+	c := &commit{row: row, settle: settle}
+	upTo, err := w.put(ctx, chunks, c)
+	if err != nil {
+		return Appended{}, err
+	}
+	if err := w.wait(ctx, upTo); err != nil {
+		return Appended{}, err
+	}
+	return c.res, nil
+}
+
+// Close gives up what is still queued and ends the writer: later calls fail with
+// [ErrClosed].
+func (w *Writer) Close() error {
+	w.fail(ErrClosed)
+	w.cancel()
+	return nil
+}
+
+// put encodes and queues, and returns the count of items up to its last.
+func (w *Writer) put(ctx context.Context, chunks []Chunk, c *commit) (uint64, error) {
+	select {
+	case w.order <- struct{}{}:
+		defer func() { <-w.order }()
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+	w.mu.Lock()
+	w.enc.base = w.base
+	err := w.err
+	w.mu.Unlock()
+	if err != nil {
+		return 0, err
+	}
+	recs, err := w.enc.encode(ctx, chunks)
+	if err != nil {
+		return 0, err
+	}
+	items := make([]queued, len(recs), len(recs)+1)
+	size := 0
+	for i := len(recs) - 1; i >= 0; i-- {
+		items[i] = queued{rec: recs[i], run: 1, size: len(recs[i].Data), commit: c}
+		if i+1 < len(recs) && recs[i+1].Class == recs[i].Class {
+			items[i].run += items[i+1].run
+			items[i].size += items[i+1].size
+		}
+		size += len(recs[i].Data)
+	}
+	if c != nil {
+		if len(items) == 0 {
+			items = append(items, queued{none: true, commit: c})
+		}
+		items[len(items)-1].last = true
+	}
+	if err := w.room(ctx, size); err != nil {
+		return 0, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.err != nil {
+		return 0, w.err
+	}
+	w.queue = append(w.queue, items...)
+	w.bytes += size
+	w.added += uint64(len(items))
+	if !w.flushing && len(w.queue) > 0 {
+		w.flushing = w.g.logs.spawn(w.flush)
+		if !w.flushing {
+			w.failLocked(ErrClosed)
+			return 0, ErrClosed
+		}
+	}
+	return w.added, nil
+}
+
+// room waits until size more bytes may be queued: always when nothing is.
+func (w *Writer) room(ctx context.Context, size int) error {
+	for {
+		w.mu.Lock()
+		if w.err != nil || w.bytes == 0 || w.bytes+size <= w.limit {
+			err := w.err
+			w.mu.Unlock()
+			return err
+		}
+		if err := w.awaitLocked(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// wait waits until that many items are committed.
+func (w *Writer) wait(ctx context.Context, upTo uint64) error {
+	for {
+		w.mu.Lock()
+		if w.done >= upTo {
+			w.mu.Unlock()
+			return nil
+		}
+		if err := w.err; err != nil {
+			w.mu.Unlock()
+			return err
+		}
+		if err := w.awaitLocked(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// awaitLocked waits for a change; it is called with mu held and returns without.
+func (w *Writer) awaitLocked(ctx context.Context) error {
+	if w.changed == nil {
+		w.changed = make(chan struct{})
+	}
+	changed := w.changed
+	w.mu.Unlock()
+	select {
+	case <-changed:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (w *Writer) fail(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.failLocked(err)
+}
+
+func (w *Writer) failLocked(err error) {
+	if w.err == nil {
+		w.err = err
+		w.queue, w.bytes = nil, 0
+	}
+	w.signalLocked()
+}
+
+func (w *Writer) signalLocked() {
+	if w.changed != nil {
+		close(w.changed)
+		w.changed = nil
+	}
+}
+
+// flush appends until nothing is queued.
+func (w *Writer) flush() {
+	for {
+		select { // one append at a time in this session, whoever writes
+		case w.g.flight <- struct{}{}:
+		case <-w.ctx.Done():
+			w.fail(ErrClosed)
+			return
+		}
+		b, more := w.next()
+		if !more {
+			<-w.g.flight
+			return
+		}
+		patience := w.lease.TTL
+		if patience <= 0 {
+			patience = giveUp
+		}
+		res, err := w.g.append(w.ctx, b.Append, patience)
+		<-w.g.flight
+		if err != nil {
+			if w.ctx.Err() != nil {
+				err = ErrClosed
+			}
+			w.fail(err)
+			return
+		}
+		w.settle(&b, res)
+	}
+}
+
+// next takes the next append off the queue: records of one class, within the
+// limits, and no further than the end of a Commit. Records of one call are kept
+// together if an append can hold them.
+func (w *Writer) next() (b batch, more bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.queue) == 0 {
+		w.flushing = false
+		return b, false
+	}
+	b.at = -1
+	limit := w.g.logs.o.BatchRecords
+	size, together := 0, 0 // together: how many records to come are known to fit
+	for b.items < len(w.queue) && !b.last {
+		q := &w.queue[b.items]
+		if n := len(b.Records); !q.none {
+			if n > 0 && q.rec.Class != b.Records[0].Class || n == limit || size+len(q.rec.Data) > MaxAppendBytes {
+				break
+			}
+			if together == 0 {
+				if n > 0 && q.run <= limit && q.size <= MaxAppendBytes && (n+q.run > limit || size+q.size > MaxAppendBytes) {
+					break
+				}
+				together = q.run
+			}
+			together--
+			size += len(q.rec.Data)
+			if q.commit != nil && b.at < 0 {
+				b.commit, b.at = q.commit, n
+			}
+			b.Records = append(b.Records, q.rec)
+		}
+		if q.last {
+			b.commit, b.last = q.commit, true
+			b.Row, b.Settle = q.commit.row, q.commit.settle
+		}
+		b.items++
+	}
+	w.ordinal++
+	b.Session, b.Epoch, b.Writer, b.Ordinal = w.g.session, w.lease.Epoch, w.name, w.ordinal
+	clear(w.queue[:b.items])
+	w.queue = w.queue[b.items:]
+	return b, true
+}
+
+// settle notes that an append succeeded.
+func (w *Writer) settle(b *batch, res Appended) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if c := b.commit; c != nil {
+		if c.first == 0 && b.at >= 0 {
+			c.first = res.First + uint64(b.at)
+		}
+		if b.last {
+			c.res = res
+			c.res.First = c.first
+			if c.first == 0 {
+				c.res.First = res.Last + 1
+			}
+		}
+	}
+	for i := range b.Records {
+		w.bytes -= len(b.Records[i].Data)
+	}
+	w.done += uint64(b.items)
+	w.signalLocked()
+}
