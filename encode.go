@@ -1,6 +1,7 @@
 package spool
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -11,17 +12,18 @@ import (
 // record. JSON makes a byte six at most, so that a piece always fits.
 const splitBytes = 32 << 10
 
-// encoder turns chunks into records: base fields, large values, limits.
-type encoder struct {
+// chunkEncoder turns chunks into records: base fields, large values, limits.
+type chunkEncoder struct {
 	g    *Log
 	base Base  // what chunks get whose own fields are zero
 	last int64 // the latest timestamp given out
+	buf  []byte
 }
 
 // encode fills in the chunks' base fields (in place), moves large values into
 // blobs, and returns the records, without sequences. Nothing but blobs has been
 // stored when it fails.
-func (e *encoder) encode(ctx context.Context, chunks []Chunk) ([]Record, error) {
+func (e *chunkEncoder) encode(ctx context.Context, chunks []Chunk) ([]Record, error) {
 	recs := make([]Record, 0, len(chunks))
 	for _, c := range chunks {
 		e.fill(c)
@@ -33,7 +35,7 @@ func (e *encoder) encode(ctx context.Context, chunks []Chunk) ([]Record, error) 
 	return recs, nil
 }
 
-func (e *encoder) fill(c Chunk) {
+func (e *chunkEncoder) fill(c Chunk) {
 	b := c.ChunkBase()
 	if b.AgentID == "" {
 		b.AgentID = e.base.AgentID
@@ -53,14 +55,17 @@ func (e *encoder) fill(c Chunk) {
 	e.last = max(e.last, b.Timestamp)
 }
 
-func (e *encoder) one(ctx context.Context, recs []Record, c Chunk) ([]Record, error) {
+func (e *chunkEncoder) one(ctx context.Context, recs []Record, c Chunk) ([]Record, error) {
 	c, err := e.g.spill(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	data, err := AppendChunk(nil, c)
+	data, err := AppendChunk(e.buf[:0], c)
 	if err != nil {
 		return nil, ErrInvalidChunk.With(e.g.session, err)
+	}
+	if e.buf = data; cap(e.buf) > blobAbove {
+		e.buf = nil
 	}
 	if u, ok := c.(*Unknown); ok {
 		if data, err = fillUnknown(data, &u.Base); err != nil {
@@ -80,7 +85,7 @@ func (e *encoder) one(ctx context.Context, recs []Record, c Chunk) ([]Record, er
 		return recs, nil
 	}
 	b := c.ChunkBase()
-	return append(recs, Record{Type: c.ChunkType(), Agent: b.AgentID, Time: b.Timestamp, Class: ClassOf(c), Data: data}), nil
+	return append(recs, Record{Type: c.ChunkType(), Agent: b.AgentID, Time: b.Timestamp, Class: ClassOf(c), Data: bytes.Clone(data)}), nil
 }
 
 // split cuts a chunk that is one text into several, or returns nil.
@@ -131,9 +136,6 @@ func fillUnknown(data []byte, b *Base) ([]byte, error) {
 	var has map[string]json.RawMessage
 	if err := json.Unmarshal(data, &has); err != nil {
 		return nil, err
-	}
-	if !json.Valid(data) || len(has) == 0 {
-		return data, nil
 	}
 	whole, err := json.Marshal(b)
 	if err != nil {

@@ -1,7 +1,7 @@
 package spool
 
 import (
-	"container/list"
+	lru "container/list"
 	"context"
 	"errors"
 	"time"
@@ -21,7 +21,7 @@ type Log struct {
 	session string
 	tail    *tail
 	flight  chan struct{} // held while an owner's append is under way
-	warm    *list.Element // under logs.mu
+	warm    *lru.Element  // under logs.mu
 }
 
 func newLog(l *Logs, session string) *Log {
@@ -47,27 +47,26 @@ func (g *Log) Head(ctx context.Context) (Head, error) {
 // Command appends commands without a lease and makes the session due, creating
 // it if need be. All chunks go into one append. It fills in their base fields.
 //
-// Errors: [ErrInvalidChunk] for a chunk that is no command, [ErrInvalidID] for
-// a bad command id, [ErrTooLarge], or the store's. When an outcome is unknown
-// the append is repeated, if every chunk has a command id: a repeat that lands
-// is harmless, since the fold takes the first of an id.
+// Errors: [ErrInvalidID] for a bad command id, [ErrInvalidChunk] for any other
+// bad chunk or one that is no command, [ErrTooLarge], or the store's. While the
+// outcome is unknown the append is repeated; that both land is harmless, since
+// the fold takes the first command of an id.
 func (g *Log) Command(ctx context.Context, row Row, chunks ...Chunk) (Appended, error) {
 	if len(chunks) == 0 {
 		return Appended{}, ErrInvalid.Because("a command append needs a command").With(g.session, nil)
 	}
-	repeatable := true
 	for _, c := range chunks {
 		if !IsCommand(c.ChunkType()) {
 			return Appended{}, ErrInvalidChunk.Because("a "+string(c.ChunkType())+" is no command").With(g.session, nil)
 		}
-		id := CommandID(c)
-		if id == "" {
-			repeatable = false
-		} else if err := CheckID(id); err != nil {
+		if err := CheckID(CommandID(c)); err != nil {
+			return Appended{}, err
+		}
+		if err := ValidateChunk(c); err != nil {
 			return Appended{}, err
 		}
 	}
-	e := encoder{g: g, base: Base{AgentID: g.session}}
+	e := chunkEncoder{g: g, base: Base{AgentID: g.session}}
 	recs, err := e.encode(ctx, chunks)
 	if err != nil {
 		return Appended{}, err
@@ -75,15 +74,7 @@ func (g *Log) Command(ctx context.Context, row Row, chunks ...Chunk) (Appended, 
 	if n, size := sizeOf(recs); n > MaxAppendRecords || size > MaxAppendBytes {
 		return Appended{}, ErrTooLarge.Because("the commands are too large for one append").With(g.session, nil)
 	}
-	a := Append{Session: g.session, Records: recs, Row: row}
-	if !repeatable {
-		res, err := g.logs.store.Append(ctx, a)
-		if err == nil {
-			g.tail.publish(recs, res.First, res.Head)
-		}
-		return res, err
-	}
-	return g.append(ctx, a, giveUp)
+	return g.append(ctx, Append{Session: g.session, Records: recs, Row: row}, giveUp)
 }
 
 // append appends and, while the outcome is unknown, repeats.

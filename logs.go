@@ -1,7 +1,7 @@
 package spool
 
 import (
-	"container/list"
+	lru "container/list"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -46,12 +46,12 @@ type Logs struct {
 	mu     sync.Mutex
 	closed bool
 	logs   map[string]weak.Pointer[Log]
-	warm   *list.List // of *Log, most recently asked for first
+	warm   *lru.List // of *Log, most recently asked for first
 }
 
 // NewLogs returns the logs of a store. o may be nil.
 func NewLogs(store Store, o *Options) *Logs {
-	l := &Logs{store: store, logs: make(map[string]weak.Pointer[Log]), warm: list.New()}
+	l := &Logs{store: store, logs: make(map[string]weak.Pointer[Log]), warm: lru.New()}
 	if o != nil {
 		l.o = *o
 	}

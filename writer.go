@@ -35,7 +35,7 @@ type Writer struct {
 	cancel context.CancelFunc
 
 	order chan struct{} // held while one call encodes and queues, so that calls keep their order
-	enc   encoder       // by whoever holds order
+	enc   chunkEncoder  // by whoever holds order
 
 	mu       sync.Mutex
 	base     Base
