@@ -15,4 +15,7 @@ require (
 	github.com/tidwall/sjson v1.2.5 // indirect
 )
 
-require pgregory.net/rapid v1.3.0
+require (
+	github.com/google/go-cmp v0.7.0
+	pgregory.net/rapid v1.3.0
+)

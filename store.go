@@ -12,6 +12,9 @@ const (
 	MaxAppendBytes   = 512 << 10
 	// MaxRecordBytes bounds the Data of one record.
 	MaxRecordBytes = 256 << 10
+	// MaxInlineBytes bounds a JSON value inside a record; larger ones are stored
+	// beside it, as blobs.
+	MaxInlineBytes = 64 << 10
 	// MaxIDBytes bounds session, run, message, command and call ids.
 	MaxIDBytes = 256
 )

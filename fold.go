@@ -1,0 +1,307 @@
+package spool
+
+import (
+	"encoding/json"
+	"slices"
+)
+
+// FoldVersion changes whenever the same records fold into something else. Saved
+// folds of another version are ignored.
+const FoldVersion = 1
+
+// Fold is a session's state: what its log's records, folded in order, say. It
+// is a deterministic function of them, and the same from all records and from
+// the kept ones alone.
+//
+// A Fold is used by one goroutine at a time. Its fields are for reading.
+type Fold struct {
+	Session string `json:"session"`
+	Seq     uint64 `json:"seq"` // of the last record folded
+
+	Status Status     `json:"status"`
+	Reason string     `json:"reason,omitempty"` // the last run's outcome, or what it waits for
+	Error  *ErrorInfo `json:"error,omitempty"`  // of the last run, if it failed
+
+	Messages    []*Message      `json:"messages"`
+	State       json.RawMessage `json:"state,omitempty"` // custom state, staged patches applied; nil until set
+	Turns       []*Turn         `json:"turns"`
+	Checkpoints []Checkpoint    `json:"checkpoints,omitempty"`
+	Usage       Usage           `json:"usage"` // of all model calls of the session
+
+	// Waiting holds the commands that will open a run and have not yet.
+	Waiting []*Command `json:"waiting,omitempty"`
+	// Stop is the stop that the open run, or the next one, has yet to obey.
+	Stop *Command `json:"stop,omitempty"`
+
+	// Verdicts of all commands, by command id.
+	Verdicts map[string]Verdict `json:"verdicts"`
+
+	run       *Run // the open one
+	step      int  // of the open run
+	stepID    string
+	current   *MessageFold // of the open or last turn
+	committed json.RawMessage
+	staged    []StatePatch
+	rewind    *HistoryRewound // an edit, waiting for its user message
+	replacing *HistoryReplaced
+}
+
+// Turn is a user message and everything until its answer is settled.
+type Turn struct {
+	ID        string `json:"id"`        // of the command that opened it
+	MessageID string `json:"messageId"` // its assistant message
+	Opened    uint64 `json:"opened"`    // sequence of the turn's first record
+	Runs      []*Run `json:"runs"`
+}
+
+// Start is the last sequence before the turn.
+func (t *Turn) Start() uint64 { return t.Opened - 1 }
+
+// LastRun returns the turn's latest run.
+func (t *Turn) LastRun() *Run { return t.Runs[len(t.Runs)-1] }
+
+// Run is one execution inside a turn.
+type Run struct {
+	ID        string   `json:"id"`
+	TurnID    string   `json:"turnId"`
+	AgentType string   `json:"agentType,omitempty"`
+	Mode      string   `json:"mode"`
+	Due       uint64   `json:"due"`   // sequence from which the session was due for this run
+	Start     uint64   `json:"start"` // of run_started
+	End       uint64   `json:"end"`   // of run_finished or run_suspended; 0 while open
+	EndTime   int64    `json:"endTime,omitempty"`
+	Commands  []string `json:"commands,omitempty"` // ids of those it answers
+	Outcome   Outcome  `json:"outcome,omitempty"`
+	Suspended string   `json:"suspended,omitempty"` // what it waits for
+	Steps     int      `json:"steps"`
+}
+
+// Checkpoint names the state after a step.
+type Checkpoint struct {
+	ID           string `json:"id"`
+	RunID        string `json:"runId"`
+	StepCount    int    `json:"stepCount"`
+	Seq          uint64 `json:"seq"`
+	MessageCount int    `json:"messageCount"`
+	Time         int64  `json:"time"`
+}
+
+// NewFold returns the fold of an empty log.
+func NewFold(session string) *Fold {
+	return &Fold{
+		Session:  session,
+		Status:   StatusEnded,
+		Messages: []*Message{},
+		Turns:    []*Turn{},
+		Verdicts: map[string]Verdict{},
+	}
+}
+
+// Apply decodes and folds the next record. A record that was folded before is
+// ignored, so a reader may overlap.
+func (f *Fold) Apply(r Record) error {
+	if r.Seq <= f.Seq {
+		return nil
+	}
+	c, err := DecodeChunk(r.Data)
+	if err != nil {
+		return ErrInvalidChunk.With(f.Session, err)
+	}
+	f.ApplyChunk(r, c)
+	return nil
+}
+
+// ApplyChunk is Apply for a record that is already decoded.
+func (f *Fold) ApplyChunk(r Record, c Chunk) {
+	if r.Seq <= f.Seq {
+		return
+	}
+	if f.rewind != nil && r.Type != TypeUserMessage {
+		f.rewind = nil // an edit whose user message did not follow
+	}
+	f.Seq = r.Seq
+	if IsCommand(r.Type) {
+		f.applyCommand(r, c)
+		return
+	}
+	if base := c.ChunkBase(); base.AgentID != "" && base.AgentID != f.Session {
+		return // a child's records change only the child's fold
+	}
+	switch c := c.(type) {
+	case *RunStarted:
+		f.startRun(r, c)
+		return
+	case *StepStarted:
+		f.step, f.stepID = c.Step, c.StepID
+	case *AssistantMessage:
+		if c.Usage != nil {
+			f.Usage = f.Usage.Add(*c.Usage)
+		}
+	case *StatePatch:
+		f.stage(c)
+	case *StepDiscarded:
+		f.unstage(func(StatePatch) bool { return false })
+	case *CheckpointCreated:
+		f.Checkpoints = append(f.Checkpoints, Checkpoint{ID: c.CheckpointID, RunID: c.RunID, StepCount: c.StepCount,
+			Seq: r.Seq, MessageCount: len(f.Messages), Time: c.Timestamp})
+	}
+	if f.current == nil {
+		return
+	}
+	f.current.Apply(r, c)
+	switch c := c.(type) {
+	case *StepCommitted:
+		if !c.More {
+			f.commitStep(c)
+		}
+	case *RunSuspended:
+		f.endRun(r, func(run *Run) {
+			run.Suspended = c.Kind
+			f.Status, f.Reason, f.Error = StatusPaused, c.Kind, nil
+		})
+	case *RunFinished:
+		f.endRun(r, func(run *Run) {
+			run.Outcome = c.Outcome
+			f.Status, f.Reason, f.Error = StatusEnded, string(c.Outcome), nil
+			if c.Outcome == OutcomeFailed {
+				f.Status = StatusFailed
+				f.Error = &ErrorInfo{c.Error, c.Code, c.Recoverable}
+			}
+		})
+	}
+}
+
+// startRun opens a run, and its turn if it is the first of it, and lets the
+// commands that it answers take effect.
+func (f *Fold) startRun(r Record, c *RunStarted) {
+	run := &Run{ID: c.RunID, TurnID: c.TurnID, AgentType: c.AgentType, Mode: c.Mode,
+		Due: r.Seq, Start: r.Seq, Commands: c.Commands}
+	for _, id := range c.Commands {
+		if i := slices.IndexFunc(f.Waiting, func(w *Command) bool { return w.ID == id }); i >= 0 {
+			w := f.Waiting[i]
+			run.Due = min(run.Due, w.Seq)
+			f.takeEffect(w)
+			f.Waiting = slices.Delete(f.Waiting, i, i+1)
+		}
+		f.Verdicts[id] = Verdict{State: VerdictAccepted, RunID: c.RunID}
+	}
+	turn := f.Turn(c.TurnID)
+	if turn == nil {
+		turn = &Turn{ID: c.TurnID, MessageID: c.MessageID, Opened: run.Due}
+		f.Turns = append(f.Turns, turn)
+		f.current = NewMessageFold(f.Session)
+		f.Messages = append(f.Messages, f.current.Message())
+	}
+	turn.Runs = append(turn.Runs, run)
+	f.current.Apply(r, c)
+	f.run, f.step, f.stepID = run, 0, ""
+	f.Status, f.Reason, f.Error = StatusActive, "", nil
+}
+
+func (f *Fold) commitStep(c *StepCommitted) {
+	if c.Partial {
+		f.unstage(func(p StatePatch) bool {
+			if p.ToolCallID == "" {
+				return true
+			}
+			i := f.current.findTool(p.ToolCallID)
+			return i >= 0 && f.current.message.Parts[i].Tool.State == ToolCompleted
+		})
+	}
+	f.committed, f.staged = f.State, nil
+	f.stepID = ""
+	if f.run != nil {
+		f.run.Steps++
+	}
+}
+
+func (f *Fold) endRun(r Record, say func(*Run)) {
+	if f.run == nil {
+		return
+	}
+	f.run.End, f.run.EndTime = r.Seq, r.Time
+	say(f.run)
+	if f.staged != nil {
+		f.committed, f.staged = f.State, nil
+	}
+	if f.Stop != nil && f.Stop.Seq < r.Seq {
+		f.Stop = nil
+	}
+	f.run, f.step, f.stepID = nil, 0, ""
+}
+
+// Live reports whether a run is open or a command waits to open one.
+func (f *Fold) Live() bool { return f.run != nil || len(f.Waiting) > 0 }
+
+// OpenRun returns the run that is open, or nil.
+func (f *Fold) OpenRun() *Run { return f.run }
+
+// OpenStep returns the open run's step number, and the step's id while the step
+// is open.
+func (f *Fold) OpenStep() (number int, id string) { return f.step, f.stepID }
+
+// Turn returns a turn by its id, or nil.
+func (f *Fold) Turn(id string) *Turn {
+	for i := len(f.Turns) - 1; i >= 0; i-- {
+		if f.Turns[i].ID == id {
+			return f.Turns[i]
+		}
+	}
+	return nil
+}
+
+// LastTurn returns the latest turn that has a run, or nil.
+func (f *Fold) LastTurn() *Turn {
+	if len(f.Turns) == 0 {
+		return nil
+	}
+	return f.Turns[len(f.Turns)-1]
+}
+
+// Run returns a run by its id, or nil.
+func (f *Fold) Run(id string) *Run {
+	for i := len(f.Turns) - 1; i >= 0; i-- {
+		for _, run := range f.Turns[i].Runs {
+			if run.ID == id {
+				return run
+			}
+		}
+	}
+	return nil
+}
+
+// Message returns a message by its id, or nil.
+func (f *Fold) Message(id string) *Message {
+	for i := len(f.Messages) - 1; i >= 0; i-- {
+		if f.Messages[i].ID == id {
+			return f.Messages[i]
+		}
+	}
+	return nil
+}
+
+// LiveAt tells what a reader who stood at sequence n knew: the id of the latest
+// turn that had begun by then ("" for none), and whether it was live.
+func (f *Fold) LiveAt(n uint64) (turnID string, live bool) {
+	for _, w := range f.Waiting {
+		if w.Seq <= n {
+			turnID, live = w.ID, true
+		}
+	}
+	if live {
+		return turnID, true
+	}
+	for i := len(f.Turns) - 1; i >= 0; i-- {
+		t := f.Turns[i]
+		if t.Opened > n {
+			continue
+		}
+		for _, run := range t.Runs {
+			if run.Due <= n && (run.End == 0 || run.End > n) {
+				live = true
+			}
+		}
+		return t.ID, live
+	}
+	return "", false
+}

@@ -1,0 +1,252 @@
+package spool
+
+import (
+	"slices"
+)
+
+// Command is a command that waits.
+type Command struct {
+	ID       string   `json:"id"`
+	Type     Type     `json:"type"`
+	Seq      uint64   `json:"seq"`
+	WhenBusy WhenBusy `json:"whenBusy,omitempty"`
+	Reason   string   `json:"reason,omitempty"`
+
+	// What it will do to the history, if it could not do so at once.
+	Held    bool     `json:"held,omitempty"`
+	Rewind  *string  `json:"rewind,omitempty"` // the message after which to forget
+	Message *Message `json:"message,omitempty"`
+}
+
+// VerdictState is what became of a command.
+type VerdictState string
+
+const (
+	VerdictUnknown  VerdictState = ""         // the log holds no such command
+	VerdictWaiting  VerdictState = "waiting"  // it will open a run
+	VerdictAccepted VerdictState = "accepted" // it took effect
+	VerdictRefused  VerdictState = "refused"
+)
+
+// Verdict is the log's answer to a command. The first command of an id gets it;
+// repeats of the id get the same.
+type Verdict struct {
+	State VerdictState `json:"state"`
+	RunID string       `json:"runId,omitempty"` // accepted: the run that answers it, if one does
+	Code  string       `json:"code,omitempty"`  // refused: why, an error code
+}
+
+// The codes of a refused command.
+const (
+	RefusedBusy          = "busy"
+	RefusedNothingToStop = "nothing_to_stop"
+	RefusedUnknown       = "unknown_message"
+	RefusedNotPending    = "nothing_to_continue"
+)
+
+// Verdict returns what became of a command.
+func (f *Fold) Verdict(commandID string) Verdict { return f.Verdicts[commandID] }
+
+func (f *Fold) applyCommand(r Record, c Chunk) {
+	switch c := c.(type) {
+	case *UserMessage:
+		rewind := f.rewind
+		f.rewind = nil
+		w := &Command{ID: c.CommandID, Type: r.Type, Seq: r.Seq, WhenBusy: c.WhenBusy, Message: &c.Message}
+		if w.Message.Time == 0 {
+			w.Message.Time = c.Timestamp
+		}
+		if rewind != nil {
+			w.Seq, w.WhenBusy, w.Rewind = r.Seq-1, rewind.WhenBusy, &rewind.AfterMessageID
+			f.judge(rewind.CommandID, f.open(w))
+			return
+		}
+		f.open(w)
+	case *HistoryRewound:
+		if c.Trigger == "edit" {
+			f.rewind = c // the user message of the same append completes it
+			return
+		}
+		f.open(&Command{ID: c.CommandID, Type: r.Type, Seq: r.Seq, WhenBusy: c.WhenBusy, Rewind: &c.AfterMessageID})
+	case *HistoryReplaced:
+		f.replace(c)
+	case *StopRequested:
+		f.requestStop(r, c)
+	case *ToolApprovalResponse, *ToolResultSubmitted:
+		f.answer(r, c)
+	}
+}
+
+// judge gives a command its verdict, unless one of its id has one.
+func (f *Fold) judge(id string, v Verdict) Verdict {
+	if first, repeated := f.Verdicts[id]; repeated {
+		return first
+	}
+	f.Verdicts[id] = v
+	return v
+}
+
+// open takes a command that opens a turn.
+func (f *Fold) open(w *Command) Verdict {
+	if v, repeated := f.Verdicts[w.ID]; repeated {
+		return v
+	}
+	if w.Rewind != nil && *w.Rewind != "" && f.Message(*w.Rewind) == nil {
+		return f.judge(w.ID, Verdict{State: VerdictRefused, Code: RefusedUnknown})
+	}
+	busy := f.Live()
+	if busy && (w.WhenBusy == "" || w.WhenBusy == BusyReject) {
+		return f.judge(w.ID, Verdict{State: VerdictRefused, Code: RefusedBusy})
+	}
+	w.Held = busy
+	if !busy {
+		f.change(w)
+	}
+	f.Waiting = append(f.Waiting, w)
+	return f.judge(w.ID, Verdict{State: VerdictWaiting})
+}
+
+// takeEffect changes the history as a held command asks, when its run starts.
+func (f *Fold) takeEffect(w *Command) {
+	if w.Held {
+		f.change(w)
+	}
+}
+
+func (f *Fold) change(w *Command) {
+	if w.Rewind != nil {
+		f.rewindTo(*w.Rewind)
+	}
+	if w.Message != nil {
+		f.Messages = append(f.Messages, w.Message)
+	}
+}
+
+// rewindTo forgets the messages after one; "" forgets all.
+func (f *Fold) rewindTo(id string) {
+	keep := 0
+	if id != "" {
+		i := slices.IndexFunc(f.Messages, func(m *Message) bool { return m.ID == id })
+		if i < 0 {
+			return
+		}
+		keep = i + 1
+	}
+	f.Messages = slices.Clip(f.Messages[:keep])
+}
+
+func (f *Fold) replace(c *HistoryReplaced) {
+	if f.replacing != nil && f.replacing.CommandID == c.CommandID {
+		if c.Messages != nil {
+			if f.replacing.Messages == nil {
+				f.replacing.Messages = &[]Message{}
+			}
+			joined := append(*f.replacing.Messages, *c.Messages...)
+			f.replacing.Messages = &joined
+		}
+		if c.State != nil {
+			f.replacing.State = c.State
+		}
+	} else {
+		f.replacing = c
+	}
+	if c.More {
+		return
+	}
+	whole := f.replacing
+	f.replacing = nil
+	if _, repeated := f.Verdicts[c.CommandID]; repeated {
+		return
+	}
+	if f.Live() {
+		f.judge(c.CommandID, Verdict{State: VerdictRefused, Code: RefusedBusy})
+		return
+	}
+	if whole.Messages != nil {
+		f.Messages = make([]*Message, 0, len(*whole.Messages))
+		for _, m := range *whole.Messages {
+			if m.Role != RoleSystem { // agents bring their own instructions
+				f.Messages = append(f.Messages, &m)
+			}
+		}
+	}
+	if whole.State != nil {
+		f.State, f.committed, f.staged = whole.State, whole.State, nil
+	}
+	f.judge(c.CommandID, Verdict{State: VerdictAccepted})
+}
+
+func (f *Fold) requestStop(r Record, c *StopRequested) {
+	if _, repeated := f.Verdicts[c.CommandID]; repeated {
+		return
+	}
+	if !f.Live() || (c.Target != "" && (f.run == nil || f.run.ID != c.Target)) {
+		f.judge(c.CommandID, Verdict{State: VerdictRefused, Code: RefusedNothingToStop})
+		return
+	}
+	v := Verdict{State: VerdictAccepted}
+	if f.run != nil {
+		v.RunID = f.run.ID
+	}
+	if f.Stop == nil {
+		f.Stop = &Command{ID: c.CommandID, Type: r.Type, Seq: r.Seq, Reason: c.Reason}
+	}
+	f.judge(c.CommandID, v)
+}
+
+// answer takes a decision or a result for a call that waits for one.
+func (f *Fold) answer(r Record, c Chunk) {
+	var id string
+	pending := false
+	switch c := c.(type) {
+	case *ToolApprovalResponse:
+		id = c.CommandID
+		pending = f.hasTool(func(t *ToolPart) bool {
+			return t.Approval != nil && t.Approval.ID == c.ApprovalID && t.Approval.Approved == nil
+		})
+	case *ToolResultSubmitted:
+		id = c.CommandID
+		pending = f.hasTool(func(t *ToolPart) bool { return t.CallID == c.ToolCallID && !t.State.Settled() })
+	}
+	if _, repeated := f.Verdicts[id]; repeated {
+		return
+	}
+	if !pending || f.Status != StatusPaused {
+		f.judge(id, Verdict{State: VerdictRefused, Code: RefusedNotPending})
+		return
+	}
+	f.current.Apply(r, c)
+	f.judge(id, Verdict{State: VerdictAccepted})
+}
+
+func (f *Fold) hasTool(match func(*ToolPart) bool) bool {
+	return f.current != nil && slices.ContainsFunc(f.current.message.Parts, func(p Part) bool {
+		return p.Tool != nil && match(p.Tool)
+	})
+}
+
+// stage applies a patch to the state, to be kept when its step is committed. A
+// patch that does not apply changes nothing, here as at every reader.
+func (f *Fold) stage(c *StatePatch) {
+	state, err := PatchState(f.State, c.Patches)
+	if err != nil {
+		return
+	}
+	if f.run == nil {
+		f.State, f.committed = state, state
+		return
+	}
+	f.State = state
+	f.staged = append(f.staged, *c)
+}
+
+// unstage goes back to the committed state and applies the patches to keep.
+func (f *Fold) unstage(keep func(StatePatch) bool) {
+	staged := f.staged
+	f.State, f.staged = f.committed, nil
+	for _, p := range staged {
+		if keep(p) {
+			f.stage(&p)
+		}
+	}
+}

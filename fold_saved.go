@@ -1,0 +1,47 @@
+package spool
+
+import (
+	"encoding/json"
+	"errors"
+)
+
+// Save encodes the fold for a [SavedFold]. Only a fold without an open run can
+// be saved: what is open lives in records that the fold does not keep apart.
+func (f *Fold) Save() ([]byte, error) {
+	if f.run != nil || f.rewind != nil || f.replacing != nil {
+		return nil, errors.New("spool: a fold with an open run cannot be saved")
+	}
+	return json.Marshal(f)
+}
+
+// LoadFold decodes what [Fold.Save] wrote.
+func LoadFold(data []byte) (*Fold, error) {
+	f := NewFold("")
+	if err := json.Unmarshal(data, f); err != nil {
+		return nil, err
+	}
+	f.committed = f.State
+	for _, m := range f.Messages {
+		for i := range m.Parts {
+			m.Parts[i].sealed = true
+		}
+	}
+	if turn := f.LastTurn(); turn != nil {
+		f.current = NewMessageFold(f.Session)
+		if m := f.Message(turn.MessageID); m != nil {
+			f.current.resume(m)
+		}
+	}
+	return f, nil
+}
+
+// resume makes a saved message the fold's own.
+func (m *MessageFold) resume(saved *Message) {
+	m.message = saved
+	m.stepAt = -1
+	for i, p := range saved.Parts {
+		if p.Type == PartStep {
+			m.stepAt = i
+		}
+	}
+}

@@ -1,0 +1,183 @@
+package spool
+
+import (
+	"encoding/json"
+	"unicode/utf8"
+)
+
+// settleBytes bounds the parts of one record of a series; the rest of
+// [MaxRecordBytes] is for the envelope and for escapes.
+const settleBytes = 128 << 10
+
+// CloseModelPhase returns the chunks that close the open step's model phase:
+// what was streamed, as assistant_message records. Every streamed record must
+// have been folded. Usually it is one chunk; long texts need several.
+func (f *Fold) CloseModelPhase(finishReason string, usage *Usage) []Chunk {
+	return f.closeModelPhase(AssistantMessage{FinishReason: finishReason, Usage: usage})
+}
+
+// CloseStep returns the chunks that commit the open step.
+func (f *Fold) CloseStep(checkpointID string) []Chunk {
+	return f.closeStep(StepCommitted{CheckpointID: checkpointID})
+}
+
+// Unsettled returns what the open run lacks before its run_finished, in order:
+// what was shown becomes kept, calls without an outcome fail with errText. An
+// owner calls it before it ends a run early, and so does a new owner who finds
+// one open; a crash in between leaves a shorter list to the next.
+func (f *Fold) Unsettled(errText string) []Chunk {
+	if f.run == nil {
+		return nil
+	}
+	var chunks []Chunk
+	if f.modelPhaseOpen() {
+		chunks = f.closeModelPhase(AssistantMessage{FinishReason: "other", Partial: true})
+	}
+	calls := 0
+	for _, p := range f.current.message.Parts {
+		if p.Tool == nil || p.Tool.State.Settled() || p.Tool.ProviderExecuted {
+			continue
+		}
+		calls++
+		if p.Tool.State == ToolStreaming || (p.Tool.Input == nil && p.Tool.InputText != "") {
+			chunks = append(chunks, &ToolInputError{Base: f.base(), ToolCallID: p.Tool.CallID, ToolName: p.Tool.Name,
+				Input: inputOf(p.Tool), Error: errText})
+		} else {
+			chunks = append(chunks, &ToolEnd{Base: f.base(), ToolCallID: p.Tool.CallID, ToolName: p.Tool.Name,
+				Result: json.RawMessage("null"), Error: errText})
+		}
+	}
+	if f.stepID != "" || len(chunks) > 0 || calls > 0 || len(f.staged) > 0 || len(f.current.uncommitted()) > 0 {
+		chunks = append(chunks, f.closeStep(StepCommitted{Partial: true})...)
+	}
+	return chunks
+}
+
+// modelPhaseOpen reports whether something was streamed that no
+// assistant_message holds.
+func (f *Fold) modelPhaseOpen() bool {
+	for i := range f.current.message.Parts {
+		if !f.current.message.Parts[i].sealed {
+			return true
+		}
+	}
+	return false
+}
+
+func (f *Fold) base() Base {
+	return Base{AgentID: f.Session, AgentType: f.run.AgentType, Step: f.step, RunID: f.run.ID}
+}
+
+func (f *Fold) closeModelPhase(last AssistantMessage) []Chunk {
+	var parts []Part
+	for _, p := range f.current.message.Parts {
+		if p.sealed {
+			continue
+		}
+		p.Open = false
+		if p.Tool != nil {
+			p.Tool = &ToolPart{CallID: p.Tool.CallID, Name: p.Tool.Name, Input: p.Tool.Input, InputText: p.Tool.InputText,
+				State: p.Tool.State, ProviderExecuted: p.Tool.ProviderExecuted, EffectID: f.run.ID + ":" + p.Tool.CallID}
+			if p.Tool.State == ToolPending {
+				p.Tool.State = ""
+			}
+		}
+		parts = append(parts, p)
+	}
+	last.Base, last.MessageID, last.StepID = f.base(), f.current.message.ID, f.stepID
+	series := splitParts(parts)
+	chunks := make([]Chunk, len(series))
+	for i, parts := range series {
+		c := &AssistantMessage{Base: last.Base, MessageID: last.MessageID, StepID: last.StepID, Parts: parts, More: true}
+		if i == len(series)-1 {
+			c = &last
+			c.Parts = parts
+		}
+		chunks[i] = c
+	}
+	return chunks
+}
+
+func (f *Fold) closeStep(last StepCommitted) []Chunk {
+	last.Base, last.StepID = f.base(), f.stepID
+	series := splitParts(f.current.uncommitted())
+	chunks := make([]Chunk, len(series))
+	for i, parts := range series {
+		c := &StepCommitted{Base: last.Base, StepID: last.StepID, Data: parts, More: true}
+		if i == len(series)-1 {
+			c = &last
+			c.Data = parts
+		}
+		chunks[i] = c
+	}
+	return chunks
+}
+
+// splitParts splits parts into lists that each fit a record. There is at least
+// one list. A long text goes on in the next list, in a part of the same First.
+func splitParts(parts []Part) [][]Part {
+	series := [][]Part{{}}
+	room := settleBytes
+	add := func(p Part, size int) {
+		if size > room && len(series[len(series)-1]) > 0 {
+			series = append(series, nil)
+			room = settleBytes
+		}
+		last := len(series) - 1
+		series[last] = append(series[last], p)
+		room -= size
+	}
+	for _, p := range parts {
+		for len(mustJSON(p.Text)) > settleBytes/2 {
+			head := p
+			head.Text, p.Text = cutText(p.Text, settleBytes/2)
+			head.ProviderMetadata = nil
+			add(head, len(head.Text))
+			series, room = append(series, nil), settleBytes
+		}
+		add(p, partBytes(p))
+	}
+	return series
+}
+
+// cutText cuts text at a rune border so that the encoded head has at most max
+// bytes.
+func cutText(text string, max int) (head, tail string) {
+	n, size := 0, 2
+	for n < len(text) {
+		r, width := utf8.DecodeRuneInString(text[n:])
+		cost := width
+		if r < ' ' || r == '<' || r == '>' || r == '&' || r == '"' || r == '\\' || r == utf8.RuneError || r == '\u2028' || r == '\u2029' {
+			cost = 6
+		}
+		if size+cost > max {
+			break
+		}
+		n, size = n+width, size+cost
+	}
+	return text[:n], text[n:]
+}
+
+// partBytes estimates a part's encoded size; large values will be blobs.
+func partBytes(p Part) int {
+	size := len(mustJSON(p.Text)) + 256 + blobbed(p.Data) + blobbed(p.ProviderMetadata)
+	if p.Tool != nil {
+		size += blobbed(p.Tool.Input) + blobbed(p.Tool.Output) + len(mustJSON(p.Tool.InputText)) + len(p.Tool.Error)
+	}
+	return size
+}
+
+func blobbed(v json.RawMessage) int {
+	if len(v) > MaxInlineBytes {
+		return 128
+	}
+	return len(v)
+}
+
+// inputOf returns a call's input as JSON: what it is, or its text as a string.
+func inputOf(t *ToolPart) json.RawMessage {
+	if t.Input != nil || t.InputText == "" {
+		return t.Input
+	}
+	return mustJSON(t.InputText)
+}

@@ -1,0 +1,100 @@
+package spool
+
+import (
+	"encoding/json"
+	"slices"
+)
+
+// Snapshot is a session's state at one position of its log: exact, because both
+// come from the same fold.
+type Snapshot struct {
+	SessionID string          `json:"sessionId"`
+	Status    Status          `json:"status"` // active while a run is open or a command waits for one
+	Reason    string          `json:"reason,omitempty"`
+	Error     *ErrorInfo      `json:"error,omitempty"`
+	State     json.RawMessage `json:"state"` // null until something set it
+	Messages  []Message       `json:"messages"`
+
+	StreamSequence uint64 `json:"streamSequence"` // the position: resume after it
+	StartSequence  uint64 `json:"startSequence"`  // the last sequence before the current turn
+	Incarnation    uint64 `json:"incarnation"`
+
+	// ExistingMessageID is the current turn's assistant message, "" before it
+	// has one.
+	ExistingMessageID string              `json:"existingMessageId,omitempty"`
+	CheckpointID      *string             `json:"checkpointId"`
+	Checkpoint        *SnapshotCheckpoint `json:"checkpoint,omitempty"`
+	Usage             Usage               `json:"usage"`
+}
+
+// SnapshotCheckpoint is the latest checkpoint at or below the snapshot.
+type SnapshotCheckpoint struct {
+	ID             string `json:"id"`
+	StepCount      int    `json:"stepCount"`
+	StreamSequence uint64 `json:"streamSequence"`
+}
+
+// SnapshotOptions say what a snapshot holds.
+type SnapshotOptions struct {
+	// OmitLive leaves the assistant message of a live turn out, for clients that
+	// get it replayed by the stream.
+	OmitLive bool
+}
+
+// Snapshot returns the fold as a value of its own.
+func (f *Fold) Snapshot(o SnapshotOptions) Snapshot {
+	s := Snapshot{
+		SessionID:      f.Session,
+		Status:         f.Status,
+		Reason:         f.Reason,
+		Error:          f.Error,
+		State:          f.State,
+		Messages:       []Message{},
+		StreamSequence: f.Seq,
+		Usage:          f.Usage,
+	}
+	if f.Live() {
+		s.Status, s.Reason, s.Error = StatusActive, "", nil
+	}
+	turn := f.LastTurn()
+	switch {
+	case len(f.Waiting) > 0 && f.run == nil:
+		s.StartSequence = f.Waiting[0].Seq - 1
+	case turn != nil:
+		s.StartSequence = turn.Start()
+		s.ExistingMessageID = turn.MessageID
+	}
+	for _, m := range f.Messages {
+		if f.run != nil && turn != nil && m.ID == turn.MessageID && (o.OmitLive || len(m.Parts) == 0) {
+			continue
+		}
+		s.Messages = append(s.Messages, m.Clone())
+	}
+	if n := len(f.Checkpoints); n > 0 {
+		c := f.Checkpoints[n-1]
+		s.CheckpointID = &c.ID
+		s.Checkpoint = &SnapshotCheckpoint{c.ID, c.StepCount, c.Seq}
+	}
+	return s
+}
+
+// Clone returns a copy that shares no part with m; strings and raw JSON are
+// shared, since they never change.
+func (m *Message) Clone() Message {
+	c := *m
+	c.Parts = slices.Clone(m.Parts)
+	if c.Parts == nil {
+		c.Parts = []Part{}
+	}
+	for i := range c.Parts {
+		if t := c.Parts[i].Tool; t != nil {
+			tool := *t
+			if tool.Approval != nil {
+				approval := *tool.Approval
+				tool.Approval = &approval
+			}
+			c.Parts[i].Tool = &tool
+		}
+	}
+	return c
+}

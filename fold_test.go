@@ -1,0 +1,325 @@
+package spool
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+// logOf numbers chunks into records, as a store would.
+type logOf struct {
+	t       *testing.T
+	records []Record
+	fold    *Fold
+}
+
+func newLogOf(t *testing.T) *logOf { return &logOf{t: t, fold: NewFold("s")} }
+
+func (l *logOf) add(chunks ...Chunk) *logOf {
+	l.t.Helper()
+	for _, c := range chunks {
+		b := c.ChunkBase()
+		if b.AgentID == "" {
+			b.AgentID = "s"
+		}
+		if b.RunID == "" && l.fold.OpenRun() != nil && !IsCommand(c.ChunkType()) {
+			b.RunID = l.fold.OpenRun().ID
+		}
+		b.Timestamp = int64(len(l.records) + 1)
+		data, err := AppendChunk(nil, c)
+		if err != nil {
+			l.t.Fatal(err)
+		}
+		r := Record{Seq: uint64(len(l.records) + 1), Type: c.ChunkType(), Agent: b.AgentID, Time: b.Timestamp, Class: ClassOf(c), Data: data}
+		l.records = append(l.records, r)
+		if err := l.fold.Apply(r); err != nil {
+			l.t.Fatal(err)
+		}
+	}
+	return l
+}
+
+func (l *logOf) refold(keep func(Record) bool) *Fold {
+	l.t.Helper()
+	f := NewFold("s")
+	for _, r := range l.records {
+		if keep(r) {
+			if err := f.Apply(r); err != nil {
+				l.t.Fatal(err)
+			}
+		}
+	}
+	return f
+}
+
+func user(id, text string) *UserMessage {
+	return &UserMessage{CommandID: id, Message: Message{ID: id, Role: RoleUser, Parts: []Part{{Type: PartText, Text: text}}}}
+}
+
+func started(run, turn string, commands ...string) *RunStarted {
+	return &RunStarted{Base: Base{RunID: run, AgentType: "demo"}, TurnID: turn, MessageID: "m-" + turn, Mode: "start", Commands: commands}
+}
+
+func step(n int) *StepStarted {
+	return &StepStarted{Base: Base{Step: n}, StepID: fmt.Sprint("step", n)}
+}
+
+var sameMessages = cmp.Options{cmpopts.IgnoreUnexported(Part{}), cmpopts.EquateEmpty()}
+
+// toolsTurn writes a turn with reasoning, two parallel calls, progress, state
+// and custom data, closed by the fold itself.
+func (l *logOf) toolsTurn() *logOf {
+	l.add(user("u1", "hi"), started("r1", "u1", "u1"), step(1),
+		&Thinking{Content: "let me "}, &Thinking{Content: "let me see", IsComplete: true},
+		&TextDelta{Delta: "I "}, &TextDelta{Delta: "look"},
+		&ToolArgStreamStart{ToolCallID: "a", ToolName: "weather"}, &ToolArgStreamDelta{ToolCallID: "a", Delta: `{"city":`},
+		&ToolArgStreamDelta{ToolCallID: "a", Delta: `"Lisbon"}`}, &ToolArgStreamEnd{ToolCallID: "a"},
+		&ToolArgStreamStart{ToolCallID: "b", ToolName: "notes"}, &ToolArgStreamEnd{ToolCallID: "b"})
+	l.add(l.fold.CloseModelPhase("tool-calls", &Usage{InputTokens: 3, OutputTokens: 4})...)
+	l.add(&ToolStart{ToolCallID: "a", ToolName: "weather", Arguments: json.RawMessage(`{"city":"Lisbon"}`), EffectID: "e"},
+		&ToolStart{ToolCallID: "b", ToolName: "notes", Arguments: json.RawMessage(`{}`)},
+		&Progress{ID: "p", Label: "looking"},
+		&Custom{EventName: "seen", Data: json.RawMessage(`1`)},
+		&Custom{EventName: "count", ID: "c", Data: json.RawMessage(`1`)},
+		&Custom{EventName: "flash", Transient: true, Data: json.RawMessage(`1`)},
+		&StatePatch{ToolCallID: "a", Patches: []PatchOperation{{Op: "add", Path: "/n", Value: json.RawMessage(`1`)}}},
+		&Custom{EventName: "count", ID: "c", Data: json.RawMessage(`2`)},
+		&ToolEnd{ToolCallID: "b", ToolName: "notes", Result: json.RawMessage(`"x"`), Success: true},
+		&ToolEnd{ToolCallID: "a", ToolName: "weather", Error: "no"})
+	l.add(l.fold.CloseStep("cp1")...)
+	l.add(&CheckpointCreated{CheckpointID: "cp1", StepCount: 1}, step(2), &TextDelta{Delta: "Done"})
+	l.add(l.fold.CloseModelPhase("stop", nil)...)
+	l.add(l.fold.CloseStep("cp2")...)
+	return l.add(&RunFinished{Outcome: OutcomeCompleted, FinishReason: "stop"})
+}
+
+func TestKeptRecordsFoldIntoTheSameState(t *testing.T) {
+	l := newLogOf(t).toolsTurn()
+	kept := l.refold(func(r Record) bool { return r.Class == Kept })
+	if len(kept.Messages) != 2 || len(kept.Messages[1].Parts) != 10 {
+		t.Fatalf("unexpected message: %s", mustJSON(kept.Messages))
+	}
+	if diff := cmp.Diff(l.fold.Messages, kept.Messages, sameMessages); diff != "" {
+		t.Errorf("messages differ (-all +kept):\n%s", diff)
+	}
+	if diff := cmp.Diff(string(l.fold.State), string(kept.State)); diff != "" {
+		t.Error(diff)
+	}
+	if l.fold.Status != StatusEnded || l.fold.Live() || l.fold.Usage.OutputTokens != 4 {
+		t.Errorf("status %s, live %v, usage %+v", l.fold.Status, l.fold.Live(), l.fold.Usage)
+	}
+}
+
+// Whatever record a run dies behind, the settling list closes it, the list grows
+// shorter as it is written, and the kept records say what was shown.
+func TestSettlingAtEveryRecord(t *testing.T) {
+	whole := newLogOf(t).toolsTurn()
+	for k := 2; k < len(whole.records); k++ {
+		full := settleFrom(t, whole.records[:k], -1)
+		for crash := range len(full.records) - k {
+			again := settleFrom(t, whole.records[:k], crash)
+			if diff := cmp.Diff(full.fold.Messages, again.fold.Messages, sameMessages); diff != "" {
+				t.Fatalf("cut %d, crash after %d settling records: messages differ:\n%s", k, crash, diff)
+			}
+		}
+		kept := full.refold(func(r Record) bool { return r.Class == Kept })
+		if diff := cmp.Diff(full.fold.Messages, kept.Messages, sameMessages); diff != "" {
+			t.Fatalf("cut %d: kept records say something else:\n%s", k, diff)
+		}
+		if string(kept.State) != string(full.fold.State) {
+			t.Fatalf("cut %d: state %s, from kept records %s", k, full.fold.State, kept.State)
+		}
+		if full.fold.Status != StatusFailed || full.fold.Live() {
+			t.Fatalf("cut %d: status %s", k, full.fold.Status)
+		}
+		for _, p := range full.fold.Messages[1].Parts {
+			if p.Open || (p.Tool != nil && !p.Tool.State.Settled()) {
+				t.Fatalf("cut %d: part left open: %s", k, mustJSON(p))
+			}
+		}
+		if before, after := shown(whole.records[:k]), full.fold.Messages[1].Text(); before != after {
+			t.Fatalf("cut %d: shown %q, kept %q", k, before, after)
+		}
+	}
+}
+
+// settleFrom replays records, then settles; with crash >= 0 it stops after that
+// many settling records and lets a new fold settle the rest.
+func settleFrom(t *testing.T, records []Record, crash int) *logOf {
+	l := newLogOf(t)
+	l.records = append(l.records, records...)
+	l.fold = l.refold(func(Record) bool { return true })
+	write := func(limit int) {
+		chunks := l.fold.Unsettled("lost")
+		chunks = append(chunks, &RunFinished{Outcome: OutcomeFailed, FinishReason: "error", Error: "lost"})
+		if limit >= 0 && limit < len(chunks) {
+			chunks = chunks[:limit]
+		}
+		l.add(chunks...)
+	}
+	if crash >= 0 {
+		write(crash)
+		l.fold = l.refold(func(Record) bool { return true })
+	}
+	write(-1)
+	return l
+}
+
+func shown(records []Record) string {
+	m := NewMessageFold("s")
+	for _, r := range records {
+		c, _ := DecodeChunk(r.Data)
+		m.Apply(r, c)
+	}
+	return m.Message().Text()
+}
+
+func TestLongTextSpansRecords(t *testing.T) {
+	l := newLogOf(t).add(user("u", "x"), started("r", "u", "u"), step(1))
+	text := strings.Repeat("<é\"\n> words ", 40_000)
+	for i := 0; i < len(text); i += 1000 {
+		l.add(&TextDelta{Delta: text[i:min(i+1000, len(text))]})
+	}
+	chunks := l.fold.CloseModelPhase("stop", nil)
+	if len(chunks) < 5 {
+		t.Fatalf("%d records", len(chunks))
+	}
+	for i, c := range chunks {
+		data, _ := AppendChunk(nil, c)
+		if len(data) > MaxRecordBytes {
+			t.Errorf("record %d has %d bytes", i, len(data))
+		}
+	}
+	shown := l.fold.Messages[1].Text()
+	l.add(chunks...)
+	kept := l.refold(func(r Record) bool { return r.Class == Kept })
+	if got := kept.Messages[1].Text(); got != shown {
+		t.Errorf("%d bytes kept, %d shown", len(got), len(shown))
+	}
+	// An unfinished series counts as absent.
+	cut := l.refold(func(r Record) bool { return r.Class == Kept && r.Seq < l.records[len(l.records)-1].Seq })
+	if got := cut.Messages[1].Text(); got != "" {
+		t.Errorf("an unfinished series shows %d bytes", len(got))
+	}
+}
+
+func TestCommands(t *testing.T) {
+	l := newLogOf(t).add(user("u1", "one"))
+	if v := l.fold.Verdict("u1"); v.State != VerdictWaiting || !l.fold.Live() {
+		t.Fatalf("%+v", v)
+	}
+	l.add(user("u2", "two"))
+	if v := l.fold.Verdict("u2"); v.State != VerdictRefused || v.Code != RefusedBusy {
+		t.Fatalf("busy: %+v", v)
+	}
+	l.add(started("r1", "u1", "u1"))
+	queued := user("u3", "three")
+	queued.WhenBusy = BusyQueue
+	l.add(queued, user("u1", "repeat"))
+	if got := len(l.fold.Messages); got != 2 {
+		t.Fatalf("%d messages while u3 is queued", got)
+	}
+	l.add(&StopRequested{CommandID: "s1"}, &StopRequested{CommandID: "s1"})
+	if l.fold.Stop == nil || l.fold.Verdict("s1").RunID != "r1" {
+		t.Fatal("the stop was not taken")
+	}
+	l.add(&RunFinished{Outcome: OutcomeStopped, FinishReason: "other"})
+	if l.fold.Stop != nil || !l.fold.Live() {
+		t.Fatalf("stop %v, live %v", l.fold.Stop, l.fold.Live())
+	}
+	l.add(started("r2", "u3", "u3"), &RunFinished{Base: Base{RunID: "r2"}, Outcome: OutcomeCompleted})
+	if got := texts(l.fold); got != "one||three|" {
+		t.Fatalf("messages %q", got)
+	}
+	l.add(&StopRequested{CommandID: "s2"})
+	if v := l.fold.Verdict("s2"); v.Code != RefusedNothingToStop {
+		t.Fatalf("%+v", v)
+	}
+
+	// An edit is one append; its effect waits for the run to end.
+	l.add(&HistoryRewound{CommandID: "e1", AfterMessageID: "m-u1", Trigger: "edit", WhenBusy: BusyInterrupt}, user("u4", "edited"))
+	if got := texts(l.fold); got != "one||edited" {
+		t.Fatalf("after the edit: %q", got)
+	}
+	l.add(started("r3", "u4", "u4"))
+	l.add(&HistoryRewound{CommandID: "g1", AfterMessageID: "u4", Trigger: "regenerate", WhenBusy: BusyInterrupt})
+	if len(l.fold.Waiting) != 1 || len(l.fold.Messages) != 4 {
+		t.Fatalf("regenerate took effect while a run was open: %s", mustJSON(l.fold))
+	}
+	l.add(&RunFinished{Outcome: OutcomeStopped}, started("r4", "g1", "g1"), step(1), &TextDelta{Delta: "again"})
+	if got := texts(l.fold); got != "one||edited|again" {
+		t.Fatalf("after regenerate: %q", got)
+	}
+	l.add(&HistoryRewound{CommandID: "g2", AfterMessageID: "nobody", Trigger: "regenerate", WhenBusy: BusyInterrupt})
+	if v := l.fold.Verdict("g2"); v.Code != RefusedUnknown {
+		t.Fatalf("%+v", v)
+	}
+}
+
+func texts(f *Fold) string {
+	var s []string
+	for _, m := range f.Messages {
+		s = append(s, m.Text())
+	}
+	return strings.Join(s, "|")
+}
+
+func TestLiveAt(t *testing.T) {
+	l := newLogOf(t).add(user("u1", "one"), started("r1", "u1", "u1"), &RunFinished{Outcome: OutcomeCompleted},
+		user("u2", "two"), started("r2", "u2", "u2"), &RunFinished{Base: Base{RunID: "r2"}, Outcome: OutcomeCompleted}, user("u3", "three"))
+	want := []struct {
+		turn string
+		live bool
+	}{{"", false}, {"u1", true}, {"u1", true}, {"u1", false}, {"u2", true}, {"u2", true}, {"u2", false}, {"u3", true}}
+	for n, w := range want {
+		if turn, live := l.fold.LiveAt(uint64(n)); turn != w.turn || live != w.live {
+			t.Errorf("at %d: %s %v, want %s %v", n, turn, live, w.turn, w.live)
+		}
+	}
+}
+
+func TestSavedFold(t *testing.T) {
+	l := newLogOf(t).toolsTurn()
+	data, err := l.fold.Save()
+	if err != nil {
+		t.Fatal(err)
+	}
+	loaded, err := LoadFold(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := []Chunk{user("u2", "more"), started("r2", "u2", "u2"), step(1), &TextDelta{Delta: "yes"},
+		&StatePatch{Patches: []PatchOperation{{Op: "replace", Path: "/n", Value: json.RawMessage(`2`)}}}}
+	l.add(next...)
+	for _, r := range l.records {
+		if err := loaded.Apply(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if diff := cmp.Diff(l.fold.Snapshot(SnapshotOptions{}), loaded.Snapshot(SnapshotOptions{}), sameMessages); diff != "" {
+		t.Error(diff)
+	}
+	if _, err := l.fold.Save(); err == nil {
+		t.Error("a fold with an open run was saved")
+	}
+}
+
+func TestDiscardedStepLeavesNothing(t *testing.T) {
+	l := newLogOf(t).add(user("u", "x"), started("r", "u", "u"), step(1), &Custom{EventName: "n", ID: "1", Data: json.RawMessage(`1`)})
+	l.add(l.fold.CloseModelPhase("stop", nil)...)
+	l.add(l.fold.CloseStep("c")...)
+	before := l.fold.Snapshot(SnapshotOptions{})
+	l.add(step(2), &TextDelta{Delta: "gone"}, &Custom{EventName: "n", ID: "1", Data: json.RawMessage(`2`)},
+		&Custom{EventName: "m", ID: "1", Data: json.RawMessage(`2`)},
+		&StatePatch{Patches: []PatchOperation{{Op: "add", Path: "/x", Value: json.RawMessage(`1`)}}},
+		&StepDiscarded{StepID: "step2", Reason: "crash_recovery"})
+	after := l.fold.Snapshot(SnapshotOptions{})
+	after.StreamSequence = before.StreamSequence
+	if diff := cmp.Diff(before, after, sameMessages); diff != "" {
+		t.Error(diff)
+	}
+}

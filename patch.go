@@ -1,0 +1,43 @@
+package spool
+
+import (
+	"encoding/json"
+
+	jsonpatch "github.com/evanphx/json-patch/v5"
+)
+
+var patchOptions = func() *jsonpatch.ApplyOptions {
+	o := jsonpatch.NewApplyOptions()
+	o.EscapeHTML = true // as encoding/json writes it everywhere else
+	o.AccumulatedCopySizeLimit = MaxRecordBytes
+	return o
+}()
+
+func decodePatch(operations []PatchOperation) (jsonpatch.Patch, error) {
+	text, err := json.Marshal(operations)
+	if err != nil {
+		return nil, ErrInvalid.With("", err)
+	}
+	patch, err := jsonpatch.DecodePatch(text)
+	if err != nil {
+		return nil, ErrInvalid.Because("the patch is not RFC 6902").With("", err)
+	}
+	return patch, nil
+}
+
+// PatchState applies RFC 6902 operations to a JSON document, all or none. A nil
+// document is {}.
+func PatchState(state json.RawMessage, operations []PatchOperation) (json.RawMessage, error) {
+	if len(state) == 0 {
+		state = json.RawMessage("{}")
+	}
+	patch, err := decodePatch(operations)
+	if err != nil {
+		return nil, err
+	}
+	patched, err := patch.ApplyWithOptions(state, patchOptions)
+	if err != nil {
+		return nil, ErrInvalid.Because("the patch does not apply").With("", err)
+	}
+	return patched, nil
+}
