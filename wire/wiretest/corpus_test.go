@@ -1,0 +1,125 @@
+package wiretest
+
+import (
+	"encoding/json"
+	"reflect"
+	"slices"
+	"testing"
+
+	"github.com/spool-run/spool"
+)
+
+func TestCorpusHoldsEveryChunkType(t *testing.T) {
+	t.Parallel()
+	if missing := missingTypes(Corpus()); len(missing) != 0 {
+		t.Errorf("the corpus has no %v", missing)
+	}
+	var without []spool.Record
+	for _, r := range Corpus() {
+		if r.Type != spool.TypeCitation {
+			without = append(without, r)
+		}
+	}
+	if missing := missingTypes(without); !slices.Equal(missing, []spool.Type{spool.TypeCitation}) {
+		t.Errorf("missingTypes without citations = %v", missing)
+	}
+}
+
+func TestCorpusIsALog(t *testing.T) {
+	t.Parallel()
+	log := Corpus()
+	if !reflect.DeepEqual(log, Corpus()) {
+		t.Error("two corpora differ")
+	}
+	for i, r := range log {
+		c, err := spool.DecodeChunk(r.Data)
+		if err != nil {
+			t.Fatalf("record %d: %v", r.Seq, err)
+		}
+		again, _ := spool.AppendChunk(nil, c)
+		b := c.ChunkBase()
+		switch {
+		case r.Seq != uint64(i)+1:
+			t.Errorf("record %d has sequence %d", i+1, r.Seq)
+		case r.Type != c.ChunkType() || r.Agent != b.AgentID || r.Time != b.Timestamp || r.Class != spool.ClassOf(c):
+			t.Errorf("record %d does not repeat its chunk: %+v", r.Seq, r)
+		case string(again) != string(r.Data):
+			t.Errorf("record %d encodes again as %s", r.Seq, again)
+		}
+		if spool.ClassOf(c) == spool.Kept && !spool.IsCommand(r.Type) && b.RunID == "" && r.Type != "hologram" {
+			t.Errorf("record %d, a %s, has no run", r.Seq, r.Type)
+		}
+	}
+}
+
+// The corpus keeps the law that makes trimming possible: its kept records alone
+// fold to the same conversation.
+func TestCorpusFoldsTheSameWithoutTrace(t *testing.T) {
+	t.Parallel()
+	whole, kept := foldLog(t, Corpus()), foldLog(t, KeptOnly(Corpus()))
+	if w, k := asJSON(t, whole.Messages), asJSON(t, kept.Messages); w != k {
+		t.Errorf("messages of the whole log\n%s\nand of its kept records\n%s", w, k)
+	}
+	if string(whole.State) != string(kept.State) || whole.Status != kept.Status {
+		t.Errorf("state %s and %s, status %s and %s", whole.State, kept.State, whole.Status, kept.Status)
+	}
+	log := Corpus()
+	for _, end := range ends(log) {
+		w, k := foldLog(t, log[:end]), foldLog(t, KeptOnly(log[:end]))
+		if w, k := asJSON(t, w.Messages), asJSON(t, k.Messages); w != k {
+			t.Errorf("messages at %d\n%s\nand of the kept records\n%s", end, w, k)
+		}
+	}
+}
+
+func TestCorpusHoldsEveryEnd(t *testing.T) {
+	t.Parallel()
+	found := map[string]bool{}
+	for _, r := range Corpus() {
+		c, _ := spool.DecodeChunk(r.Data)
+		switch c := c.(type) {
+		case *spool.RunFinished:
+			found[string(c.Outcome)] = true
+		case *spool.RunSuspended:
+			found[c.Kind] = true
+		}
+	}
+	for _, want := range []string{"completed", "stopped", "steered", "limit", "failed", "interrupted", "awaiting_approval", "awaiting_client_tool"} {
+		if !found[want] {
+			t.Errorf("no run of the corpus is %s", want)
+		}
+	}
+	f := foldLog(t, Corpus())
+	for id, want := range map[string]spool.VerdictState{
+		"cmd-1": spool.VerdictAccepted, "cmd-busy": spool.VerdictRefused, "cmd-2": spool.VerdictAccepted,
+		"cmd-5": spool.VerdictRefused, "cmd-8": spool.VerdictAccepted, "cmd-9": spool.VerdictAccepted,
+		"cmd-11": spool.VerdictAccepted, "cmd-12": spool.VerdictAccepted, "cmd-14": spool.VerdictAccepted,
+	} {
+		if got := f.Verdict(id).State; got != want {
+			t.Errorf("verdict on %s is %q, want %q", id, got, want)
+		}
+	}
+	if len(f.Waiting) != 0 || f.Live() {
+		t.Errorf("at the end, %d commands wait, live is %v", len(f.Waiting), f.Live())
+	}
+}
+
+func foldLog(t *testing.T, log []spool.Record) *spool.Fold {
+	t.Helper()
+	f := spool.NewFold(Session)
+	for _, r := range log {
+		if err := f.Apply(r); err != nil {
+			t.Fatalf("record %d: %v", r.Seq, err)
+		}
+	}
+	return f
+}
+
+func asJSON(t *testing.T, v any) string {
+	t.Helper()
+	data, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
