@@ -2,6 +2,8 @@ module github.com/spool-run/spool
 
 go 1.26
 
+ignore node_modules
+
 require (
 	github.com/evanphx/json-patch/v5 v5.9.11
 	github.com/google/jsonschema-go v0.4.3

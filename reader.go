@@ -61,79 +61,106 @@ func (r *Reader) Head() Head { return r.head }
 // Follow and no cursor it waits for it instead), [ErrClosed], the store's errors
 // and ctx's. Only the store's and ctx's may pass: call Next again.
 func (r *Reader) Next(ctx context.Context) ([]Record, error) {
+	for {
+		recs, err := r.poll(ctx)
+		if err != nil || recs != nil {
+			return recs, err
+		}
+		t := r.g.tail
+		t.mu.Lock()
+		if t.known && (t.head != r.head || t.end() > r.after) || !t.known && !t.missing {
+			t.mu.Unlock()
+			continue
+		}
+		if t.known && !r.o.Follow && quiet(t.head, t.logs.Now().UnixMilli()) {
+			t.mu.Unlock()
+			r.err = io.EOF
+			return nil, io.EOF
+		}
+		if err := t.awaitLocked(ctx); err != nil {
+			return nil, r.keep(err)
+		}
+	}
+}
+
+// poll is Next without waiting: neither records nor an error mean that the
+// reader is at the head.
+func (r *Reader) poll(ctx context.Context) ([]Record, error) {
 	for r.err == nil {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		recs, err := r.step(ctx)
-		switch {
-		case errors.Is(err, io.EOF), errors.Is(err, ErrTrimmed), errors.Is(err, ErrCursorAhead),
-			errors.Is(err, ErrNotFound), errors.Is(err, ErrClosed):
-			r.err = err
-		case err != nil:
-			return nil, err
-		case len(recs) > 0:
+		recs, atHead, err := r.step(ctx)
+		if err != nil {
+			return nil, r.keep(err)
+		}
+		if len(recs) > 0 {
 			r.after = recs[len(recs)-1].Seq
 			return recs, nil
+		}
+		if atHead {
+			return nil, nil
 		}
 	}
 	return nil, r.err
 }
 
-// step does one thing towards the next records: it takes them from the tail,
-// reads, or waits. Neither records nor an error: call again.
-func (r *Reader) step(ctx context.Context) ([]Record, error) {
+// keep makes an error sticky unless it may pass.
+func (r *Reader) keep(err error) error {
+	for _, e := range [...]error{ErrTrimmed, ErrCursorAhead, ErrNotFound, ErrClosed} {
+		if errors.Is(err, e) {
+			r.err = err
+		}
+	}
+	return err
+}
+
+// step does one thing towards the next records: it takes them from the tail, or
+// reads. Neither records nor the head nor an error: call again.
+func (r *Reader) step(ctx context.Context) (recs []Record, atHead bool, err error) {
 	t := r.g.tail
-	t.mu.Lock()
 	if t.logs.ctx.Err() != nil {
-		t.mu.Unlock()
-		return nil, ErrClosed
+		return nil, false, ErrClosed
 	}
 	if !r.checked { // what this process knows may be old
-		t.mu.Unlock()
 		err := t.refresh(ctx)
 		r.checked = err == nil
-		return nil, err
+		return nil, false, err
 	}
+	t.mu.Lock()
 	if !t.known {
-		return r.missingLocked(ctx)
+		defer t.mu.Unlock()
+		return nil, true, r.missing()
 	}
 	if err := r.bindLocked(); err != nil {
 		t.mu.Unlock()
-		return nil, err
+		return nil, false, err
 	}
 	r.head = t.head
-	if recs := t.pageLocked(r.after, r.o.Max); recs != nil {
-		t.mu.Unlock()
-		return recs, nil
-	}
-	end, head := t.end(), t.head
+	recs = t.pageLocked(r.after, r.o.Max)
+	end := t.end()
+	t.mu.Unlock()
 	switch {
-	case r.after < head.Seq && r.after == end:
-		t.mu.Unlock()
-		return nil, t.catchUp(ctx, r.after)
-	case r.after < head.Seq:
-		t.mu.Unlock()
-		return r.read(ctx)
-	case !r.o.Follow && quiet(head, t.logs.Now().UnixMilli()):
-		t.mu.Unlock()
-		return nil, io.EOF
+	case recs != nil:
+	case r.after >= r.head.Seq:
+		return nil, true, nil
+	case r.after == end:
+		err = t.catchUp(ctx, r.after)
+	default:
+		recs, err = r.read(ctx)
 	}
-	return nil, t.awaitLocked(ctx)
+	return recs, false, err
 }
 
-// missingLocked decides what a session that does not exist means.
-func (r *Reader) missingLocked(ctx context.Context) ([]Record, error) {
-	t := r.g.tail
+// missing decides what a session that does not exist means.
+func (r *Reader) missing() error {
 	switch {
 	case r.incarnation != 0 || r.o.After != (Cursor{}):
-		t.mu.Unlock()
-		return nil, ErrCursorAhead.With(t.session, nil)
+		return ErrCursorAhead.With(r.g.session, nil)
 	case !r.o.Follow:
-		t.mu.Unlock()
-		return nil, ErrNotFound.With(t.session, nil)
+		return ErrNotFound.With(r.g.session, nil)
 	}
-	return nil, t.awaitLocked(ctx)
+	return nil
 }
 
 // bindLocked ties the reader to the log's incarnation, or says that it belongs

@@ -15,10 +15,10 @@ import (
 
 // Diff returns the RFC 6902 operations (add, remove and replace only) that make
 // after from before. Elements appended to an array are added at "/-", so that
-// calls which append at the same time do not undo each other. A nil or null
-// before is taken for an empty object, as a session's state is.
+// calls which append at the same time do not undo each other. A nil before is
+// taken for an empty object, as a session's state is.
 func Diff(before, after json.RawMessage) ([]spool.PatchOperation, error) {
-	if isNull(before) {
+	if len(before) == 0 {
 		before = json.RawMessage("{}")
 	}
 	patch, err := jsondiff.CompareJSON(before, after, jsondiff.UnmarshalFunc(unmarshal))

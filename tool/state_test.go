@@ -6,32 +6,15 @@ import (
 	"reflect"
 	"testing"
 
-	jsonpatch "github.com/evanphx/json-patch/v5"
+	"github.com/spool-run/spool"
 )
-
-func apply(t *testing.T, doc json.RawMessage, patch any) json.RawMessage {
-	t.Helper()
-	raw, err := json.Marshal(patch)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := jsonpatch.DecodePatch(raw)
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := p.Apply(doc)
-	if err != nil {
-		t.Fatalf("apply %s to %s: %v", raw, doc, err)
-	}
-	return out
-}
 
 func TestDiffOperations(t *testing.T) {
 	for _, tt := range []struct{ name, before, after, want string }{
 		{"append", `{"l":[1]}`, `{"l":[1,2,3]}`, `[{"op":"add","path":"/l/-","value":2},{"op":"add","path":"/l/-","value":3}]`},
 		{"append to empty", `{"l":[]}`, `{"l":[1]}`, `[{"op":"add","path":"/l/-","value":1}]`},
 		{"no state yet", ``, `{"a":1}`, `[{"op":"add","path":"/a","value":1}]`},
-		{"null state", `null`, `{"a":1}`, `[{"op":"add","path":"/a","value":1}]`},
+		{"null state", `null`, `{"a":1}`, `[{"op":"replace","path":"","value":{"a":1}}]`},
 		{"replace and remove", `{"a":1,"b":2}`, `{"a":3}`, `[{"op":"replace","path":"/a","value":3},{"op":"remove","path":"/b"}]`},
 		{"numeric key of an object", `{"a":{}}`, `{"a":{"0":1}}`, `[{"op":"add","path":"/a/0","value":1}]`},
 		{"large numbers stay exact", `{}`, `{"n":9007199254740993}`, `[{"op":"add","path":"/n","value":9007199254740993}]`},
@@ -48,6 +31,16 @@ func TestDiffOperations(t *testing.T) {
 			got, _ := json.Marshal(ops)
 			if string(got) != tt.want {
 				t.Errorf("got  %s\nwant %s", got, tt.want)
+			}
+			var patched, after any
+			raw, err := spool.PatchState(json.RawMessage(tt.before), ops)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = json.Unmarshal(raw, &patched)
+			_ = json.Unmarshal([]byte(tt.after), &after)
+			if !reflect.DeepEqual(patched, after) {
+				t.Errorf("applied: %s", raw)
 			}
 		})
 	}
@@ -68,7 +61,11 @@ func TestDiffApplies(t *testing.T) {
 			}
 		}
 		var got, want any
-		_ = json.Unmarshal(apply(t, before, ops), &got)
+		patched, err := spool.PatchState(before, ops)
+		if err != nil {
+			t.Fatalf("apply %s to %s: %v", mustJSON(ops), before, err)
+		}
+		_ = json.Unmarshal(patched, &got)
 		_ = json.Unmarshal(after, &want)
 		if !reflect.DeepEqual(got, want) {
 			t.Fatalf("%s\n%s\nbecame %s, not %s", before, mustJSON(ops), got, after)

@@ -1,0 +1,203 @@
+// Package agent says what an agent is and runs one step of it: a model call and
+// the tools that it asks for. It knows no store, no HTTP and no wire; where its
+// runs live, and how they end, is the business of package runner.
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/model"
+	"github.com/spool-run/spool/tool"
+)
+
+// Agent is a model with instructions and tools. It is data: many runs use one
+// Agent at the same time, and nobody modifies it while they do.
+type Agent struct {
+	Name         string // the agent type in the log; selects the agent of a session
+	Instructions string // the system prompt
+	Model        model.Model
+	Tools        []tool.Tool
+	Output       *Output // what the final answer must be; nil for free text: see [OutputOf]
+
+	MaxSteps    int           // model calls of one run; 0: 20
+	MaxTokens   int           // of one answer; 0: the provider's default
+	Temperature *float64      // nil: the provider's default
+	ToolTimeout time.Duration // of one call; 0: no limit
+	MaxRetries  int           // of a model call that failed before its first word and may be repeated; 0: 2, negative: none
+
+	// StartMetadata and FinishMetadata give what is stored with a run and shown
+	// on the wires' start and finish frames: a value whose JSON is an object, or
+	// nil. Each is called once, by the process that owns the run.
+	StartMetadata  func(ctx context.Context, r RunInfo) any
+	FinishMetadata func(ctx context.Context, r RunInfo) any
+}
+
+const (
+	defaultMaxSteps   = 20
+	defaultMaxRetries = 2
+)
+
+// RunInfo describes a run to metadata functions.
+type RunInfo struct {
+	Session   string
+	RunID     string
+	TurnID    string
+	MessageID string
+	Mode      string
+	// Set when the run finishes.
+	Outcome      spool.Outcome
+	FinishReason string
+	Steps        int
+	Usage        spool.Usage
+}
+
+// Check reports what is wrong with the agent's definition, or nil.
+func (a *Agent) Check() error {
+	if a.Name == "" {
+		return errors.New("agent: it has no name")
+	}
+	if a.Model == nil {
+		return fmt.Errorf("agent %s: it has no model", a.Name)
+	}
+	seen := map[string]bool{}
+	for _, t := range a.Tools {
+		name := t.Spec().Name
+		if seen[name] {
+			return fmt.Errorf("agent %s: two tools are called %q", a.Name, name)
+		}
+		seen[name] = true
+	}
+	return nil
+}
+
+func (a *Agent) maxSteps() int {
+	if a.MaxSteps > 0 {
+		return a.MaxSteps
+	}
+	return defaultMaxSteps
+}
+
+func (a *Agent) maxRetries() int {
+	if a.MaxRetries != 0 {
+		return max(a.MaxRetries, 0)
+	}
+	return defaultMaxRetries
+}
+
+func (a *Agent) tool(name string) tool.Tool {
+	for _, t := range a.Tools {
+		if t.Spec().Name == name {
+			return t
+		}
+	}
+	return nil
+}
+
+// Output is the shape of a structured answer.
+type Output struct{ schema *tool.Schema }
+
+// OutputOf returns the shape of T. It panics if T has no JSON Schema, as that is
+// a mistake in the program.
+func OutputOf[T any]() *Output {
+	schema, err := tool.SchemaOf[T]()
+	if err != nil {
+		panic(fmt.Sprintf("agent.OutputOf: %v", err))
+	}
+	return &Output{schema}
+}
+
+// OutputSchema returns the shape that a JSON Schema describes.
+func OutputSchema(raw json.RawMessage) (*Output, error) {
+	schema, err := tool.ParseSchema(raw)
+	if err != nil {
+		return nil, fmt.Errorf("agent: output schema: %w", err)
+	}
+	return &Output{schema}, nil
+}
+
+// Log is what a run needs of its session's log: the owner's writer, and the fold
+// of what is committed.
+type Log interface {
+	// Append queues chunks in order; Flush returns when all of them are
+	// committed.
+	Append(ctx context.Context, chunks ...spool.Chunk) error
+	Flush(ctx context.Context) error
+	// View calls fn with the fold of everything committed; fn must not keep it.
+	View(ctx context.Context, fn func(f *spool.Fold) error) error
+	// Blob resolves a reference to a large value; any other value is returned as
+	// it is.
+	Blob(ctx context.Context, ref json.RawMessage) (json.RawMessage, error)
+}
+
+// Seams are what a run takes from outside so that tests and other engines can
+// control it. All are needed.
+type Seams struct {
+	Now   func() time.Time
+	NewID func() string
+	Go    func(func())                                     // runs a function concurrently
+	Sleep func(ctx context.Context, d time.Duration) error // waits, or returns ctx's error
+}
+
+// Describe says what a failed run's log tells about its error.
+func Describe(err error) spool.ErrorInfo {
+	if e, ok := errors.AsType[*model.Error](err); ok {
+		return spool.ErrorInfo{Error: e.Message, Code: e.Code, Recoverable: e.Retryable}
+	}
+	if e, ok := errors.AsType[*spool.Error](err); ok {
+		text := e.Message
+		if e.Err != nil {
+			text += ": " + e.Err.Error()
+		}
+		return spool.ErrorInfo{Error: text, Code: e.Code}
+	}
+	return spool.ErrorInfo{Error: err.Error(), Code: "agent_failed"}
+}
+
+// How a run fails other than by its model.
+var (
+	ErrToolFatal     = &spool.Error{Code: "tool_fatal", Message: "a tool ended the run"}
+	ErrOutputInvalid = &spool.Error{Code: "output_invalid", Message: "the answer is not of the shape that was asked for"}
+)
+
+// metadata encodes what a metadata function returned. What is no JSON object is
+// dropped: metadata must not fail a run.
+func metadata(v any) json.RawMessage {
+	if v == nil {
+		return nil
+	}
+	raw, err := json.Marshal(v)
+	if err != nil || len(raw) == 0 || raw[0] != '{' {
+		return nil
+	}
+	return raw
+}
+
+// Start returns the run's first record and Finish its last one but for the
+// error, with the metadata that the agent's functions give.
+func (a *Agent) Start(ctx context.Context, r RunInfo, commands []string) *spool.RunStarted {
+	c := &spool.RunStarted{TurnID: r.TurnID, MessageID: r.MessageID, Mode: r.Mode, Commands: commands}
+	c.RunID = r.RunID
+	if a.StartMetadata != nil {
+		c.Metadata = metadata(a.StartMetadata(ctx, r))
+	}
+	return c
+}
+
+// Finish returns the record that ends a run as r says.
+func (a *Agent) Finish(ctx context.Context, r RunInfo) *spool.RunFinished {
+	c := &spool.RunFinished{Outcome: r.Outcome, FinishReason: r.FinishReason}
+	c.RunID = r.RunID
+	if r.Usage != (spool.Usage{}) {
+		usage := r.Usage
+		c.Usage = &usage
+	}
+	if a.FinishMetadata != nil {
+		c.Metadata = metadata(a.FinishMetadata(ctx, r))
+	}
+	return c
+}

@@ -1,0 +1,248 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/model"
+)
+
+// call is one tool call of a step.
+type call struct {
+	id               string // unique in the session
+	name             string
+	args             string // argument text
+	ended            bool   // the arguments are complete
+	providerExecuted bool
+	effectID         string
+}
+
+const maxBackoff = 30 * time.Second
+
+// callModel streams the answer into the log. A call that fails before its first
+// word is repeated if the provider allows it.
+func (s *step) callModel(ctx context.Context, req *model.Request) error {
+	for attempt := 0; ; attempt++ {
+		t := &transcript{step: s, ids: map[string]*call{}}
+		err := t.stream(ctx, req)
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		failed, ok := errors.AsType[*model.Error](err)
+		if !ok || !failed.Retryable || t.visible || attempt >= s.agent.maxRetries() {
+			return err
+		}
+		delay := min(max(time.Second<<attempt, failed.RetryAfter), maxBackoff)
+		if err := s.run.Seams.Sleep(ctx, delay); err != nil {
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// transcript turns one model stream into chunks.
+type transcript struct {
+	step    *step
+	ids     map[string]*call // by the provider's id
+	visible bool             // something was appended
+
+	block     string          // key of the reasoning block that is open; "" for none
+	blockID   string          // and its id
+	reasoning strings.Builder // its text
+}
+
+func (t *transcript) stream(ctx context.Context, req *model.Request) error {
+	for part, err := range t.step.agent.Model.Stream(ctx, req) {
+		if err != nil {
+			return err
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if f, ok := part.(model.Finish); ok {
+			t.step.finish = finishReason(f.Reason)
+			return t.end(ctx)
+		}
+		if err := t.apply(ctx, part); err != nil {
+			return err
+		}
+	}
+	return &model.Error{Code: model.CodeTruncated, Message: "the answer was cut off before its end", Retryable: true}
+}
+
+func (t *transcript) append(ctx context.Context, chunks ...spool.Chunk) error {
+	t.visible = true
+	return t.step.append(ctx, chunks...)
+}
+
+func (t *transcript) apply(ctx context.Context, part model.Part) error {
+	switch p := part.(type) {
+	case model.TextDelta:
+		if p.Delta == "" {
+			return nil
+		}
+		if err := t.closeReasoning(ctx); err != nil {
+			return err
+		}
+		t.step.text.WriteString(p.Delta)
+		return t.append(ctx, &spool.TextDelta{Delta: p.Delta, PartID: p.ID})
+	case model.ReasoningDelta:
+		if p.Delta == "" {
+			return nil
+		}
+		if key := "r" + p.ID; t.block != key {
+			if err := t.closeReasoning(ctx); err != nil {
+				return err
+			}
+			t.block, t.blockID = key, p.ID
+			t.reasoning.Reset()
+		}
+		t.reasoning.WriteString(p.Delta)
+		return t.append(ctx, &spool.Thinking{Content: p.Delta, PartID: p.ID})
+	case model.ReasoningEnd:
+		return t.endReasoning(ctx, p)
+	case model.ToolCallStart:
+		if err := t.closeReasoning(ctx); err != nil {
+			return err
+		}
+		_, err := t.startCall(ctx, p.ID, p.Name, p.ProviderExecuted)
+		return err
+	case model.ToolCallDelta:
+		if p.Delta == "" {
+			return nil
+		}
+		c := t.ids[p.ID]
+		if c == nil {
+			return protocolError("arguments for a call that did not begin")
+		}
+		c.args += p.Delta
+		return t.append(ctx, &spool.ToolArgStreamDelta{ToolCallID: c.id, Delta: p.Delta})
+	case model.ToolCallEnd:
+		c := t.ids[p.ID]
+		if c == nil || c.ended {
+			var err error
+			if c, err = t.startCall(ctx, p.ID, p.Name, false); err != nil {
+				return err
+			}
+		}
+		return t.endCall(ctx, c, p.Name, p.Arguments)
+	case model.Source:
+		return t.append(ctx, &spool.Citation{SourceID: p.ID, URL: p.URL, Title: p.Title,
+			MediaType: p.MediaType, Filename: p.Filename, CitedText: p.CitedText})
+	case model.File:
+		return t.append(ctx, &spool.File{URL: p.URL, MediaType: p.MediaType, Filename: p.Filename})
+	case model.UsageUpdate:
+		t.step.usage = p.Usage
+	}
+	return nil
+}
+
+// closeReasoning ends a block that the model left open when it went on to
+// something else.
+func (t *transcript) closeReasoning(ctx context.Context) error {
+	if t.block == "" {
+		return nil
+	}
+	id := t.blockID
+	t.block = ""
+	return t.append(ctx, &spool.Thinking{IsComplete: true, PartID: id})
+}
+
+func (t *transcript) endReasoning(ctx context.Context, p model.ReasoningEnd) error {
+	end := &spool.Thinking{IsComplete: true, PartID: p.ID, ProviderMetadata: p.Metadata}
+	if t.block == "r"+p.ID {
+		// What was streamed needs no repeating.
+		if rest, ok := strings.CutPrefix(p.Text, t.reasoning.String()); ok {
+			end.Content = rest
+		}
+		t.block = ""
+	} else {
+		if err := t.closeReasoning(ctx); err != nil {
+			return err
+		}
+		if p.Text == "" && p.Metadata == nil {
+			return nil
+		}
+		end.Content = p.Text
+	}
+	return t.append(ctx, end)
+}
+
+func (t *transcript) startCall(ctx context.Context, providerID, name string, executed bool) (*call, error) {
+	c := &call{id: t.step.uniqueCallID(providerID), name: name, providerExecuted: executed}
+	t.ids[providerID] = c
+	t.step.calls = append(t.step.calls, c)
+	return c, t.append(ctx, &spool.ToolArgStreamStart{ToolCallID: c.id, ToolName: name, ProviderExecuted: executed})
+}
+
+// uniqueCallID re-qualifies ids that providers use again in every answer.
+func (s *step) uniqueCallID(id string) string {
+	used := s.run.callIDs
+	if len(id) > spool.MaxIDBytes-16 || spool.CheckID(id) != nil {
+		id = "call"
+	}
+	unique := id
+	for n := 1; used[unique]; n++ {
+		if unique = fmt.Sprintf("%s-s%d", id, s.number); n > 1 {
+			unique = fmt.Sprintf("%s-s%d-%d", id, s.number, n)
+		}
+	}
+	used[unique] = true
+	return unique
+}
+
+// endCall completes a call. The log takes the arguments as the streamed deltas
+// when they are the same, else as a value, else as one more delta.
+func (t *transcript) endCall(ctx context.Context, c *call, name, args string) error {
+	c.ended = true
+	if c.name == "" {
+		c.name = name
+	}
+	end := &spool.ToolArgStreamEnd{ToolCallID: c.id, ToolName: c.name}
+	if args != "" && args != c.args {
+		if rest, ok := strings.CutPrefix(args, c.args); ok {
+			if err := t.append(ctx, &spool.ToolArgStreamDelta{ToolCallID: c.id, Delta: rest}); err != nil {
+				return err
+			}
+			c.args = args
+		} else if json.Valid([]byte(args)) {
+			end.Arguments = json.RawMessage(args)
+			c.args = args
+		}
+	}
+	return t.append(ctx, end)
+}
+
+// end closes what the model left open.
+func (t *transcript) end(ctx context.Context) error {
+	if err := t.closeReasoning(ctx); err != nil {
+		return err
+	}
+	for _, c := range t.step.calls {
+		if !c.ended {
+			if err := t.endCall(ctx, c, c.name, c.args); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func finishReason(reason string) string {
+	switch reason {
+	case "stop", "length", "tool-calls", "content-filter":
+		return reason
+	}
+	return "other"
+}
+
+func protocolError(text string) error {
+	return &model.Error{Code: model.CodeProtocol, Message: text}
+}

@@ -1,0 +1,286 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/tool"
+)
+
+// runTools dispatches the step's calls, all at once, and returns when each has
+// its outcome. Dispatches are committed before any tool runs.
+func (s *step) runTools(ctx context.Context) error {
+	var dispatched []*call
+	for _, c := range s.calls {
+		if c.providerExecuted {
+			continue
+		}
+		input, refusal := s.checkCall(c)
+		var chunk spool.Chunk
+		if refusal != "" {
+			chunk = &spool.ToolInputError{ToolCallID: c.id, ToolName: c.name, Input: input, Error: refusal}
+		} else {
+			chunk = &spool.ToolStart{ToolCallID: c.id, ToolName: c.name, Arguments: input, EffectID: c.effectID}
+			dispatched = append(dispatched, c)
+		}
+		if err := s.append(ctx, chunk); err != nil {
+			return err
+		}
+	}
+	if err := s.run.Log.Flush(ctx); err != nil || len(dispatched) == 0 {
+		return err
+	}
+	state := &stepState{}
+	err := s.run.Log.View(ctx, func(f *spool.Fold) error {
+		state.base = slices.Clone(f.State)
+		state.current = state.base
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return s.dispatch(ctx, dispatched, state)
+}
+
+// checkCall returns a call's input, or why it cannot run, in words for the model.
+func (s *step) checkCall(c *call) (input json.RawMessage, refusal string) {
+	if strings.TrimSpace(c.args) == "" {
+		c.args = "{}"
+	}
+	input = json.RawMessage(c.args)
+	if !json.Valid(input) {
+		return nil, "the arguments are not valid JSON"
+	}
+	t := s.agent.tool(c.name)
+	if t == nil {
+		names := make([]string, 0, len(s.agent.Tools))
+		for _, t := range s.agent.Tools {
+			names = append(names, t.Spec().Name)
+		}
+		return input, fmt.Sprintf("there is no tool %q; there are: %s", c.name, strings.Join(names, ", "))
+	}
+	if err := tool.Check(t, input); err != nil {
+		return input, err.Error()
+	}
+	return input, ""
+}
+
+func (s *step) dispatch(ctx context.Context, calls []*call, state *stepState) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	outcomes := make(chan error, len(calls))
+	for _, c := range calls {
+		h := &host{step: s, call: c, state: state}
+		s.run.Seams.Go(func() { h.run(ctx, outcomes) })
+	}
+	var first error
+	for range calls {
+		err := <-outcomes
+		if err != nil && first == nil {
+			first = err
+			cancel(err) // the others need not go on
+		}
+	}
+	if first == nil && ctx.Err() != nil {
+		first = context.Cause(ctx)
+	}
+	return first
+}
+
+var _ tool.Host = (*host)(nil)
+
+// host is a running call's side of the log.
+type host struct {
+	step  *step
+	call  *call
+	state *stepState
+
+	mu   sync.Mutex
+	over bool // the call has its outcome
+}
+
+// run makes the call and reports once: nil when its outcome is in the log, or
+// what ends the run.
+func (h *host) run(ctx context.Context, outcomes chan<- error) {
+	t := h.step.agent.tool(h.call.name)
+	limit := t.Spec().Timeout
+	if limit == 0 {
+		limit = h.step.agent.ToolTimeout
+	}
+	callCtx, cancel := ctx, context.CancelFunc(func() {})
+	if limit > 0 {
+		callCtx, cancel = context.WithTimeoutCause(ctx, limit, errTimeout)
+	}
+	defer cancel()
+	finish := func(result json.RawMessage, err error) {
+		if errors.Is(context.Cause(callCtx), errTimeout) && err != nil {
+			err = fmt.Errorf("timed out after %v", limit.Round(time.Millisecond))
+		}
+		if done, err := h.finish(ctx, result, err); done {
+			outcomes <- err
+		}
+	}
+	// A tool that ignores its context does not hold up the step.
+	stop := context.AfterFunc(callCtx, func() {
+		if errors.Is(context.Cause(callCtx), errTimeout) {
+			finish(nil, errTimeout)
+		}
+	})
+	defer stop()
+	info := &h.step.run.Info
+	result, err := callTool(tool.NewContext(callCtx, tool.Call{
+		Session: info.Session, RunID: info.RunID, Step: h.step.number,
+		ID: h.call.id, Name: h.call.name, EffectID: h.call.effectID,
+	}, h), t, json.RawMessage(h.call.args))
+	finish(result, err)
+}
+
+var errTimeout = errors.New("agent: the tool took too long")
+
+// panicked is a tool's panic as an outcome.
+type panicked struct {
+	value any
+	stack []byte
+}
+
+func (p *panicked) Error() string { return fmt.Sprintf("the tool panicked: %v", p.value) }
+
+func callTool(ctx tool.Context, t tool.Tool, input json.RawMessage) (result json.RawMessage, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			result, err = nil, &panicked{v, debug.Stack()}
+		}
+	}()
+	result, err = t.Call(ctx, input)
+	if err == nil && len(result) > 0 && !json.Valid(result) {
+		err = errors.New("the tool's result is not valid JSON")
+	}
+	return result, err
+}
+
+// finish writes the outcome, once. What a cancelled call says of its
+// cancellation is no outcome: whoever settles the run gives it one.
+func (h *host) finish(ctx context.Context, result json.RawMessage, err error) (done bool, ends error) {
+	// The state's lock comes first, as in Update.
+	h.state.mu.Lock()
+	defer h.state.mu.Unlock()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.over {
+		return false, nil
+	}
+	h.over = true
+	if err != nil {
+		if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, ErrToolFatal) {
+			return true, cause
+		}
+	}
+	// The outcome of work that was done is written even if the run is being
+	// stopped.
+	ctx = context.WithoutCancel(ctx)
+	failed := err
+	if err == nil {
+		err = h.step.append(ctx, &spool.ToolEnd{ToolCallID: h.call.id, ToolName: h.call.name, Result: result, Success: true})
+		if !errors.Is(err, spool.ErrTooLarge) && !errors.Is(err, spool.ErrInvalidChunk) {
+			return true, err
+		}
+		failed = fmt.Errorf("the tool's result cannot be kept: %w", err)
+	}
+	if err := h.takeBackLocked(ctx); err != nil {
+		return true, err
+	}
+	err = h.step.append(ctx, &spool.ToolEnd{ToolCallID: h.call.id, ToolName: h.call.name, Error: failed.Error()})
+	if err == nil && tool.IsFatal(failed) {
+		err = ErrToolFatal.With(h.step.run.Info.Session, failed)
+	}
+	return true, err
+}
+
+// takeBackLocked undoes what the failed call did to the state, as a patch that
+// everyone sees. It belongs to the same call, so that a settling that drops the
+// one drops the other.
+func (h *host) takeBackLocked(ctx context.Context) error {
+	s := h.state
+	n := len(s.staged)
+	s.staged = slices.DeleteFunc(s.staged, func(st staged) bool { return st.callID == h.call.id })
+	if len(s.staged) == n {
+		return nil
+	}
+	without := s.base
+	for _, st := range s.staged {
+		// What was built on the failed call's changes may not apply: it goes too.
+		if next, err := spool.PatchState(without, st.ops); err == nil {
+			without = next
+		}
+	}
+	if without == nil {
+		without = json.RawMessage("{}")
+	}
+	ops, err := tool.Diff(s.current, without)
+	if err != nil || len(ops) == 0 {
+		return err
+	}
+	s.current = without
+	return h.step.append(ctx, &spool.StatePatch{Patches: ops, ToolCallID: h.call.id})
+}
+
+// Emit implements [tool.Host].
+func (h *host) Emit(ctx context.Context, c spool.Chunk) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.over {
+		return tool.ErrCallOver
+	}
+	return h.step.append(ctx, c)
+}
+
+// State implements [tool.Host].
+func (h *host) State() json.RawMessage {
+	h.state.mu.Lock()
+	defer h.state.mu.Unlock()
+	return h.state.current
+}
+
+// Update implements [tool.Host].
+func (h *host) Update(ctx context.Context, change func(json.RawMessage) (json.RawMessage, error)) error {
+	h.state.mu.Lock()
+	defer h.state.mu.Unlock()
+	next, err := change(h.state.current)
+	if err != nil {
+		return err
+	}
+	ops, err := tool.Diff(h.state.current, next)
+	if err != nil || len(ops) == 0 {
+		return err
+	}
+	// Under the state's lock, so that patches are recorded in the order in which
+	// they were made.
+	if err := h.Emit(ctx, &spool.StatePatch{Patches: ops, ToolCallID: h.call.id}); err != nil {
+		return err
+	}
+	h.state.current = next
+	h.state.staged = append(h.state.staged, staged{h.call.id, ops})
+	return nil
+}
+
+// stepState is the session's state as the step's calls see it: what is
+// committed, and on top what they have staged.
+type stepState struct {
+	mu      sync.Mutex
+	base    json.RawMessage
+	current json.RawMessage
+	staged  []staged
+}
+
+type staged struct {
+	callID string
+	ops    []spool.PatchOperation
+}

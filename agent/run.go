@@ -1,0 +1,255 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/model"
+)
+
+// Run is one run while it lives: what its steps share.
+type Run struct {
+	Info  RunInfo // Steps and Usage grow with the run
+	Log   Log
+	Seams Seams
+
+	callIDs    map[string]bool // of the session, so far
+	correction string          // what the model is told about its last answer
+	corrected  bool
+}
+
+// Result says how the run goes on after a step.
+type Result struct {
+	Done         bool          // otherwise another step follows
+	Outcome      spool.Outcome // if done
+	FinishReason string        // if done
+}
+
+// Step runs the next step and commits it. An error leaves the step open: whoever
+// owns the run settles it. Cancelling ctx stops the model and the tools.
+func (a *Agent) Step(ctx context.Context, r *Run) (Result, error) {
+	s := &step{agent: a, run: r, number: r.Info.Steps + 1}
+	s.id = fmt.Sprintf("%s-s%d", r.Info.RunID, s.number)
+	req, err := s.request(ctx)
+	if err != nil {
+		return Result{}, err
+	}
+	r.Info.Steps = s.number
+	if err := s.append(ctx, &spool.StepStarted{StepID: s.id}); err != nil {
+		return Result{}, err
+	}
+	if err := s.callModel(ctx, req); err != nil {
+		return Result{}, err
+	}
+	if err := s.closeModelPhase(ctx); err != nil {
+		return Result{}, err
+	}
+	r.Info.Usage = r.Info.Usage.Add(s.usage)
+	if err := s.runTools(ctx); err != nil {
+		return Result{}, err
+	}
+	result, err := s.decide(ctx)
+	if err != nil {
+		return Result{}, err
+	}
+	return result, s.commit(ctx)
+}
+
+// step is one step while it runs.
+type step struct {
+	agent  *Agent
+	run    *Run
+	number int
+	id     string
+
+	finish string
+	usage  spool.Usage
+	text   strings.Builder
+	calls  []*call // in the order in which the model began them
+}
+
+// append stamps chunks with the run and step, and appends them.
+func (s *step) append(ctx context.Context, chunks ...spool.Chunk) error {
+	for _, c := range chunks {
+		b := c.ChunkBase()
+		b.RunID, b.Step = s.run.Info.RunID, s.number
+	}
+	return s.run.Log.Append(ctx, chunks...)
+}
+
+// request builds the model call from the fold: the log is the only memory.
+func (s *step) request(ctx context.Context) (*model.Request, error) {
+	a, r := s.agent, s.run
+	req := &model.Request{
+		Instructions: a.Instructions,
+		MaxTokens:    a.MaxTokens,
+		Temperature:  a.Temperature,
+		Session:      r.Info.Session,
+		RunID:        r.Info.RunID,
+		Step:         s.number,
+	}
+	for _, t := range a.Tools {
+		spec := t.Spec()
+		req.Tools = append(req.Tools, model.ToolSpec{Name: spec.Name, Description: spec.Description, InputSchema: spec.Input})
+	}
+	if a.Output != nil {
+		req.Output = a.Output.schema.JSON()
+	}
+	if err := r.Log.Flush(ctx); err != nil {
+		return nil, err
+	}
+	err := r.Log.View(ctx, func(f *spool.Fold) error {
+		for _, m := range f.Messages {
+			if len(m.Parts) > 0 {
+				req.Messages = append(req.Messages, m.Clone())
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if r.callIDs == nil {
+		r.callIDs = map[string]bool{}
+	}
+	for _, m := range req.Messages {
+		for i := range m.Parts {
+			t := m.Parts[i].Tool
+			if t == nil {
+				continue
+			}
+			r.callIDs[t.CallID] = true
+			for _, value := range []*json.RawMessage{&t.Input, &t.Output} {
+				if len(*value) == 0 {
+					continue
+				}
+				if *value, err = r.Log.Blob(ctx, *value); err != nil {
+					return nil, fmt.Errorf("agent: a large value of call %s: %w", t.CallID, err)
+				}
+			}
+		}
+	}
+	if r.correction != "" {
+		req.Messages = append(req.Messages, spool.Message{
+			ID:    s.id + "-correction",
+			Role:  spool.RoleUser,
+			Parts: []spool.Part{{Type: spool.PartText, Text: r.correction}},
+		})
+		r.correction = ""
+	}
+	return req, nil
+}
+
+// closeModelPhase commits what the model said.
+func (s *step) closeModelPhase(ctx context.Context) error {
+	if err := s.run.Log.Flush(ctx); err != nil {
+		return err
+	}
+	var chunks []spool.Chunk
+	err := s.run.Log.View(ctx, func(f *spool.Fold) error {
+		var usage *spool.Usage
+		if s.usage != (spool.Usage{}) {
+			usage = &s.usage
+		}
+		chunks = f.CloseModelPhase(s.finish, usage)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, chunk := range chunks {
+		m, ok := chunk.(*spool.AssistantMessage)
+		if !ok {
+			continue
+		}
+		for _, p := range m.Parts {
+			if p.Tool == nil {
+				continue
+			}
+			if c := s.call(p.Tool.CallID); c != nil {
+				c.effectID = p.Tool.EffectID
+			}
+		}
+	}
+	return s.append(ctx, chunks...)
+}
+
+// decide says whether the run is done, and writes its structured output.
+func (s *step) decide(ctx context.Context) (Result, error) {
+	if len(s.calls) > 0 && slices.ContainsFunc(s.calls, func(c *call) bool { return !c.providerExecuted }) {
+		if s.number >= s.agent.maxSteps() {
+			return Result{Done: true, Outcome: spool.OutcomeLimit, FinishReason: "length"}, nil
+		}
+		return Result{}, nil
+	}
+	done := Result{Done: true, Outcome: spool.OutcomeCompleted, FinishReason: s.finish}
+	if s.agent.Output == nil {
+		return done, nil
+	}
+	output, err := s.agent.Output.parse(s.text.String())
+	if err == nil {
+		return done, s.append(ctx, &spool.Output{Output: output})
+	}
+	if s.run.corrected || s.number >= s.agent.maxSteps() {
+		return Result{}, ErrOutputInvalid.With(s.run.Info.Session, err)
+	}
+	s.run.corrected = true
+	s.run.correction = "Your answer was not accepted: " + err.Error() +
+		"\nAnswer again with nothing but JSON that satisfies this schema:\n" + string(s.agent.Output.schema.JSON())
+	data, err := json.Marshal(map[string]string{"error": err.Error()})
+	if err != nil {
+		return Result{}, err
+	}
+	return Result{}, s.append(ctx, &spool.Custom{EventName: "output-rejected", Data: data, Transient: true})
+}
+
+// parse takes the JSON value out of an answer's text.
+func (o *Output) parse(text string) (json.RawMessage, error) {
+	text = strings.TrimSpace(text)
+	if body, ok := strings.CutPrefix(text, "```"); ok {
+		if body, ok = strings.CutSuffix(body, "```"); ok {
+			_, text, _ = strings.Cut(body, "\n")
+			text = strings.TrimSpace(text)
+		}
+	}
+	value := json.RawMessage(text)
+	return value, o.schema.Validate(value)
+}
+
+// commit commits the step and names the checkpoint.
+func (s *step) commit(ctx context.Context) error {
+	if err := s.run.Log.Flush(ctx); err != nil {
+		return err
+	}
+	info := &s.run.Info
+	checkpoint := fmt.Sprintf("cpv1-%s-s%d-t%d-%s", info.Session, s.number, s.run.Seams.Now().UnixMilli(), tail(s.run.Seams.NewID(), 6))
+	var chunks []spool.Chunk
+	err := s.run.Log.View(ctx, func(f *spool.Fold) error {
+		chunks = f.CloseStep(checkpoint)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	chunks = append(chunks, &spool.CheckpointCreated{CheckpointID: checkpoint, StepCount: s.number})
+	if err := s.append(ctx, chunks...); err != nil {
+		return err
+	}
+	return s.run.Log.Flush(ctx)
+}
+
+// tail returns the last n bytes of an id.
+func tail(id string, n int) string { return id[max(len(id)-n, 0):] }
+
+func (s *step) call(id string) *call {
+	for _, c := range s.calls {
+		if c.id == id {
+			return c
+		}
+	}
+	return nil
+}

@@ -1,0 +1,94 @@
+package spool
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+)
+
+func TestLargeValuesGoBesideTheLog(t *testing.T) {
+	store, g := newTestLog(t, nil)
+	ctx := context.Background()
+	w := g.Writer(store.claim("s"), WriterOptions{})
+	big := json.RawMessage(`{"rows":"` + strings.Repeat("x", blobAbove) + `"}`)
+	end := &ToolEnd{ToolCallID: "c", ToolName: "t", Success: true, Result: big}
+	message := &AssistantMessage{Parts: []Part{{Type: PartText, Text: "a"}, {Type: PartTool, Tool: &ToolPart{CallID: "c", Name: "t", Input: big, Output: big}}}}
+	if _, err := w.Commit(ctx, Row{}, nil, end, message); err != nil {
+		t.Fatal(err)
+	}
+	if string(end.Result) != string(big) || string(message.Parts[1].Tool.Input) != string(big) {
+		t.Error("the caller's chunks were changed")
+	}
+	recs := store.log("s")
+	c, err := DecodeChunk(recs[0].Data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stored := c.(*ToolEnd).Result
+	if _, size, ok := ParseBlobRef(stored); !ok || size != len(big) {
+		t.Fatalf("stored as %s", stored)
+	}
+	if v, err := g.Blob(ctx, stored); err != nil || string(v) != string(big) {
+		t.Errorf("resolved to %d bytes, %v", len(v), err)
+	}
+	c, err = DecodeChunk(recs[1].Data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tool := c.(*AssistantMessage).Parts[1].Tool
+	if string(tool.Input) != string(stored) || string(tool.Output) != string(stored) {
+		t.Errorf("parts hold %s", tool.Input)
+	}
+	// What the fold gives back is stored as it is.
+	if _, err := w.Commit(ctx, Row{}, nil, c); err != nil {
+		t.Fatal(err)
+	}
+	if again := store.log("s")[2]; string(again.Data) != string(recs[1].Data) {
+		t.Errorf("stored again as %s", again.Data)
+	}
+	if _, err := g.Blob(ctx, json.RawMessage(`{"$blob":"sha256:`+strings.Repeat("0", 64)+`","size":1,"mediaType":"application/json"}`)); !errors.Is(err, ErrNotFound) {
+		t.Errorf("a blob that is not there: %v", err)
+	}
+}
+
+func TestForeignBlobKeysAreEscaped(t *testing.T) {
+	store, g := newTestLog(t, nil)
+	ctx := context.Background()
+	for _, v := range []string{
+		`{"$blob":"sha256:` + strings.Repeat("0", 64) + `","size":1,"mediaType":"application/json"}`,
+		`{"a":{"$blob":1},"$blob":[2,"$blob"],"$$blob":3,"b":4}`,
+		`{"$blobs":1}`, `["$blob"]`, `"$blob"`, `{"x":"$blob"}`, `null`,
+	} {
+		if _, err := g.Command(ctx, Row{}, &ToolResultSubmitted{CommandID: "c", ToolCallID: "t", Result: json.RawMessage(v)}); err != nil {
+			t.Fatal(err)
+		}
+		recs := store.log("s")
+		c, err := DecodeChunk(recs[len(recs)-1].Data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stored := c.(*ToolResultSubmitted).Result
+		if _, _, ref := ParseBlobRef(stored); ref {
+			t.Errorf("%s is stored as a reference", v)
+		}
+		if got, err := g.Blob(ctx, stored); err != nil || string(got) != v {
+			t.Errorf("%s is stored as %s and comes back as %s, %v", v, stored, got, err)
+		}
+	}
+}
+
+// storeOnly hides the roles of a store.
+type storeOnly struct{ Store }
+
+func TestNoBlobStore(t *testing.T) {
+	store := newFakeStore()
+	logs := NewLogs(storeOnly{store}, nil)
+	defer logs.Close()
+	w := mustLog(t, logs).Writer(store.claim("s"), WriterOptions{})
+	err := w.Append(context.Background(), &Output{Output: json.RawMessage(`"` + strings.Repeat("x", blobAbove) + `"`)})
+	if !errors.Is(err, ErrTooLarge) {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,55 @@
+// Holds a server's appends back: with SPOOL_TEST_GATE set it makes one record
+// an append and asks GET /{session}/{n} before each.
+import { createServer } from 'node:http';
+
+export async function startGate() {
+  const sessions = new Map();
+  const of = id => {
+    let s = sessions.get(id);
+    if (!s) sessions.set(id, (s = { limit: Infinity, asked: 0, held: [], watchers: [] }));
+    return s;
+  };
+  const settle = s => {
+    s.held = s.held.filter(({ n, answer }) => {
+      if (n > s.limit) return true;
+      answer();
+      return false;
+    });
+    s.watchers = s.watchers.filter(({ n, done }) => {
+      if (s.asked < n) return true;
+      done();
+      return false;
+    });
+  };
+  const server = createServer((request, response) => {
+    const [, id, n] = new URL(request.url, 'http://gate').pathname.split('/');
+    const s = of(decodeURIComponent(id));
+    s.asked = Math.max(s.asked, Number(n));
+    s.held.push({ n: Number(n), answer: () => response.writeHead(200).end() });
+    settle(s);
+  });
+  server.keepAliveTimeout = 60_000;
+  await new Promise(done => server.listen(0, '127.0.0.1', done));
+  return {
+    url: `http://127.0.0.1:${server.address().port}`,
+    /** Grants the session's appends up to n. */
+    allow(session, n) {
+      const s = of(session);
+      s.limit = n;
+      settle(s);
+    },
+    limit: session => of(session).limit,
+    /** Resolves when the server asks for append n, which means that n - 1 is committed. */
+    asked(session, n) {
+      const s = of(session);
+      return new Promise(done => {
+        s.watchers.push({ n, done });
+        settle(s);
+      });
+    },
+    close() {
+      server.closeAllConnections();
+      server.close();
+    },
+  };
+}

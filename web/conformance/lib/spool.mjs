@@ -1,0 +1,77 @@
+// Starts and ends the server under test.
+import { execFileSync, spawn } from 'node:child_process';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import { createInterface } from 'node:readline';
+
+const root = resolve(import.meta.dirname, '../../..');
+let built;
+
+/** The binary: SPOOL_BIN, or built here once. */
+export function binary() {
+  if (process.env.SPOOL_BIN) return process.env.SPOOL_BIN;
+  if (!built) {
+    built = join(tempDir(), 'spool');
+    execFileSync('go', ['build', '-o', built, './cmd/spool'], { cwd: root, stdio: 'inherit' });
+  }
+  return built;
+}
+
+const dirs = [];
+process.on('exit', () => {
+  for (const dir of dirs) rmSync(dir, { recursive: true, force: true });
+});
+
+export function tempDir() {
+  const dir = mkdtempSync(join(tmpdir(), 'spool-conformance-'));
+  dirs.push(dir);
+  return dir;
+}
+
+/** A port that is free now, for a server that must come back on the same one. */
+export async function freePort() {
+  const server = createServer();
+  await new Promise(done => server.listen(0, '127.0.0.1', done));
+  const { port } = server.address();
+  await new Promise(done => server.close(done));
+  return port;
+}
+
+/**
+ * Starts `spool serve` and waits for its first line, the URL.
+ * @returns {Promise<{url: string, kill9(): Promise<void>, stop(): Promise<void>, stderr(): string}>}
+ */
+export async function start({ store, port = 0, args = [], env = {} } = {}) {
+  const db = store ?? join(tempDir(), 'spool.db');
+  const child = spawn(binary(), ['serve', '--addr', `127.0.0.1:${port}`, '--store', `sqlite:${db}`, '--demo-rate', '0', ...args], {
+    env: { PATH: process.env.PATH, HOME: process.env.HOME, ...env },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  let errors = '';
+  child.stderr.setEncoding('utf8').on('data', text => {
+    errors = (errors + text).slice(-20_000);
+  });
+  const ended = new Promise(done => child.once('exit', (code, signal) => done({ code, signal })));
+  const url = await Promise.race([
+    new Promise(done => createInterface({ input: child.stdout }).once('line', done)),
+    ended.then(({ code }) => {
+      throw new Error(`spool serve ended with ${code}: ${errors}`);
+    }),
+  ]);
+  process.once('exit', () => child.kill('SIGKILL'));
+  return {
+    url: url.replace(/\/$/, ''),
+    store: db,
+    stderr: () => errors,
+    async kill9() {
+      child.kill('SIGKILL');
+      await ended;
+    },
+    async stop() {
+      child.kill('SIGTERM');
+      await ended;
+    },
+  };
+}

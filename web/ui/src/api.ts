@@ -1,0 +1,65 @@
+import type { UIMessage } from 'ai';
+
+export type Message = UIMessage;
+
+export interface SessionRow {
+  session: string;
+  title?: string;
+  status?: string;
+  updated?: number | string;
+}
+
+export interface ServerInfo {
+  demo?: boolean;
+  model?: string;
+}
+
+/** What the native wire says of a session without reading its log. */
+export interface StreamInfo {
+  head?: number;
+  status?: string;
+  incarnation?: number;
+}
+
+async function json<T>(url: string): Promise<T> {
+  const response = await fetch(url, { cache: 'no-store' });
+  if (!response.ok) throw new Error(`HTTP ${response.status}`);
+  return (await response.json()) as T;
+}
+
+export const loadSessions = async (): Promise<SessionRow[]> => (await json<{ sessions: SessionRow[] | null }>('/sessions')).sessions ?? [];
+export const loadServerInfo = () => json<ServerInfo>('/api/info');
+
+/** Null if there is no such session (yet). */
+export async function loadStreamInfo(session: string): Promise<StreamInfo | null> {
+  const response = await fetch(`/stream/${encodeURIComponent(session)}/info`, { cache: 'no-store' });
+  if (response.status === 404) return null;
+  if (!response.ok) throw new Error(`HTTP ${response.status}`);
+  return (await response.json()) as StreamInfo;
+}
+
+export async function deleteSession(session: string): Promise<void> {
+  const response = await fetch(`/api/chat/${encodeURIComponent(session)}`, { method: 'DELETE' });
+  if (!response.ok && response.status !== 404) throw new Error(`HTTP ${response.status}`);
+}
+
+/** A random id; `crypto.randomUUID` is missing where the page was not loaded over TLS or from loopback. */
+export function newID(): string {
+  const bytes = crypto.getRandomValues(new Uint8Array(12));
+  return Array.from(bytes, b => b.toString(36).padStart(2, '0')).join('').slice(0, 20);
+}
+
+/** The session that the address names: `?session=ID` or `#ID`. */
+export function sessionFromAddress(): string | undefined {
+  const named = new URLSearchParams(location.search).get('session');
+  if (named) return named;
+  const hash = location.hash.slice(1);
+  if (hash === '') return undefined;
+  try {
+    return decodeURIComponent(hash);
+  } catch {
+    return hash;
+  }
+}
+
+export const addressOf = (session: string | undefined) => (session === undefined ? '/' : `/?session=${encodeURIComponent(session)}`);

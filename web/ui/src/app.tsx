@@ -1,0 +1,112 @@
+import { useCallback, useEffect, useRef, useState } from 'react';
+import { addressOf, deleteSession, loadServerInfo, loadSessions, newID, sessionFromAddress, type ServerInfo, type SessionRow } from './api';
+import { Conversation } from './conversation';
+import { IconMenu, IconPlus, Logo } from './icons';
+import { Session } from './session';
+import { SessionList } from './session-list';
+
+function openSession(id: string | undefined): Session {
+  return new Session(id ?? newID(), id === undefined);
+}
+
+export function App() {
+  const [session, setSession] = useState(() => openSession(sessionFromAddress()));
+  const [sessions, setSessions] = useState<SessionRow[]>([]);
+  const [info, setInfo] = useState<ServerInfo>({});
+  const [drawer, setDrawer] = useState(false);
+  const menu = useRef<HTMLButtonElement>(null);
+
+  const refresh = useCallback(async () => {
+    try {
+      setSessions(await loadSessions());
+    } catch {
+      // The connection's state is shown elsewhere; the list keeps what it had.
+    }
+  }, []);
+
+  useEffect(() => {
+    session.onTurn = () => void refresh();
+    session.open();
+    return () => session.close();
+  }, [session, refresh]);
+
+  useEffect(() => {
+    void loadServerInfo().then(setInfo, () => {});
+    void refresh();
+    const timer = setInterval(() => {
+      if (document.visibilityState === 'visible') void refresh();
+    }, 6_000);
+    return () => clearInterval(timer);
+  }, [refresh]);
+
+  const go = useCallback((id: string | undefined) => {
+    setDrawer(false);
+    if (addressOf(id) !== location.pathname + location.search) history.pushState(null, '', addressOf(id));
+    setSession(openSession(id));
+  }, []);
+
+  useEffect(() => {
+    const back = () => setSession(openSession(sessionFromAddress()));
+    addEventListener('popstate', back);
+    addEventListener('hashchange', back);
+    return () => {
+      removeEventListener('popstate', back);
+      removeEventListener('hashchange', back);
+    };
+  }, []);
+
+  useEffect(() => {
+    const key = (e: KeyboardEvent) => {
+      if ((e.metaKey || e.ctrlKey) && e.shiftKey && e.key.toLowerCase() === 'o') {
+        e.preventDefault();
+        go(undefined);
+      } else if (e.key === 'Escape' && drawer) {
+        setDrawer(false);
+        menu.current?.focus();
+      }
+    };
+    addEventListener('keydown', key);
+    return () => removeEventListener('keydown', key);
+  }, [go, drawer]);
+
+  const remove = useCallback(
+    async (id: string) => {
+      await deleteSession(id).catch(() => {});
+      if (id === session.id) go(undefined);
+      await refresh();
+    },
+    [session, go, refresh],
+  );
+
+  return (
+    <div className="app" data-drawer={drawer || undefined}>
+      <nav className="side" aria-label="Chats">
+        <div className="side-head">
+          <Logo />
+          <span className="brand">Spool</span>
+        </div>
+        <button type="button" className="new" onClick={() => go(undefined)} title="New chat (Ctrl Shift O)">
+          <IconPlus /> New chat
+        </button>
+        <SessionList rows={sessions} current={session.id} onOpen={go} onDelete={remove} />
+        <p className="side-foot">{info.model && (info.demo ? 'Scripted demo' : info.model)}</p>
+      </nav>
+      <button type="button" className="scrim" aria-label="Close the list of chats" tabIndex={-1} onClick={() => setDrawer(false)} />
+      <Conversation
+        key={session.id}
+        session={session}
+        demo={info.demo === true}
+        title={sessions.find(s => s.session === session.id)?.title}
+        onFirst={() => {
+          if (sessionFromAddress() !== session.id) history.pushState(null, '', addressOf(session.id));
+        }}
+        menu={
+          <button ref={menu} type="button" className="icon menu" aria-label="Chats" aria-expanded={drawer} onClick={() => setDrawer(d => !d)}>
+            <IconMenu />
+          </button>
+        }
+        onNew={() => go(undefined)}
+      />
+    </div>
+  );
+}

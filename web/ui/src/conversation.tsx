@@ -1,0 +1,213 @@
+import { useChat } from '@ai-sdk/react';
+import { useCallback, useEffect, useLayoutEffect, useRef, useState, useSyncExternalStore, type ReactNode } from 'react';
+import type { Message } from './api';
+import { Composer } from './composer';
+import { IconDown, IconPlus } from './icons';
+import { MessageView, Waiting } from './message';
+import type { Session } from './session';
+
+const scenes = [
+  ['hello', 'A short answer'],
+  ['think', 'Reasoning first'],
+  ['tools', 'Tools, steps, progress'],
+  ['long', '20,000 pieces'],
+  ['fail', 'An error in mid-answer'],
+] as const;
+
+const states = { live: 'Connected', reconnecting: 'Reconnecting…', offline: 'Offline' };
+
+interface Props {
+  session: Session;
+  demo: boolean;
+  title: string | undefined;
+  menu: ReactNode;
+  onFirst(): void;
+  onNew(): void;
+}
+
+export function Conversation({ session, demo, title, menu, onFirst, onNew }: Props) {
+  const state = useSyncExternalStore(session.subscribe, session.getState);
+  const { messages, status, error } = useChat<Message>({ chat: session.chat, experimental_throttle: 50 });
+  const [draft, setDraft] = useState('');
+  const busy = status === 'submitted' || status === 'streaming';
+  const idle = !busy && state.phase === 'ready';
+
+  const send = useCallback(
+    (text: string) => {
+      if (text.trim() === '') return;
+      onFirst();
+      setDraft('');
+      session.send(text.trim());
+    },
+    [session, onFirst],
+  );
+
+  useEffect(() => {
+    if (state.returned === undefined) return;
+    const back = state.returned;
+    setDraft(d => d || back);
+    session.took();
+  }, [state.returned, session]);
+
+  const heading = title || state.title || (messages.length > 0 ? firstWords(messages) : 'New chat');
+  useEffect(() => {
+    document.title = messages.length > 0 ? `${heading} · Spool` : 'Spool';
+  }, [heading, messages.length]);
+
+  const view = useStickyScroll(messages);
+  const onEdit = useCallback((id: string, text: string) => session.send(text, id), [session]);
+  const onRegenerate = useCallback((id: string) => session.regenerate(id), [session]);
+  const onStop = useCallback(() => void session.stop(), [session]);
+  const editLast = () => {
+    const edits = view.scroller.current?.querySelectorAll<HTMLButtonElement>('.user [aria-label="Edit"]');
+    edits?.[edits.length - 1]?.click();
+  };
+
+  const last = messages.at(-1);
+  const waiting = busy && last?.role === 'user';
+  const told = last?.role === 'assistant' && last.parts.some(p => p.type === 'data-error');
+  const problem = state.problem ?? (status === 'error' && error && !told && error.name !== 'ResyncError' ? error.message : undefined);
+
+  return (
+    <main className="main" data-status={status} data-phase={state.phase} data-connection={state.connection}>
+      <header>
+        {menu}
+        <h1>{heading}</h1>
+        <span className="connection" data-state={state.connection} role="status">
+          <span className="light" />
+          <span className="connection-word">{states[state.connection]}</span>
+        </span>
+        <button type="button" className="icon header-new" aria-label="New chat" onClick={onNew}>
+          <IconPlus />
+        </button>
+      </header>
+      {demo && (
+        <p className="demo">
+          Scripted demo: the answers are always the same. <span>Set <code>OPENAI_API_KEY</code> to talk to a model.</span>
+        </p>
+      )}
+      <div className="scroller" ref={view.scroller}>
+        <div className="thread" role="log" aria-label="Conversation" ref={view.content}>
+          {state.phase === 'loading' && <p className="loading">Loading…</p>}
+          {state.phase === 'ready' && messages.length === 0 && !busy && <Welcome demo={demo} onPick={send} />}
+          {messages.map((message, i) => (
+            <MessageView
+              key={message.id}
+              message={message}
+              live={busy && i === messages.length - 1}
+              idle={idle}
+              last={i === messages.length - 1}
+              onEdit={onEdit}
+              onRegenerate={onRegenerate}
+            />
+          ))}
+          {waiting && (
+            <article className="message assistant">
+              <Waiting />
+            </article>
+          )}
+        </div>
+      </div>
+      <div className="foot">
+        {!view.atEnd && (
+          <button type="button" className="icon to-end" aria-label="To the latest" onClick={view.toEnd}>
+            <IconDown />
+          </button>
+        )}
+        {problem && (
+          <p className="callout failure problem" role="alert">
+            <span>{problem}</span>
+            {state.problem && (
+              <button type="button" onClick={session.dismiss}>
+                Dismiss
+              </button>
+            )}
+          </p>
+        )}
+        <Composer
+          value={draft}
+          onChange={setDraft}
+          busy={busy}
+          stopping={state.stopping}
+          onSend={() => idle && send(draft)}
+          onStop={onStop}
+          onEditLast={editLast}
+        />
+      </div>
+    </main>
+  );
+}
+
+function Welcome({ demo, onPick }: { demo: boolean; onPick(text: string): void }) {
+  return (
+    <div className="welcome">
+      <h2>Say something.</h2>
+      <p>Every word is in the log before you see it. Reload in mid-sentence, open a second tab, lose the network: it goes on where you are.</p>
+      {demo && (
+        <ul className="scenes">
+          {scenes.map(([word, what]) => (
+            <li key={word}>
+              <button type="button" onClick={() => onPick(word)}>
+                <strong>{word}</strong>
+                <span>{what}</span>
+              </button>
+            </li>
+          ))}
+        </ul>
+      )}
+    </div>
+  );
+}
+
+function firstWords(messages: Message[]): string {
+  const text = messages[0]?.parts.map(p => (p.type === 'text' ? p.text : '')).join('') ?? '';
+  return text.length > 60 ? `${text.slice(0, 57)}…` : text || 'Chat';
+}
+
+/** Keeps the end in view while the reader has not scrolled away from it. */
+function useStickyScroll(messages: Message[]) {
+  const scroller = useRef<HTMLDivElement>(null);
+  const content = useRef<HTMLDivElement>(null);
+  const stick = useRef(true);
+  const [atEnd, setAtEnd] = useState(true);
+
+  const toEnd = useCallback(() => {
+    const el = scroller.current;
+    if (!el) return;
+    stick.current = true;
+    el.scrollTop = el.scrollHeight;
+  }, []);
+
+  useEffect(() => {
+    const el = scroller.current;
+    if (!el || !content.current) return;
+    let top = el.scrollTop;
+    const moved = () => {
+      const gap = el.scrollHeight - el.scrollTop - el.clientHeight;
+      // Only the reader scrolls up; that content grew is not a wish to stay behind.
+      if (gap < 60) stick.current = true;
+      else if (el.scrollTop < top - 2) stick.current = false;
+      top = el.scrollTop;
+      setAtEnd(stick.current || gap < 60);
+    };
+    const grown = new ResizeObserver(() => {
+      if (stick.current) el.scrollTop = el.scrollHeight;
+    });
+    grown.observe(content.current);
+    grown.observe(el);
+    el.addEventListener('scroll', moved, { passive: true });
+    return () => {
+      grown.disconnect();
+      el.removeEventListener('scroll', moved);
+    };
+  }, []);
+
+  // One's own message is always worth seeing.
+  const last = messages.at(-1);
+  const mine = last?.role === 'user' ? last.id : undefined;
+  useLayoutEffect(() => {
+    if (mine !== undefined) toEnd();
+  }, [mine, toEnd]);
+
+  return { scroller, content, atEnd, toEnd };
+}

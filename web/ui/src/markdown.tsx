@@ -1,0 +1,53 @@
+import DOMPurify from 'dompurify';
+import { marked } from 'marked';
+import { memo, useRef } from 'react';
+
+// Images are left out: a model's text could use one to send what it read elsewhere.
+const allowed = {
+  ALLOWED_TAGS: 'p br hr strong em del code pre blockquote ul ol li a h1 h2 h3 h4 h5 h6 table thead tbody tr th td sub sup'.split(' '),
+  ALLOWED_ATTR: ['href', 'title', 'align', 'start', 'class'],
+};
+
+DOMPurify.addHook('afterSanitizeAttributes', node => {
+  if (node.tagName === 'A') {
+    node.setAttribute('target', '_blank');
+    node.setAttribute('rel', 'noopener noreferrer');
+  }
+  if (node.hasAttribute('class') && !/^language-[\w+#-]+$/.test(node.className)) node.removeAttribute('class');
+});
+
+const Block = memo(function Block({ source }: { source: string }) {
+  const html = DOMPurify.sanitize(marked.parse(source, { async: false, gfm: true }), allowed);
+  return <div className="block" dangerouslySetInnerHTML={{ __html: html }} />;
+});
+
+interface Cut {
+  text: string;
+  blocks: string[];
+}
+
+/** Cuts Markdown into its top-level blocks; of a text that only grew, just its end is looked at again. */
+function cut(text: string, before: Cut): Cut {
+  let blocks: string[] = [];
+  let from = 0;
+  if (before.text !== '' && text.startsWith(before.text)) {
+    // What is written next can still change the last block, and the blank lines before it.
+    blocks = before.blocks.slice(0, -3);
+    for (const block of blocks) from += block.length;
+  }
+  for (const token of marked.lexer(text.slice(from), { gfm: true })) blocks.push(token.raw);
+  // The lexer rewrites line ends and tabs; then lengths no longer lead back into the text.
+  const same = blocks.join('') === text;
+  return { text: same ? text : '', blocks };
+}
+
+export const Markdown = memo(function Markdown({ text }: { text: string }) {
+  const last = useRef<Cut>({ text: '', blocks: [] });
+  if (last.current.text !== text) last.current = cut(text, last.current);
+  const { blocks } = last.current;
+  return (
+    <div className="md" data-long={blocks.length > 80 || undefined}>
+      {blocks.map((source, i) => (source.trim() === '' ? null : <Block key={i} source={source} />))}
+    </div>
+  );
+});

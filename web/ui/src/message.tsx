@@ -1,0 +1,220 @@
+import { isToolUIPart } from 'ai';
+import { memo, useEffect, useRef, useState, type ReactNode } from 'react';
+import type { Message } from './api';
+import { IconCheck, IconChevron, IconCopy, IconEdit, IconRedo } from './icons';
+import { Markdown } from './markdown';
+import { ProgressTree, type ProgressEntry } from './progress';
+import { ToolCall, Value } from './tool';
+
+interface Props {
+  message: Message;
+  live: boolean;
+  idle: boolean;
+  last: boolean;
+  onEdit(id: string, text: string): void;
+  onRegenerate(id: string): void;
+}
+
+export const MessageView = memo(function MessageView(props: Props) {
+  return props.message.role === 'user' ? <UserMessage {...props} /> : <AssistantMessage {...props} />;
+});
+
+const textOf = (message: Message) => message.parts.map(p => (p.type === 'text' ? p.text : '')).join('');
+
+function UserMessage({ message, idle, onEdit }: Props) {
+  const [draft, setDraft] = useState<string>();
+  const area = useRef<HTMLTextAreaElement>(null);
+  const editing = draft !== undefined;
+  useEffect(() => {
+    if (!editing || !area.current) return;
+    area.current.focus();
+    area.current.setSelectionRange(area.current.value.length, area.current.value.length);
+  }, [editing]);
+  if (draft === undefined) {
+    return (
+      <article className="message user" data-role="user" data-id={message.id}>
+        <div className="bubble">{textOf(message)}</div>
+        <div className="actions">
+          <Copy text={() => textOf(message)} />
+          {idle && (
+            <button type="button" className="icon" aria-label="Edit" title="Edit" onClick={() => setDraft(textOf(message))}>
+              <IconEdit />
+            </button>
+          )}
+        </div>
+      </article>
+    );
+  }
+  const save = () => {
+    if (draft.trim() === '') return;
+    setDraft(undefined);
+    onEdit(message.id, draft.trim());
+  };
+  return (
+    <article className="message user" data-role="user" data-id={message.id}>
+      <form
+        className="edit"
+        onSubmit={e => {
+          e.preventDefault();
+          save();
+        }}
+      >
+        <textarea
+          ref={area}
+          aria-label="Edit message"
+          rows={Math.min(10, draft.split('\n').length)}
+          value={draft}
+          onChange={e => setDraft(e.target.value)}
+          onKeyDown={e => {
+            if (e.key === 'Escape') {
+              e.stopPropagation();
+              setDraft(undefined);
+            } else if (e.key === 'Enter' && !e.shiftKey && !e.nativeEvent.isComposing) {
+              e.preventDefault();
+              save();
+            }
+          }}
+        />
+        <div className="edit-actions">
+          <button type="button" onClick={() => setDraft(undefined)}>
+            Cancel
+          </button>
+          <button type="submit" className="primary">
+            Send
+          </button>
+        </div>
+      </form>
+    </article>
+  );
+}
+
+function AssistantMessage({ message, live, idle, last, onRegenerate }: Props) {
+  const empty = !message.parts.some(p => p.type !== 'step-start');
+  return (
+    <article className="message assistant" data-role="assistant" data-id={message.id} aria-busy={live}>
+      {partsOf(message, live)}
+      {live && empty && <Waiting />}
+      {!live && (
+        <div className="actions">
+          <Copy text={() => textOf(message)} />
+          {idle && last && (
+            <button type="button" className="icon" aria-label="Regenerate" title="Regenerate" onClick={() => onRegenerate(message.id)}>
+              <IconRedo />
+            </button>
+          )}
+        </div>
+      )}
+    </article>
+  );
+}
+
+/** The parts in order; all progress entries become one tree at the place of the first. */
+function partsOf(message: Message, live: boolean): ReactNode[] {
+  const progress: ProgressEntry[] = [];
+  for (const part of message.parts) {
+    if (part.type === 'data-progress') progress.push({ ...(part.data as ProgressEntry) });
+  }
+  let shown = false;
+  return message.parts.map((part, i) => {
+    if (part.type === 'text') return part.text === '' ? null : <Markdown key={i} text={part.text} />;
+    if (part.type === 'reasoning') return <Reasoning key={i} text={part.text} writing={live && part.state === 'streaming'} />;
+    if (isToolUIPart(part)) return <ToolCall key={part.toolCallId + i} part={part} live={live} />;
+    if (part.type === 'data-progress') {
+      if (shown) return null;
+      shown = true;
+      return <ProgressTree key="progress" entries={progress} live={live} />;
+    }
+    if (part.type === 'data-error') return <Failure key={i} data={part.data} />;
+    if (part.type === 'data-run-interrupted') return <Interrupted key={i} data={part.data} />;
+    if (part.type === 'source-url') {
+      return (
+        <a key={i} className="source" href={/^https?:/.test(part.url) ? part.url : undefined} target="_blank" rel="noopener noreferrer">
+          {part.title || part.url}
+        </a>
+      );
+    }
+    if (part.type === 'file') return <p key={i} className="file">{part.filename || part.mediaType}</p>;
+    if (part.type.startsWith('data-')) return <Custom key={i} name={part.type.slice(5)} data={(part as { data?: unknown }).data} />;
+    return null;
+  });
+}
+
+function Reasoning({ text, writing }: { text: string; writing: boolean }) {
+  // Open while it is written, unless the reader decided.
+  const [chosen, setChosen] = useState<boolean>();
+  const open = chosen ?? writing;
+  if (text === '' && !writing) return null;
+  return (
+    <section className="reasoning" data-open={open || undefined}>
+      <button type="button" aria-expanded={open} onClick={() => setChosen(!open)}>
+        <span className="chevron">
+          <IconChevron />
+        </span>
+        {writing ? <span className="shimmer">Thinking</span> : 'Thought'}
+      </button>
+      {open && (
+        <div className="reasoning-text">
+          <Markdown text={text} />
+        </div>
+      )}
+    </section>
+  );
+}
+
+function Custom({ name, data }: { name: string; data: unknown }) {
+  return (
+    <details className="custom">
+      <summary>
+        <span className="chevron">
+          <IconChevron />
+        </span>
+        {name}
+      </summary>
+      <Value label="Data" value={data} />
+    </details>
+  );
+}
+
+function Failure({ data }: { data: unknown }) {
+  const { error, code } = (data ?? {}) as { error?: string; code?: string };
+  return (
+    <p className="callout failure" role="alert">
+      <strong>The answer failed.</strong> {error} {code && <code>{code}</code>}
+    </p>
+  );
+}
+
+function Interrupted({ data }: { data: unknown }) {
+  const { reason } = (data ?? {}) as { reason?: string };
+  return <p className="callout interrupted">{reason === 'stopped' || !reason ? 'Stopped.' : `Interrupted: ${reason}`}</p>;
+}
+
+export function Waiting() {
+  return (
+    <p className="waiting" aria-label="Waiting for the answer">
+      <span />
+      <span />
+      <span />
+    </p>
+  );
+}
+
+function Copy({ text }: { text: () => string }) {
+  const [done, setDone] = useState(false);
+  if (!navigator.clipboard) return null;
+  return (
+    <button
+      type="button"
+      className="icon"
+      aria-label="Copy"
+      title="Copy"
+      onClick={async () => {
+        await navigator.clipboard.writeText(text()).catch(() => {});
+        setDone(true);
+        setTimeout(() => setDone(false), 1200);
+      }}
+    >
+      {done ? <IconCheck /> : <IconCopy />}
+    </button>
+  );
+}

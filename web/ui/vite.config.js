@@ -1,0 +1,16 @@
+import { fileURLToPath } from 'node:url';
+import react from '@vitejs/plugin-react';
+import { defineConfig } from 'vite';
+
+// SPOOL points the dev server at a running `spool serve`.
+const target = process.env.SPOOL ?? 'http://127.0.0.1:8080';
+
+export default defineConfig({
+  plugins: [react()],
+  resolve: {
+    alias: { '@spool-run/client': fileURLToPath(new URL('../client/src/index.ts', import.meta.url)) },
+    dedupe: ['ai', 'react', 'react-dom'],
+  },
+  build: { target: 'es2022', modulePreload: false, chunkSizeWarningLimit: 1000, reportCompressedSize: false },
+  server: { proxy: Object.fromEntries(['/api', '/stream', '/sessions'].map(path => [path, { target }])) },
+});
