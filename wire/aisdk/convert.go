@@ -1,0 +1,183 @@
+package aisdk
+
+import (
+	"encoding/json"
+
+	"github.com/spool-run/spool"
+)
+
+// ConvertOptions say how messages are converted. The zero value converts
+// everything, as the default profile streams it.
+type ConvertOptions struct {
+	// GenerateID names the messages; nil keeps their ids. It is given a
+	// message's index in the whole history.
+	GenerateID func(index int, m *spool.Message) string
+	// OmitReasoning leaves reasoning out.
+	OmitReasoning bool
+	// OmitToolResults leaves the outcomes of calls out: all have their input,
+	// none an output.
+	OmitToolResults bool
+	// StaticTools, NoStepEvents, LiteralErrors and Resolve are the profile's.
+	StaticTools   bool
+	NoStepEvents  bool
+	LiteralErrors bool
+	Resolve       func(json.RawMessage) (json.RawMessage, error)
+	// Live is set for a message whose turn still runs: it gets no closing step.
+	Live bool
+}
+
+func (o *ConvertOptions) profile() *Options {
+	return &Options{StaticTools: o.StaticTools, NoStepEvents: o.NoStepEvents, LiteralErrors: o.LiteralErrors, Resolve: o.Resolve}
+}
+
+// Convert returns the options under which converted messages equal what this
+// profile streams.
+func (o *Options) Convert() *ConvertOptions {
+	if o == nil {
+		return nil
+	}
+	return &ConvertOptions{StaticTools: o.StaticTools, NoStepEvents: o.NoStepEvents, LiteralErrors: o.LiteralErrors, Resolve: o.Resolve}
+}
+
+// ConvertToUIMessages converts a history. Nil options are the zero value.
+func ConvertToUIMessages(messages []spool.Message, o *ConvertOptions) []UIMessage {
+	return convertFrom(messages, 0, o)
+}
+
+func convertFrom(messages []spool.Message, offset int, o *ConvertOptions) []UIMessage {
+	if o == nil {
+		o = &ConvertOptions{}
+	}
+	out := make([]UIMessage, len(messages))
+	for i := range messages {
+		out[i] = convert(&messages[i], offset+i, o)
+	}
+	return out
+}
+
+// ConvertToUIMessage converts one message.
+func ConvertToUIMessage(m *spool.Message, o *ConvertOptions) UIMessage {
+	if o == nil {
+		o = &ConvertOptions{}
+	}
+	return convert(m, 0, o)
+}
+
+func convert(m *spool.Message, index int, o *ConvertOptions) UIMessage {
+	profile := o.profile()
+	ui := UIMessage{ID: m.ID, Role: string(m.Role), Metadata: m.Metadata, Parts: []UIPart{}}
+	if o.GenerateID != nil {
+		ui.ID = o.GenerateID(index, m)
+	}
+	sources := 0
+	for i := range m.Parts {
+		p := &m.Parts[i]
+		if p.Type == spool.PartSource {
+			sources++
+		}
+		if !profile.visible(p) || o.OmitReasoning && p.Type == spool.PartReasoning {
+			continue
+		}
+		part := convertPart(p, profile, sources)
+		if m.Role == spool.RoleAssistant {
+			if p.Type == spool.PartFile {
+				part.Filename = "" // the stream has no field for it
+			}
+		} else {
+			part.State = ""
+		}
+		if o.OmitToolResults && p.Tool != nil {
+			withoutResult(&part)
+		}
+		ui.Parts = append(ui.Parts, part)
+	}
+	if m.Role == spool.RoleAssistant && !o.Live && !o.NoStepEvents && !o.OmitToolResults && endsWithTools(m.Parts) {
+		ui.Parts = append(ui.Parts, UIPart{Type: "step-start"})
+	}
+	return ui
+}
+
+func convertPart(p *spool.Part, o *Options, source int) UIPart {
+	switch p.Type {
+	case spool.PartText, spool.PartReasoning:
+		part := UIPart{Type: prefix(p.Type), Text: p.Text, State: "done"}
+		if p.Open {
+			part.State = "streaming"
+		} else if p.Type == spool.PartReasoning {
+			part.ProviderMetadata = providerMetadata(p.ProviderMetadata)
+		}
+		return part
+	case spool.PartTool:
+		return convertTool(p.Tool, o)
+	case spool.PartData:
+		data := o.value(p.Data)
+		if len(data) == 0 {
+			data = json.RawMessage("null")
+		}
+		return UIPart{Type: "data-" + p.Name, ID: p.ID, Data: data}
+	case spool.PartSource:
+		part := UIPart{Type: "source-url", SourceID: sourceID(p, source), Title: p.Title, ProviderMetadata: citedText(p)}
+		if url, document := sourceKind(p); document {
+			part.Type, part.MediaType, part.Title, part.Filename = "source-document", orElse(p.MediaType, octets), sourceTitle(p), p.Filename
+		} else {
+			part.URL = url
+		}
+		return part
+	case spool.PartFile:
+		return UIPart{Type: "file", URL: p.URL, MediaType: orElse(p.MediaType, octets), Filename: p.Filename}
+	}
+	return UIPart{Type: "step-start"}
+}
+
+func convertTool(t *spool.ToolPart, o *Options) UIPart {
+	part := UIPart{Type: "dynamic-tool", ToolName: t.Name, ToolCallID: t.CallID, ProviderExecuted: t.ProviderExecuted}
+	if o.StaticTools {
+		part.Type, part.ToolName = "tool-"+t.Name, ""
+	}
+	if t.Approval != nil {
+		part.Approval = &UIApproval{ID: t.Approval.ID, Approved: t.Approval.Approved, Reason: t.Approval.Reason}
+	}
+	outcome := outcomeOf(t)
+	if outcome == outcomeNone && t.Approval == nil && (t.State == spool.ToolStreaming || len(t.Input) == 0 && t.InputText != "") {
+		part.State = StateInputStreaming
+		if json.Valid([]byte(t.InputText)) {
+			part.Input = json.RawMessage(t.InputText)
+		}
+		return part
+	}
+	part.Input = o.value(inputOf(t))
+	switch outcome {
+	case outcomeOutput, outcomePreliminary:
+		part.State, part.Preliminary = StateOutputAvailable, outcome == outcomePreliminary
+		if part.Output = o.value(t.Output); len(part.Output) == 0 {
+			part.Output = json.RawMessage("null")
+		}
+	case outcomeError:
+		part.State, part.ErrorText = StateOutputError, t.Error
+		if t.InputInvalid && o.StaticTools {
+			part.RawInput, part.Input = part.Input, nil
+		}
+	case outcomeDenied:
+		part.State = StateOutputDenied
+	default:
+		switch {
+		case t.Approval == nil:
+			part.State = StateInputAvailable
+		case t.Approval.Approved == nil:
+			part.State = StateApprovalRequested
+		default:
+			part.State = StateApprovalResponded
+		}
+	}
+	return part
+}
+
+func withoutResult(p *UIPart) {
+	switch p.State {
+	case StateOutputAvailable, StateOutputError, StateOutputDenied:
+		p.State, p.Output, p.ErrorText, p.Preliminary = StateInputAvailable, nil, "", false
+		if p.Input == nil {
+			p.Input, p.RawInput = p.RawInput, nil
+		}
+	}
+}

@@ -1,0 +1,156 @@
+package aisdk
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+
+	"github.com/spool-run/spool"
+)
+
+const octets = "application/octet-stream"
+
+func orElse(s, fallback string) string {
+	if s != "" {
+		return s
+	}
+	return fallback
+}
+
+// transient writes the data frame of a chunk that is shown and forgotten: all
+// that says how a run goes on, and the application's own transient events.
+func (p *Projector) transient(c spool.Chunk) {
+	switch c := c.(type) {
+	case *spool.Custom:
+		if c.Transient {
+			p.w.open("data-"+c.EventName).opt("id", c.ID).raw("data", p.o.value(c.Data)).flag("transient", true).close()
+		}
+		return
+	case *spool.StepCommitted:
+		short := *c
+		short.Data = nil // the parts were sent as themselves
+		p.writeTransient(&short)
+		return
+	case *spool.RunSuspended:
+		short := *c
+		short.Data, short.Metadata = nil, nil
+		p.writeTransient(&short)
+		return
+	case *spool.SubAgentStart, *spool.SubAgentEnd, *spool.StatePatch, *spool.RunInterrupted, *spool.RunResumed,
+		*spool.RunPaused, *spool.CheckpointCreated, *spool.StepDiscarded, *spool.StreamResync, *spool.ExecutorSuperseded:
+		p.writeTransient(c)
+	}
+}
+
+// writeTransient writes data-{type} with the chunk's fields, all but its type.
+func (p *Projector) writeTransient(c spool.Chunk) {
+	data, err := json.Marshal(c)
+	if err != nil {
+		return
+	}
+	name := "data-" + strings.ReplaceAll(string(c.ChunkType()), "_", "-")
+	p.w.open(name).raw("data", data).flag("transient", true).close()
+}
+
+// reportError writes an error chunk. A recoverable one is a part of the message
+// and was written as such; a fatal one is shown, and told for good when the run
+// fails: clients read nothing after an error frame, and the chunk ends nothing.
+func (p *Projector) reportError(c *spool.ErrorChunk) {
+	switch {
+	case p.o.LiteralErrors:
+		p.w.open("error").str("errorText", c.Error).close()
+	case !c.Recoverable:
+		p.failure = c
+		data, _ := json.Marshal(spool.ErrorInfo{Error: c.Error, Code: c.Code})
+		p.w.open("data-error").raw("data", data).flag("transient", true).close()
+	}
+}
+
+func (p *Projector) writeSource(part *spool.Part, n int) {
+	id := sourceID(part, n)
+	if url, document := sourceKind(part); document {
+		p.w.open("source-document").str("sourceId", id).str("mediaType", orElse(part.MediaType, octets)).
+			str("title", sourceTitle(part)).opt("filename", part.Filename)
+	} else {
+		p.w.open("source-url").str("sourceId", id).str("url", url).opt("title", part.Title)
+	}
+	p.w.rawOpt("providerMetadata", citedText(part)).close()
+}
+
+// sourceID returns a source's id, which clients require, by its ordinal if it has
+// none.
+func sourceID(part *spool.Part, n int) string { return orElse(part.ID, "source-"+strconv.Itoa(n)) }
+
+// sourceKind returns a source's URL, or that it is a document.
+func sourceKind(part *spool.Part) (url string, document bool) {
+	return part.URL, part.MediaType != "" || part.URL == ""
+}
+
+func sourceTitle(part *spool.Part) string {
+	return orElse(part.Title, orElse(part.Filename, part.URL))
+}
+
+// citedText carries what the frame has no field for.
+func citedText(part *spool.Part) json.RawMessage {
+	if part.Text == "" {
+		return nil
+	}
+	return append(appendString([]byte(`{"spool":{"citedText":`), part.Text), "}}"...)
+}
+
+// Ends. Closing what is open and the marks were written with the message.
+
+func (p *Projector) suspend(c *spool.RunSuspended) {
+	reason := "tool-calls"
+	if c.Kind == "interrupted" {
+		reason = "other"
+	}
+	n := len(p.w.frames)
+	p.end(n, reason, c.Metadata)
+}
+
+func (p *Projector) finish(c *spool.RunFinished) {
+	n := len(p.w.frames)
+	reason := "other"
+	switch c.Outcome {
+	case spool.OutcomeCompleted:
+		if reason = c.FinishReason; !validReason(reason) {
+			reason = "stop"
+		}
+	case spool.OutcomeStopped:
+		p.w.open("abort").close()
+	case spool.OutcomeLimit:
+		reason = "length"
+	case spool.OutcomeFailed:
+		reason = "error"
+		p.w.open("error").str("errorText", p.failureText(c)).close()
+	}
+	p.end(n, reason, c.Metadata)
+}
+
+func (p *Projector) failureText(c *spool.RunFinished) string {
+	text := c.Error
+	if text == "" && p.failure != nil {
+		text = p.failure.Error
+	}
+	return orElse(text, orElse(c.Code, "the run failed"))
+}
+
+func validReason(reason string) bool {
+	switch reason {
+	case "stop", "length", "content-filter", "tool-calls", "error", "other":
+		return true
+	}
+	return false
+}
+
+// end writes the frames that say that nothing follows, and remembers them and
+// those since n for plans.
+func (p *Projector) end(n int, reason string, metadata json.RawMessage) {
+	p.w.open("finish").str("finishReason", reason).rawOpt("messageMetadata", metadata).close()
+	p.w.frames = append(p.w.frames, spool.Frame{Data: []byte("data: [DONE]\n\n")})
+	for i := n; i < len(p.w.frames); i++ {
+		p.w.frames[i].Terminal = true
+	}
+	p.terminal = append([]spool.Frame(nil), p.w.frames[n:]...)
+}

@@ -1,0 +1,112 @@
+package aisdk
+
+import (
+	"encoding/json"
+
+	"github.com/spool-run/spool"
+)
+
+// Options fix a profile of the wire. The zero value is the default profile: the
+// frames of ai 6.0.0, dynamic tools, step events.
+//
+// Everything in it must be deterministic: another node has to build the same
+// frames from the same records.
+type Options struct {
+	// UI7 allows what only ai 7 clients understand: reset-step when a model
+	// phase is discarded, tool-approval-response for decisions.
+	UI7 bool
+	// StaticTools names tool parts "tool-{name}" instead of "dynamic-tool".
+	StaticTools bool
+	// NoStepEvents leaves start-step and finish-step out.
+	NoStepEvents bool
+	// LiteralErrors turns every error chunk into an error frame, after which
+	// clients stop reading. By default a recoverable one is a data-error part,
+	// and an error frame is sent only when the run has failed.
+	LiteralErrors bool
+	// ChunkFilter drops the chunks for which it returns false. The parts of an
+	// assistant_message are asked one by one, as the delta, tool_start, citation
+	// or file chunk that would have streamed them. Chunks that open or close a
+	// run or a step cannot be dropped, only the data frames that they become.
+	ChunkFilter func(spool.Chunk) bool
+	// Resolve returns the value that a stored value stands for: what a blob
+	// reference refers to, anything else as it is. Nil sends values as they are
+	// stored.
+	Resolve func(json.RawMessage) (json.RawMessage, error)
+}
+
+func (o *Options) keeps(c spool.Chunk) bool {
+	return o.ChunkFilter == nil || o.ChunkFilter(c)
+}
+
+// value resolves a stored value. One that cannot be had is sent as its
+// reference: clients can show that, and a stream that fails they cannot.
+func (o *Options) value(v json.RawMessage) json.RawMessage {
+	if o.Resolve == nil || len(v) == 0 {
+		return v
+	}
+	if resolved, err := o.Resolve(v); err == nil {
+		return resolved
+	}
+	return v
+}
+
+// filter returns the chunk as the filter leaves it, or nil.
+func (o *Options) filter(c spool.Chunk) spool.Chunk {
+	if o.ChunkFilter == nil {
+		return c
+	}
+	switch c := c.(type) {
+	case *spool.RunStarted, *spool.StepStarted, *spool.StepDiscarded, *spool.RunFinished:
+		return c
+	case *spool.AssistantMessage:
+		kept := *c
+		kept.Parts = o.filterParts(&c.Base, c.Parts)
+		return &kept
+	case *spool.StepCommitted:
+		kept := *c
+		kept.Data = o.filterParts(&c.Base, c.Data)
+		return &kept
+	case *spool.RunSuspended:
+		kept := *c
+		kept.Data = o.filterParts(&c.Base, c.Data)
+		return &kept
+	}
+	if o.ChunkFilter(c) {
+		return c
+	}
+	return nil
+}
+
+func (o *Options) filterParts(base *spool.Base, parts []spool.Part) []spool.Part {
+	var kept []spool.Part
+	for _, p := range parts {
+		if o.ChunkFilter(chunkOf(base, p)) {
+			kept = append(kept, p)
+		}
+	}
+	return kept
+}
+
+// chunkOf returns the chunk that streams a part.
+func chunkOf(base *spool.Base, p spool.Part) spool.Chunk {
+	switch p.Type {
+	case spool.PartText:
+		return &spool.TextDelta{Base: *base, Delta: p.Text, PartID: p.ID}
+	case spool.PartReasoning:
+		return &spool.Thinking{Base: *base, Content: p.Text, IsComplete: true, PartID: p.ID, ProviderMetadata: p.ProviderMetadata}
+	case spool.PartTool:
+		return &spool.ToolStart{Base: *base, ToolCallID: p.Tool.CallID, ToolName: p.Tool.Name, Arguments: p.Tool.Input, EffectID: p.Tool.EffectID}
+	case spool.PartSource:
+		return &spool.Citation{Base: *base, SourceID: p.ID, URL: p.URL, Title: p.Title, MediaType: p.MediaType, Filename: p.Filename, CitedText: p.Text}
+	case spool.PartFile:
+		return &spool.File{Base: *base, URL: p.URL, MediaType: p.MediaType, Filename: p.Filename}
+	}
+	if p.Name == "progress" {
+		progress := &spool.Progress{}
+		if json.Unmarshal(p.Data, progress) == nil {
+			progress.Base = *base
+			return progress
+		}
+	}
+	return &spool.Custom{Base: *base, EventName: p.Name, ID: p.ID, Data: p.Data}
+}

@@ -1,0 +1,278 @@
+package aisdk
+
+import (
+	"encoding/json"
+
+	"github.com/spool-run/spool"
+)
+
+// Projector projects one turn of a log. It is given every record of the log
+// from before the turn on and ignores those that are not the turn's, and what
+// child agents say.
+type Projector struct {
+	o      Options
+	turn   string
+	root   string          // the agent whose turn it is, once known
+	runs   map[string]bool // the turn's runs
+	fold   *spool.MessageFold
+	view   *view // what a client that never left has
+	stepOn bool  // a step is open
+	ended  bool  // the latest run has ended or paused
+
+	terminal []spool.Frame // how it ended
+	extra    map[uint64]bool
+	stale    bool // a command changed the message; the next record shows it
+	failure  *spool.ErrorChunk
+
+	w frameWriter
+}
+
+var _ spool.Projector = (*Projector)(nil)
+
+// NewProjector returns a projector of the turn with this id. Nil options are
+// the default profile.
+func NewProjector(turnID string, o *Options) *Projector {
+	p := &Projector{turn: turnID, runs: map[string]bool{}, view: newView(), extra: map[uint64]bool{}}
+	if o != nil {
+		p.o = *o
+	}
+	return p
+}
+
+// Message returns the turn's message as folded so far, nil before its first
+// run. It belongs to the projector.
+func (p *Projector) Message() *spool.Message {
+	if p.fold == nil {
+		return nil
+	}
+	return p.fold.Message()
+}
+
+// Apply folds the next record and appends the frames that it becomes to dst.
+func (p *Projector) Apply(dst []spool.Frame, r spool.Record) ([]spool.Frame, error) {
+	if p.fold == nil && r.Type != spool.TypeRunStarted || p.fold != nil && r.Agent != p.root {
+		return dst, nil
+	}
+	if spool.IsCommand(r.Type) && r.Type != spool.TypeToolApprovalResponse && r.Type != spool.TypeToolResultSubmitted {
+		return dst, nil
+	}
+	c, err := spool.DecodeChunk(r.Data)
+	if err != nil {
+		return dst, err
+	}
+	if spool.IsCommand(r.Type) {
+		p.fold.Apply(r, c)
+		p.stale = true
+		return dst, nil
+	}
+	base := c.ChunkBase()
+	if started, ok := c.(*spool.RunStarted); ok && started.TurnID == p.turn {
+		if p.fold == nil {
+			p.begin(base.AgentID)
+		}
+		p.runs[base.RunID] = true
+	}
+	if !p.runs[base.RunID] {
+		return dst, nil
+	}
+	return p.apply(dst, r, c), nil
+}
+
+func (p *Projector) begin(root string) {
+	p.root = root
+	p.fold = spool.NewMessageFold(root)
+}
+
+// apply folds a record of the turn.
+func (p *Projector) apply(dst []spool.Frame, r spool.Record, c spool.Chunk) []spool.Frame {
+	shown := p.o.keeps(c)
+	c = p.o.filter(c)
+	if c == nil {
+		return dst
+	}
+	p.w.frames = dst
+	n := len(dst)
+	before := len(p.parts())
+	p.fold.Apply(r, c)
+
+	switch c := c.(type) {
+	case *spool.TextDelta, *spool.Thinking:
+		if p.stale || !p.view.grow(p, p.parts()) {
+			p.sync()
+		}
+	case *spool.ToolArgStreamDelta:
+		if p.stale || !p.view.growArguments(p, c.ToolCallID) {
+			p.sync()
+		}
+	case *spool.RunStarted:
+		p.ended, p.terminal, p.failure = false, nil, nil
+		p.w.open("start").str("messageId", c.MessageID).rawOpt("messageMetadata", c.Metadata).close()
+		p.sync()
+	case *spool.StepStarted:
+		p.stepOn = true
+		p.sync()
+	case *spool.StepCommitted:
+		p.stepOn = p.stepOn && c.More
+		p.sync()
+		if shown && !c.More {
+			p.transient(c)
+		}
+	case *spool.StepDiscarded:
+		p.discard(c, before, shown)
+	case *spool.RunSuspended:
+		p.stepOn, p.ended = false, true
+		p.sync()
+		if shown {
+			p.transient(c)
+		}
+		p.suspend(c)
+	case *spool.RunFinished:
+		p.stepOn, p.ended = false, true
+		p.sync()
+		p.finish(c)
+	case *spool.ErrorChunk:
+		p.sync()
+		p.reportError(c)
+	default:
+		p.sync()
+		if shown {
+			p.transient(c)
+		}
+	}
+	return p.number(n, r.Seq)
+}
+
+// number puts the record's sequence on the last frame that it became, unless
+// the reader is cut.
+func (p *Projector) number(n int, seq uint64) []spool.Frame {
+	frames := p.w.frames
+	p.w.frames = nil
+	if len(frames) > n && !frames[len(frames)-1].Cut {
+		frames[len(frames)-1].Seq = seq
+	}
+	return frames
+}
+
+func (p *Projector) parts() []spool.Part { return p.fold.Message().Parts }
+
+// sync brings the client that never left to the message. What it cannot be
+// brought to cuts it.
+func (p *Projector) sync() {
+	p.stale = false
+	parts := p.parts()
+	ends := p.ended && !p.o.NoStepEvents && endsWithTools(parts)
+	if p.view.retracted(p, parts) {
+		p.cut("rollback", 0)
+		p.view.dangling = ends
+		return
+	}
+	p.view.sync(p, parts)
+	if ends && !p.view.dangling {
+		p.emptyStep(p.view)
+	}
+}
+
+// emptyStep ends a message whose last step holds tool calls, all with their
+// outcomes: clients that send such a message by themselves would do so for
+// ever. A next step takes the empty one's place.
+func (p *Projector) emptyStep(v *view) {
+	v.endStep(p)
+	p.w.open("start-step").close()
+	p.w.open("finish-step").close()
+	v.dangling = true
+}
+
+// endsWithTools reports whether the message's last step holds tool calls and
+// all of them have their outcomes.
+func endsWithTools(parts []spool.Part) bool {
+	tools := false
+	for i := len(parts) - 1; i >= 0 && parts[i].Type != spool.PartStep; i-- {
+		if t := parts[i].Tool; t != nil {
+			if !t.State.Settled() {
+				return false
+			}
+			tools = true
+		}
+	}
+	return tools
+}
+
+// discard takes a model phase back: ai 7 clients drop it themselves, others are
+// cut if they were sent any of it.
+func (p *Projector) discard(c *spool.StepDiscarded, before int, shown bool) {
+	wasOn := p.stepOn
+	p.stepOn = false
+	switch {
+	case p.o.UI7 && !p.o.NoStepEvents && wasOn:
+		old := p.view
+		p.w.open("reset-step").close()
+		p.view = p.fresh()
+		p.view.stepOn, p.view.dangling = false, true
+		for i := range p.parts() {
+			part := &p.parts()[i]
+			if key, ok := dataKey(part); ok && !sameJSON(old.data[key], part.Data) {
+				p.view.writeData(p, part)
+			}
+		}
+		if shown {
+			p.transient(c)
+		}
+	case wasOn && !p.o.NoStepEvents || p.view.retracted(p, p.parts()):
+		if shown {
+			p.transient(c)
+		}
+		p.cut(c.Reason, c.Step)
+	default:
+		p.sync()
+		if shown {
+			p.transient(c)
+		}
+	}
+}
+
+// fresh returns the view of a client that attaches now.
+func (p *Projector) fresh() *view {
+	v := newView()
+	v.compact = true
+	saved := p.w.frames
+	p.w.frames = nil
+	v.sync(p, p.parts())
+	p.w.frames = saved
+	v.compact = false
+	return v
+}
+
+// cut closes what is open, says why, and cuts the reader.
+func (p *Projector) cut(reason string, step int) {
+	p.view.closeBlock(p)
+	data, _ := json.Marshal(struct {
+		Reason string `json:"reason"`
+		Step   int    `json:"step,omitempty"`
+	}{reason, step})
+	p.w.open("data-stream-resync").raw("data", data).flag("transient", true).close()
+	p.w.frames[len(p.w.frames)-1].Cut = true
+	p.view = p.fresh()
+}
+
+// Plan returns the turn's message from start, compacted: as many frames as it
+// has parts, and one more for each 256 KiB of them.
+func (p *Projector) Plan() []spool.Frame {
+	if p.fold == nil || p.fold.Message().ID == "" {
+		return nil
+	}
+	m := p.fold.Message()
+	v := newView()
+	v.compact = true
+	p.w.frames = nil
+	p.w.open("start").str("messageId", m.ID).rawOpt("messageMetadata", m.Metadata).close()
+	v.sync(p, m.Parts)
+	if p.view.dangling {
+		p.emptyStep(v)
+	}
+	frames := append(p.w.frames, p.terminal...)
+	p.w.frames = nil
+	for i := range frames {
+		frames[i].Seq = 0
+	}
+	return frames
+}

@@ -1,0 +1,199 @@
+package aisdk
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/spool-run/spool"
+)
+
+// sentTool is what a client has been sent of one tool call.
+type sentTool struct {
+	step      int    // the step in which it was opened, as an ordinal
+	started   bool   // tool-input-start
+	text      string // argument text so far
+	available bool   // the input, whole
+	input     json.RawMessage
+	approval  string // id of the request
+	decided   bool
+	outcome   outcome
+	output    json.RawMessage
+	err       string
+}
+
+type outcome uint8
+
+const (
+	outcomeNone outcome = iota
+	outcomePreliminary
+	outcomeOutput
+	outcomeError
+	outcomeDenied
+)
+
+func outcomeOf(t *spool.ToolPart) outcome {
+	switch {
+	case t.State == spool.ToolCompleted:
+		return outcomeOutput
+	case t.State == spool.ToolFailed:
+		return outcomeError
+	case t.State == spool.ToolDenied:
+		return outcomeDenied
+	case t.Preliminary:
+		return outcomePreliminary
+	}
+	return outcomeNone
+}
+
+// inputOf returns a call's input; text that is no JSON is given as a string.
+func inputOf(t *spool.ToolPart) json.RawMessage {
+	switch {
+	case len(t.Input) > 0:
+		return t.Input
+	case t.InputText != "":
+		return appendString(nil, t.InputText)
+	}
+	return json.RawMessage("{}")
+}
+
+// syncTool writes what the client lacks of a call.
+func (v *view) syncTool(p *Projector, part *spool.Part) {
+	t := part.Tool
+	s := v.tools[t.CallID]
+	if s == nil {
+		v.opening(p, part)
+		s = &sentTool{step: v.steps}
+		v.tools[t.CallID] = s
+	}
+	want := outcomeOf(t)
+	switch {
+	case t.State == spool.ToolStreaming, len(t.Input) == 0 && t.InputText != "" && want == outcomeNone && t.Approval == nil:
+		v.syncArguments(p, t, s)
+		return
+	case t.InputInvalid && want == outcomeError && s.step == v.steps:
+		if s.outcome != outcomeError || s.err != t.Error {
+			s.available, s.input = true, inputOf(t)
+			p.toolEvent("tool-input-error", t).raw("input", p.o.value(s.input)).str("errorText", t.Error)
+			p.dynamic(t).close()
+			s.outcome, s.err = want, t.Error
+		}
+		return
+	}
+	v.syncInput(p, t, s, want)
+	v.syncApproval(p, t, s, want)
+	v.syncOutcome(p, t, s, want)
+}
+
+// syncArguments writes argument text while the model writes it.
+func (v *view) syncArguments(p *Projector, t *spool.ToolPart, s *sentTool) {
+	if s.available {
+		return
+	}
+	if !s.started || !strings.HasPrefix(t.InputText, s.text) {
+		p.inputStart(t)
+		s.started, s.text = true, ""
+	}
+	p.w.text("tool-input-delta", "toolCallId", t.CallID, "inputTextDelta", t.InputText[len(s.text):])
+	s.text = t.InputText
+}
+
+// growArguments is sync for a delta of a call's arguments.
+func (v *view) growArguments(p *Projector, callID string) bool {
+	s := v.tools[callID]
+	if s == nil || !s.started || s.available {
+		return false
+	}
+	parts := p.parts()
+	for i := len(parts) - 1; i >= 0; i-- {
+		if t := parts[i].Tool; t != nil && t.CallID == callID {
+			if t.State != spool.ToolStreaming || len(t.InputText) < len(s.text) {
+				return false
+			}
+			p.w.text("tool-input-delta", "toolCallId", callID, "inputTextDelta", t.InputText[len(s.text):])
+			s.text = t.InputText
+			return true
+		}
+	}
+	return false
+}
+
+// syncInput writes the call's input, once, and again if it changed before the
+// call had an outcome. In a plan a call that has its output gets its input as
+// one delta: the same part, but it does not make the client call the tool.
+func (v *view) syncInput(p *Projector, t *spool.ToolPart, s *sentTool, want outcome) {
+	input := inputOf(t)
+	switch {
+	case s.available && (s.outcome != outcomeNone || s.step != v.steps || sameJSON(s.input, input)):
+		return
+	case !s.available && s.started && s.step != v.steps:
+		// A later step has begun: clients would open a second part.
+	case v.compact && (want == outcomeOutput || want == outcomePreliminary):
+		p.inputStart(t)
+		p.w.text("tool-input-delta", "toolCallId", t.CallID, "inputTextDelta", string(appendRaw(nil, p.o.value(input))))
+	default:
+		p.toolEvent("tool-input-available", t).raw("input", p.o.value(input))
+		p.dynamic(t).close()
+	}
+	s.available, s.input = true, input
+}
+
+func (v *view) syncApproval(p *Projector, t *spool.ToolPart, s *sentTool, want outcome) {
+	if t.Approval == nil || s.outcome != outcomeNone {
+		return
+	}
+	if s.approval != t.Approval.ID {
+		p.w.open("tool-approval-request").str("approvalId", t.Approval.ID).str("toolCallId", t.CallID).close()
+		s.approval = t.Approval.ID
+	}
+	if decision := t.Approval.Approved; p.o.UI7 && decision != nil && !s.decided {
+		p.w.open("tool-approval-response").str("approvalId", t.Approval.ID)
+		p.w.key("approved")
+		if *decision {
+			p.w.buf = append(p.w.buf, "true"...)
+		} else {
+			p.w.buf = append(p.w.buf, "false"...)
+		}
+		p.w.opt("reason", t.Approval.Reason).close()
+		s.decided = true
+	}
+}
+
+func (v *view) syncOutcome(p *Projector, t *spool.ToolPart, s *sentTool, want outcome) {
+	switch want {
+	case outcomeNone:
+		return
+	case outcomePreliminary, outcomeOutput:
+		if s.outcome == want && sameJSON(s.output, t.Output) || want == outcomePreliminary && s.outcome > want {
+			return
+		}
+		p.w.open("tool-output-available").str("toolCallId", t.CallID).raw("output", p.o.value(t.Output))
+		p.dynamic(t).flag("preliminary", want == outcomePreliminary).close()
+	case outcomeError:
+		if s.outcome == want && s.err == t.Error {
+			return
+		}
+		p.w.open("tool-output-error").str("toolCallId", t.CallID).str("errorText", t.Error)
+		p.dynamic(t).close()
+	case outcomeDenied:
+		if s.outcome == want {
+			return
+		}
+		p.w.open("tool-output-denied").str("toolCallId", t.CallID).close()
+	}
+	s.outcome, s.output, s.err = want, t.Output, t.Error
+}
+
+func (p *Projector) inputStart(t *spool.ToolPart) {
+	p.toolEvent("tool-input-start", t)
+	p.dynamic(t).close()
+}
+
+func (p *Projector) toolEvent(kind string, t *spool.ToolPart) *frameWriter {
+	return p.w.open(kind).str("toolCallId", t.CallID).str("toolName", t.Name)
+}
+
+// dynamic adds the flags that all but the deltas, requests and denials of calls
+// may carry.
+func (p *Projector) dynamic(t *spool.ToolPart) *frameWriter {
+	return p.w.flag("providerExecuted", t.ProviderExecuted).flag("dynamic", !p.o.StaticTools)
+}

@@ -1,0 +1,280 @@
+package aisdk
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+
+	"github.com/spool-run/spool"
+)
+
+// view is what a client has been sent. Bringing it to a message writes the
+// frames for what the message has and the client has not; so the stream, a plan
+// (a new view brought to the message) and the message itself agree by
+// construction.
+//
+// Parts are told apart by what does not change while a message grows: text and
+// reasoning blocks, steps, sources, files and data without an id by their
+// ordinal, tool calls and data with an id by their ids.
+type view struct {
+	compact bool // writes a plan: outputs without their input event
+
+	steps    int
+	stepOn   bool // start-step was sent, finish-step was not
+	dangling bool // the client's message ends in a step that has no parts yet
+	blocks   []sentBlock
+	open     int // index of the open block, -1 for none
+	tools    map[string]*sentTool
+	data     map[string]json.RawMessage
+	loose    int // data parts without id
+	sources  int
+	files    int
+}
+
+type sentBlock struct {
+	kind  spool.PartType
+	first uint64
+	text  string
+}
+
+func newView() *view {
+	return &view{open: -1, tools: map[string]*sentTool{}, data: map[string]json.RawMessage{}}
+}
+
+func blockID(i int) string { return "block-" + strconv.Itoa(i+1) }
+
+func dataKey(p *spool.Part) (string, bool) {
+	return p.Name + "\x00" + p.ID, p.Type == spool.PartData && p.ID != ""
+}
+
+// visible reports whether a part is anything on this wire. Blocks count from
+// their first character on.
+func (o *Options) visible(p *spool.Part) bool {
+	switch p.Type {
+	case spool.PartText, spool.PartReasoning:
+		return p.Text != ""
+	case spool.PartStep:
+		return !o.NoStepEvents
+	case spool.PartData:
+		return !(o.LiteralErrors && p.Name == "error")
+	case spool.PartTool:
+		return p.Tool != nil
+	case spool.PartSource, spool.PartFile:
+		return true
+	}
+	return false
+}
+
+// retracted reports whether the client has what the message has not.
+func (v *view) retracted(p *Projector, parts []spool.Part) bool {
+	var have view
+	tools, data := 0, 0
+	for i := range parts {
+		part := &parts[i]
+		if !p.o.visible(part) {
+			continue
+		}
+		switch part.Type {
+		case spool.PartText, spool.PartReasoning:
+			if n := len(have.blocks); n < len(v.blocks) {
+				sent := &v.blocks[n]
+				if sent.kind != part.Type || !strings.HasPrefix(part.Text, sent.text) || n != v.open && len(part.Text) != len(sent.text) {
+					return true
+				}
+				have.blocks = v.blocks[:n+1]
+			}
+		case spool.PartTool:
+			if v.tools[part.Tool.CallID] != nil {
+				tools++
+			}
+		case spool.PartData:
+			if key, ok := dataKey(part); !ok {
+				have.loose++
+			} else if _, sent := v.data[key]; sent {
+				data++
+			}
+		case spool.PartStep:
+			have.steps++
+		case spool.PartSource:
+			have.sources++
+		case spool.PartFile:
+			have.files++
+		}
+	}
+	return len(have.blocks) < len(v.blocks) || tools < len(v.tools) || data < len(v.data) || have.loose < v.loose ||
+		have.steps < v.steps || have.sources < v.sources || have.files < v.files
+}
+
+// sync writes what the client lacks.
+func (v *view) sync(p *Projector, parts []spool.Part) {
+	v.syncOpenBlock(p, parts)
+	var blocks, steps, loose, sources, files int
+	for i := range parts {
+		part := &parts[i]
+		if !p.o.visible(part) {
+			continue
+		}
+		switch part.Type {
+		case spool.PartText, spool.PartReasoning:
+			if blocks++; blocks > len(v.blocks) {
+				v.opening(p, part)
+				v.openBlock(p, part)
+			}
+		case spool.PartTool:
+			v.syncTool(p, part)
+		case spool.PartData:
+			if key, ok := dataKey(part); !ok {
+				if loose++; loose > v.loose {
+					v.opening(p, part)
+					v.loose++
+					p.w.open("data-"+part.Name).raw("data", p.o.value(part.Data)).close()
+				}
+			} else if old, sent := v.data[key]; !sent || !sameJSON(old, part.Data) {
+				if !sent {
+					v.opening(p, part)
+				}
+				v.writeData(p, part)
+			}
+		case spool.PartStep:
+			if steps++; steps > v.steps {
+				v.startStep(p)
+			}
+		case spool.PartSource:
+			if sources++; sources > v.sources {
+				v.opening(p, part)
+				v.sources++
+				p.writeSource(part, sources)
+			}
+		case spool.PartFile:
+			if files++; files > v.files {
+				v.opening(p, part)
+				v.files++
+				p.w.open("file").str("url", part.URL).str("mediaType", orElse(part.MediaType, octets)).close()
+			}
+		}
+	}
+	if !p.stepOn {
+		v.endStep(p)
+	}
+}
+
+// opening is called before a new part of a step is written. An empty step that
+// it follows stays in the message for good; plans must have it too.
+func (v *view) opening(p *Projector, part *spool.Part) {
+	if v.compact {
+		if p.extra[part.First] {
+			p.emptyStep(v)
+			v.dangling = false
+		}
+	} else if v.dangling {
+		v.dangling = false
+		p.extra[part.First] = true
+	}
+}
+
+func (v *view) startStep(p *Projector) {
+	v.steps++
+	if v.dangling {
+		v.dangling, v.stepOn = false, true
+		return
+	}
+	v.endStep(p)
+	p.w.open("start-step").close()
+	v.stepOn = true
+}
+
+func (v *view) endStep(p *Projector) {
+	if v.stepOn {
+		v.closeBlock(p)
+		p.w.open("finish-step").close()
+		v.stepOn = false
+	}
+}
+
+func (v *view) writeData(p *Projector, part *spool.Part) {
+	key, _ := dataKey(part)
+	v.data[key] = part.Data
+	p.w.open("data-"+part.Name).str("id", part.ID).raw("data", p.o.value(part.Data)).close()
+}
+
+// Blocks.
+
+func prefix(kind spool.PartType) string {
+	if kind == spool.PartReasoning {
+		return "reasoning"
+	}
+	return "text"
+}
+
+func (v *view) openBlock(p *Projector, part *spool.Part) {
+	v.closeBlock(p)
+	v.open = len(v.blocks)
+	v.blocks = append(v.blocks, sentBlock{kind: part.Type, first: part.First})
+	p.w.open(prefix(part.Type)+"-start").str("id", blockID(v.open)).close()
+	v.growBlock(p, part)
+}
+
+// growBlock brings the open block to its part.
+func (v *view) growBlock(p *Projector, part *spool.Part) {
+	b := &v.blocks[v.open]
+	p.w.text(prefix(b.kind)+"-delta", "id", blockID(v.open), "delta", part.Text[len(b.text):])
+	b.text = part.Text
+	if !part.Open {
+		v.endBlock(p, part.ProviderMetadata)
+	}
+}
+
+func (v *view) endBlock(p *Projector, metadata json.RawMessage) {
+	b := &v.blocks[v.open]
+	p.w.open(prefix(b.kind)+"-end").str("id", blockID(v.open))
+	if b.kind == spool.PartReasoning {
+		p.w.rawOpt("providerMetadata", providerMetadata(metadata))
+	}
+	p.w.close()
+	v.open = -1
+}
+
+func (v *view) closeBlock(p *Projector) {
+	if v.open >= 0 {
+		v.endBlock(p, nil)
+	}
+}
+
+// syncOpenBlock brings the open block to its part before anything else is
+// written: what closes a block comes after it.
+func (v *view) syncOpenBlock(p *Projector, parts []spool.Part) {
+	if v.open < 0 {
+		return
+	}
+	n := 0
+	for i := range parts {
+		if t := parts[i].Type; t != spool.PartText && t != spool.PartReasoning || parts[i].Text == "" {
+			continue
+		}
+		if n == v.open {
+			v.growBlock(p, &parts[i])
+			return
+		}
+		n++
+	}
+}
+
+// grow is sync for a delta of the open block; it reports false if there is more
+// to it than that.
+func (v *view) grow(p *Projector, parts []spool.Part) bool {
+	if v.open < 0 || !p.stepOn && v.stepOn {
+		return false
+	}
+	for i := len(parts) - 1; i >= 0; i-- {
+		part := &parts[i]
+		if part.Type != spool.PartText && part.Type != spool.PartReasoning {
+			continue
+		}
+		if b := &v.blocks[v.open]; part.First != b.first || part.Type != b.kind || len(part.Text) < len(b.text) {
+			return false
+		}
+		v.growBlock(p, part)
+		return true
+	}
+	return false
+}
