@@ -183,11 +183,12 @@ func (p *Projector) emptyStep(v *view) {
 }
 
 // endsWithTools reports whether the message's last step holds tool calls and
-// all of them have their outcomes.
+// all of them have their outcomes. Calls that the provider executes do not
+// count; clients do not count them either.
 func endsWithTools(parts []spool.Part) bool {
 	tools := false
 	for i := len(parts) - 1; i >= 0 && parts[i].Type != spool.PartStep; i-- {
-		if t := parts[i].Tool; t != nil {
+		if t := parts[i].Tool; t != nil && !t.ProviderExecuted {
 			if !t.State.Settled() {
 				return false
 			}

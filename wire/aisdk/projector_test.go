@@ -1,0 +1,252 @@
+package aisdk_test
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/wire/aisdk"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// profiles are the profiles that the properties are checked for.
+var profiles = map[string]aisdk.Options{
+	"default": {},
+	"ui7":     {UI7: true},
+	"static":  {StaticTools: true},
+	"nosteps": {NoStepEvents: true},
+}
+
+// reader is a client and the stream it reads.
+type reader struct {
+	client  aisdk.Client
+	cut     bool
+	message aisdk.UIMessage
+}
+
+func read(o *aisdk.Options, frames []spool.Frame, last bool) (*reader, error) {
+	r := &reader{client: aisdk.Client{UI7: o.UI7}}
+	return r, r.more(frames, last)
+}
+
+// more gives the reader frames; terminal ones only at the end of the log.
+func (r *reader) more(frames []spool.Frame, last bool) error {
+	for _, f := range frames {
+		if f.Terminal && !last || r.cut {
+			continue
+		}
+		if err := r.client.Write(f.Data); err != nil {
+			return err
+		}
+		r.cut = r.cut || f.Cut
+	}
+	return nil
+}
+
+// canonical is a message without what this profile's stream cannot carry.
+func canonical(t testing.TB, m aisdk.UIMessage, o *aisdk.Options) any {
+	t.Helper()
+	m.Parts = append([]aisdk.UIPart{}, m.Parts...)
+	for i := range m.Parts {
+		p := &m.Parts[i]
+		if p.Approval != nil && !o.UI7 {
+			p.Approval = &aisdk.UIApproval{ID: p.Approval.ID}
+			if p.State == aisdk.StateApprovalResponded {
+				p.State = aisdk.StateApprovalRequested
+			}
+		}
+	}
+	data, err := json.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var v any
+	if err := json.Unmarshal(data, &v); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func diff(got, want any) string {
+	if reflect.DeepEqual(got, want) {
+		return ""
+	}
+	a, _ := json.MarshalIndent(got, "", " ")
+	b, _ := json.MarshalIndent(want, "", " ")
+	return fmt.Sprintf("got %s\nwant %s", a, b)
+}
+
+// checkLog checks the law for each turn of a log: attached at any cut, a reader
+// ends with the message of whoever never left, which is the converted message;
+// and the kept records alone give the same plan.
+func checkLog(t *testing.T, l *logOf, o aisdk.Options) {
+	t.Helper()
+	for _, turn := range l.fold.Turns {
+		m := l.fold.Message(turn.MessageID)
+		if m == nil {
+			continue
+		}
+		converted := o.Convert()
+		want := canonical(t, aisdk.ConvertToUIMessage(m, converted), &o)
+
+		var frames [][]spool.Frame
+		var plans [][]spool.Frame
+		p := aisdk.NewProjector(turn.ID, &o)
+		for _, r := range l.records {
+			plans = append(plans, p.Plan())
+			out, err := p.Apply(nil, r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			checkFrames(t, out, r)
+			frames = append(frames, out)
+		}
+		plans = append(plans, p.Plan())
+		frames = append(frames, nil)
+		var streamed any
+		for cut := range plans {
+			ends := func(i int) bool { return !hasLater(frames[i+1:]) }
+			rd, err := read(&o, plans[cut], !hasLater(frames[cut:]))
+			if err != nil {
+				t.Fatalf("turn %s, plan at %d: %v", turn.ID, cut, err)
+			}
+			for i := cut; i < len(frames) && !rd.cut; i++ {
+				if err := rd.more(frames[i], i+1 < len(frames) && ends(i)); err != nil {
+					t.Fatalf("turn %s, attached at %d, record %d: %v", turn.ID, cut, i+1, err)
+				}
+			}
+			if rd.cut {
+				continue // it comes back at a later cut
+			}
+			got := canonical(t, rd.client.Message, &o)
+			if d := diff(got, want); d != "" && (!o.UI7 || diff(withoutSteps(got), withoutSteps(want)) != "") {
+				t.Fatalf("turn %s, attached at %d: %s", turn.ID, cut, d)
+			}
+			// After reset-step the discarded step's step-start stays in the
+			// stream's message, but it is the same in all of them.
+			if streamed == nil {
+				streamed = got
+			}
+			if d := diff(got, streamed); d != "" {
+				t.Fatalf("turn %s, attached at %d and before: %s", turn.ID, cut, d)
+			}
+			if !rd.client.Done {
+				t.Fatalf("turn %s, attached at %d: no end", turn.ID, cut)
+			}
+		}
+
+		kept := aisdk.NewProjector(turn.ID, &o)
+		for _, r := range l.records {
+			if r.Class == spool.Kept {
+				if _, err := kept.Apply(nil, r); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if got, want := joined(kept.Plan()), joined(plans[len(plans)-1]); got != want {
+			t.Fatalf("turn %s, from kept records alone:\n%s\nwant\n%s", turn.ID, got, want)
+		}
+	}
+}
+
+func withoutSteps(m any) []any {
+	var kept []any
+	for _, p := range m.(map[string]any)["parts"].([]any) {
+		if p.(map[string]any)["type"] != "step-start" {
+			kept = append(kept, p)
+		}
+	}
+	return kept
+}
+
+func hasLater(frames [][]spool.Frame) bool {
+	for _, f := range frames {
+		if len(f) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+func checkFrames(t *testing.T, frames []spool.Frame, r spool.Record) {
+	t.Helper()
+	terminal := false
+	for i, f := range frames {
+		last := i == len(frames)-1
+		if f.Seq != 0 && (!last || f.Seq != r.Seq) || last && f.Seq == 0 && !f.Cut {
+			t.Fatalf("record %d: frame %d of %d has sequence %d", r.Seq, i, len(frames), f.Seq)
+		}
+		if terminal && !f.Terminal {
+			t.Fatalf("record %d: something follows a terminal frame", r.Seq)
+		}
+		terminal = f.Terminal
+		if len(f.Data) > spool.MaxRecordBytes {
+			t.Fatalf("record %d: a frame of %d bytes", r.Seq, len(f.Data))
+		}
+	}
+}
+
+func joined(frames []spool.Frame) string {
+	var b strings.Builder
+	for _, f := range frames {
+		b.Write(f.Data)
+	}
+	return b.String()
+}
+
+func TestEveryCutOfATypicalTurn(t *testing.T) {
+	for name, o := range profiles {
+		t.Run(name, func(t *testing.T) { checkLog(t, toolsTurn(t), o) })
+	}
+}
+
+func TestEveryCutOfRandomLogs(t *testing.T) {
+	for name, o := range profiles {
+		t.Run(name, func(t *testing.T) {
+			for seed := range uint64(40) {
+				l := randomLog(t, seed)
+				t.Run(fmt.Sprint(seed), func(t *testing.T) { checkLog(t, l, o) })
+			}
+		})
+	}
+}
+
+func TestGoldenToolsTurn(t *testing.T) {
+	for name, o := range profiles {
+		t.Run(name, func(t *testing.T) {
+			p := aisdk.NewProjector("t", &o)
+			var live []spool.Frame
+			for _, r := range toolsTurn(t).records {
+				var err error
+				if live, err = p.Apply(live, r); err != nil {
+					t.Fatal(err)
+				}
+			}
+			golden(t, "tools-"+name+".sse", joined(live)+": plan\n\n"+joined(p.Plan()))
+		})
+	}
+}
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("%s differs (run with -update if it should):\n%s", path, got)
+	}
+}
