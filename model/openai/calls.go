@@ -71,8 +71,10 @@ func (cs *calls) guess(d *toolDelta, slot *call) *call {
 	case c == nil:
 		return nil
 	case d.ID != "" && c.id != "":
-		// Another id begins another call, unless it goes on with an unfinished one.
-		if d.Function.Name != "" || c.complete() {
+		// Another id begins another call, unless the provider makes up an id for
+		// each piece and c is not finished.
+		named := d.Function.Name != "" && (d.Function.Name != c.name || c.args.Len() == 0)
+		if named || c.complete() {
 			return nil
 		}
 	case d.Function.Name != "" && c.name != "":
