@@ -259,7 +259,8 @@ func (f *fakeStore) PutBlob(_ context.Context, session, hash string, data []byte
 func (f *fakeStore) GetBlob(_ context.Context, session, hash string) ([]byte, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if data, ok := f.session(session).blobs[hash]; ok {
+	if s := f.sessions[session]; s != nil && s.blobs[hash] != nil {
+		data := s.blobs[hash]
 		return slices.Clone(data), nil
 	}
 	return nil, ErrNotFound.With(session, nil)
@@ -277,8 +278,10 @@ func (f *fakeStore) LoadFold(_ context.Context, session, name string) (SavedFold
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.count("loadfold")
-	if s, ok := f.session(session).folds[name]; ok {
-		return s, nil
+	if s := f.sessions[session]; s != nil {
+		if saved, ok := s.folds[name]; ok {
+			return saved, nil
+		}
 	}
 	return SavedFold{}, ErrNotFound.With(session, nil)
 }

@@ -4,7 +4,9 @@ import (
 	lru "container/list"
 	"context"
 	"errors"
+	"sync"
 	"time"
+	"weak"
 )
 
 // giveUp is how long an append of unknown outcome is repeated when no lease
@@ -22,10 +24,19 @@ type Log struct {
 	tail    *tail
 	flight  chan struct{} // held while an owner's append is under way
 	warm    *lru.Element  // under logs.mu
+
+	view view
+
+	mu          sync.Mutex
+	projections map[string]weak.Pointer[Projection]
+	views       []*Projection // the latest asked for, so that they stay
 }
 
 func newLog(l *Logs, session string) *Log {
-	return &Log{logs: l, session: session, tail: newTail(l, session), flight: make(chan struct{}, 1)}
+	return &Log{
+		logs: l, session: session, tail: newTail(l, session),
+		flight: make(chan struct{}, 1), view: view{turn: make(chan struct{}, 1)},
+	}
 }
 
 // Session returns the session's id.

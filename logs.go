@@ -26,7 +26,7 @@ type Options struct {
 	// Logger gets what nobody waits for. nil: discard.
 	Logger *slog.Logger
 	// TailBytes bounds the recent records of one session that all its readers
-	// share. 0: 1 MiB.
+	// share, and the latest frames of each of its projections. 0: 1 MiB.
 	TailBytes int
 	// BatchRecords bounds the records of one append. 0: MaxAppendRecords.
 	BatchRecords int

@@ -193,16 +193,7 @@ func (r *Reader) read(ctx context.Context) ([]Record, error) {
 	if len(recs) == 0 {
 		return nil, t.logs.Sleep(ctx, backoff(0)) // the head is ahead of what can be read
 	}
-	size := 0
-	for i := range recs {
-		size += len(recs[i].Data)
-	}
-	switch { // pages of about a quarter of pageBytes, whatever the records' sizes
-	case size > pageBytes:
-		r.page = max(r.page/4, 1)
-	case size < pageBytes/8 && len(recs) == r.page:
-		r.page = min(r.page*4, r.o.Max)
-	}
+	r.page = min(nextPage(r.page, recs), r.o.Max)
 	return recs, nil
 }
 

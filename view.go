@@ -1,0 +1,176 @@
+package spool
+
+import (
+	"context"
+	"errors"
+)
+
+// saveEvery is how many records a fold may have beyond its saved copy.
+const saveEvery = 2000
+
+// savedName is the name under which stores keep this package's folds.
+const savedName = "fold"
+
+// view is the fold of a log that all its users in this process share.
+type view struct {
+	turn  chan struct{} // held by whoever uses it
+	fold  *Fold
+	src   *source
+	since int // records since the saved copy
+}
+
+// View brings the log's cached fold to the head and calls fn with it. The fold
+// is shared: fn must not change it, keep it or anything in it that it does not
+// copy, call View, or take long. View returns fn's error, or else [ErrNotFound]
+// if there is no such session, the store's error or ctx's.
+func (g *Log) View(ctx context.Context, fn func(f *Fold) error) error {
+	v := &g.view
+	select {
+	case v.turn <- struct{}{}:
+		defer func() { <-v.turn }()
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-g.logs.ctx.Done():
+		return ErrClosed
+	}
+	if err := g.bringView(ctx); err != nil {
+		return err
+	}
+	return fn(v.fold)
+}
+
+// bringView folds what is new. A fold that was overtaken, by a trim or another
+// incarnation, is made anew.
+func (g *Log) bringView(ctx context.Context) error {
+	v := &g.view
+	for fresh := false; ; fresh = true {
+		if v.fold == nil {
+			fresh = true
+			var err error
+			if v.fold, v.src, err = g.openFold(ctx, 0); err != nil {
+				v.fold = nil
+				return err
+			}
+			v.since = 0
+		} else if err := g.tail.refresh(ctx); err != nil {
+			return err
+		}
+		n, err := foldAll(ctx, v.fold, v.src)
+		v.since += n
+		if err == nil {
+			if v.since >= saveEvery {
+				g.saveView()
+			}
+			return nil
+		}
+		overtaken := errors.Is(err, ErrTrimmed) || errors.Is(err, ErrCursorAhead)
+		if overtaken || errors.Is(err, ErrInvalidChunk) {
+			v.fold, v.src = nil, nil
+		}
+		if fresh || !overtaken {
+			return err
+		}
+	}
+}
+
+// foldAll folds until the source has no more. Fold and source can go on after
+// errors of the store and of ctx.
+func foldAll(ctx context.Context, f *Fold, src *source) (n int, err error) {
+	for {
+		recs, err := src.next(ctx)
+		if err == nil && src.lossy {
+			err = ErrTrimmed.With(src.g.session, nil)
+		}
+		if err != nil || len(recs) == 0 {
+			return n, err
+		}
+		for i := range recs {
+			if err := f.Apply(recs[i]); err != nil {
+				return n, err
+			}
+		}
+		n += len(recs)
+	}
+}
+
+// openFold returns a fold to begin with, empty or a saved one, and the source of
+// the records after it, up to a sequence or, with 0, to the head.
+func (g *Log) openFold(ctx context.Context, upTo uint64) (*Fold, *source, error) {
+	if saved, ok := g.logs.store.(FoldStore); ok {
+		if f, src := g.savedFold(ctx, saved, upTo); f != nil {
+			return f, src, nil
+		}
+	}
+	src, err := newSource(ctx, g, 0, upTo)
+	if err != nil {
+		return nil, nil, err
+	}
+	return NewFold(g.session), src, nil
+}
+
+// savedFold returns the saved fold if it is one of this version, this
+// incarnation and not too new. It is a cache: no error matters.
+func (g *Log) savedFold(ctx context.Context, store FoldStore, upTo uint64) (*Fold, *source) {
+	saved, err := store.LoadFold(ctx, g.session, savedName)
+	if err != nil || saved.Version != FoldVersion || saved.Seq == 0 || upTo > 0 && saved.Seq > upTo {
+		return nil, nil
+	}
+	src, err := newSource(ctx, g, saved.Seq, upTo)
+	if err != nil || src.incarnation != max(saved.Incarnation, 1) {
+		return nil, nil
+	}
+	f, err := LoadFold(saved.Data)
+	if err != nil || f.Session != g.session || f.Seq != saved.Seq {
+		return nil, nil
+	}
+	return f, src
+}
+
+// saveView saves the fold behind the caller's back, if it can be saved now.
+func (g *Log) saveView() {
+	store, ok := g.logs.store.(FoldStore)
+	if !ok {
+		return
+	}
+	v := &g.view
+	data, err := v.fold.Save()
+	if err != nil {
+		return // a run is open; a later view will do
+	}
+	v.since = 0
+	saved := SavedFold{Version: FoldVersion, Incarnation: v.src.incarnation, Seq: v.fold.Seq, Data: data}
+	g.logs.spawn(func() {
+		ctx, cancel := context.WithTimeout(g.logs.ctx, attempt)
+		defer cancel()
+		if err := store.SaveFold(ctx, g.session, savedName, saved); err != nil && !errors.Is(err, ErrClosed) {
+			g.logs.Logger().Warn("cannot save the fold", "session", g.session, "error", err)
+		}
+	})
+}
+
+// FoldAt returns a fold of the log up to a sequence, the caller's own. Where
+// trace was trimmed it is folded from kept records, which is the same for every
+// turn that is settled at that point. It fails with [ErrNotFound],
+// [ErrCursorAhead] if the sequence lies beyond the head, [ErrTrimmed] if kept
+// records are gone, or the store's error or ctx's.
+func (g *Log) FoldAt(ctx context.Context, seq uint64) (*Fold, error) {
+	if seq == 0 {
+		return NewFold(g.session), nil
+	}
+	for tries := 0; ; tries++ {
+		f, src, err := g.openFold(ctx, seq)
+		if err != nil {
+			return nil, err
+		}
+		if src.at > seq {
+			return nil, ErrTrimmed.With(g.session, nil)
+		}
+		if _, err := foldAll(ctx, f, src); err != nil {
+			if src.lossy && tries == 0 {
+				continue
+			}
+			return nil, err
+		}
+		return f, nil
+	}
+}
