@@ -9,9 +9,11 @@
  * @param {object} o
  * @param {number} [o.cutAfter] events after which the next streamed response is cut
  * @param {boolean} [o.torn] cut in the middle of the event that follows
+ * @param {Promise<void>} [o.hold] what every request but the first waits for
  */
 export class Network {
-  constructor({ cutAfter, torn = false } = {}) {
+  constructor({ cutAfter, torn = false, hold } = {}) {
+    this.hold = hold;
     this.cutAfter = cutAfter;
     this.torn = torn;
     this.requests = [];
@@ -52,6 +54,7 @@ export class Network {
 
   fetch = async (input, init = {}) => {
     this.requests.push({ url: String(input), method: init.method ?? 'GET', headers: new Headers(init.headers), body: init.body });
+    if (this.requests.length > 1) await this.hold;
     const ours = new AbortController();
     const signal = init.signal ? AbortSignal.any([init.signal, ours.signal]) : ours.signal;
     const response = await fetch(input, { ...init, signal }).catch(error => {

@@ -16,7 +16,7 @@ export interface ServerInfo {
 
 /** What the native wire says of a session without reading its log. */
 export interface StreamInfo {
-  head?: number;
+  latestSequence?: number;
   status?: string;
   incarnation?: number;
 }

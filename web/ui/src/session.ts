@@ -127,7 +127,7 @@ export class Session {
       if (!this.#open) return;
       if (this.#state.connection !== 'live') this.#set({ connection: 'live' });
       if (this.#busy || this.#loading || info === null) return;
-      const moved = (info.head ?? 0) > this.#position;
+      const moved = (info.latestSequence ?? 0) > this.#position;
       const other = this.#incarnation !== undefined && info.incarnation !== undefined && info.incarnation !== this.#incarnation;
       if (moved || other || this.#state.phase === 'failed') await this.load();
     } catch {

@@ -1,0 +1,35 @@
+.PHONY: test bench fuzz chaos screenshots web lint deps clean
+
+# Everything that CI checks. Needs Go and Node; installs the rest.
+test:
+	scripts/test
+
+# The checks that need no run: formats, vet, staticcheck, types.
+lint: deps
+	scripts/lint
+
+# The page, built from its source. Commit what it changes.
+web: deps
+	cd web && npm run build
+
+# Pictures of the page for docs/img.
+screenshots: deps
+	cd web/conformance && node browser/screenshots.mjs
+
+# Each fuzz target for a minute.
+fuzz:
+	scripts/fuzz 60s
+
+# The kills, over and over.
+chaos: deps
+	cd web/conformance && SPOOL_ROUNDS=20 node --test kill9.test.mjs
+
+bench:
+	go test -run '^$$' -bench . -benchmem ./...
+
+# What the other targets need beyond Go and Node.
+deps:
+	scripts/deps
+
+clean:
+	rm -rf web/node_modules web/conformance/clients/node_modules web/client/dist
