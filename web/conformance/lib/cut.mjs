@@ -66,7 +66,7 @@ export function difference(reader, ref) {
 
 /**
  * How a scene's frames lie on its appends: run once, an append at a time.
- * @returns {Promise<{frames: number, upTo: number[]}>} upTo[k] is the last append that the first k frames need
+ * @returns {Promise<{frames: number, upTo: number[], appends: number}>} upTo[k] is the last append that the first k frames need
  */
 export async function measure(url, gate, scene) {
   const session = newSession(`${scene}-measure`);
@@ -91,7 +91,7 @@ export async function measure(url, gate, scene) {
     const at = heads.findIndex(head => head >= parseInt(id, 10));
     upTo.push(at < 0 ? heads.length - 1 : at);
   }
-  return { frames: ids.length, upTo };
+  return { frames: ids.length, upTo, appends: heads.length - 1 };
 }
 
 /** Cuts readers of one session after k frames and brings them back, and returns what went wrong. */

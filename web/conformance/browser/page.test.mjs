@@ -1,0 +1,185 @@
+// The page in a browser: what it shows is what the log holds.
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { compare, launch, openPage, say, sessionOf, settled, shows } from '../lib/browser.mjs';
+import { newSession } from '../lib/cut.mjs';
+import { startGate } from '../lib/gate.mjs';
+import { freePort, start, tempDir } from '../lib/spool.mjs';
+import { startWire } from '../lib/wire.mjs';
+
+let browser, gate, spool, server;
+
+before(async () => {
+  gate = await startGate();
+  server = { port: await freePort(), store: `${tempDir()}/spool.db`, args: ['--lease-ttl', '1s'], env: { SPOOL_TEST_GATE: gate.url } };
+  [browser, spool] = await Promise.all([launch(), start(server)]);
+});
+after(async () => {
+  await browser?.close();
+  await spool?.stop();
+  gate?.close();
+});
+
+/** A page on a new session, whose run is held after so many records. */
+async function held(name, { records = Infinity, url = spool.url } = {}) {
+  const session = newSession(name);
+  gate.allow(session, records);
+  const page = await openPage(browser, `${url}/?session=${session}`);
+  return { session, page };
+}
+
+async function same(page, { answers = 1 } = {}) {
+  const { seen, stored, snapshot } = await compare(page, spool.url);
+  assert.deepEqual(seen, stored);
+  assert.equal(stored.filter(m => m.role === 'assistant').length, answers);
+  assert.deepEqual(page.problems, []);
+  return snapshot;
+}
+
+// Records of `think` until its text has begun.
+const midText = 40;
+
+test('reload in mid-answer', async () => {
+  const { session, page } = await held('reload', { records: midText });
+  await say(page, 'think');
+  await gate.asked(session, midText + 1);
+  await shows(page, 20);
+  await page.reload();
+  await shows(page, 20);
+  assert.equal(await page.locator('main').getAttribute('data-status'), 'streaming');
+  gate.allow(session, Infinity);
+  await settled(page);
+  await same(page);
+  await page.reload();
+  await page.locator('.assistant').waitFor();
+  await same(page);
+  await page.context().close();
+});
+
+test('the network is lost in mid-answer', async () => {
+  const wire = await startWire(spool.url);
+  const { session, page } = await held('network', { records: midText, url: wire.url });
+  await say(page, 'think');
+  await gate.asked(session, midText + 1);
+  await shows(page, 20);
+  wire.cut();
+  await page.locator('main[data-connection=reconnecting]').waitFor();
+  gate.allow(session, Infinity);
+  wire.mend();
+  await settled(page);
+  await page.locator('main[data-connection=live]').waitFor();
+  await same(page);
+  await page.context().close();
+  wire.close();
+});
+
+test('the server is killed in mid-answer', async () => {
+  const { session, page } = await held('kill', { records: midText });
+  await say(page, 'think');
+  await gate.asked(session, midText + 1);
+  await shows(page, 20);
+  const shown = await page.locator('.assistant').last().innerText();
+  await spool.kill9();
+  await page.locator('main[data-connection=reconnecting]').waitFor();
+  assert.equal(await page.locator('.assistant').last().innerText(), shown, 'what was shown is gone');
+  gate.allow(session, Infinity);
+  spool = await start(server);
+  await page.locator('.assistant .failure').waitFor();
+  await settled(page);
+  const snapshot = await same(page);
+  assert.equal(snapshot.status, 'failed');
+  await page.reload();
+  await page.locator('.assistant .failure').waitFor();
+  await same(page);
+  // And the conversation goes on.
+  await say(page, 'hello');
+  await page.locator('.assistant').nth(1).waitFor();
+  await settled(page);
+  await same(page, { answers: 2 });
+  await page.context().close();
+});
+
+test('two tabs', async () => {
+  const { session, page } = await held('tabs', { records: midText });
+  await say(page, 'think');
+  await gate.asked(session, midText + 1);
+  const second = await openPage(browser, page.url(), { context: page.context() });
+  await shows(second, 20);
+  gate.allow(session, Infinity);
+  await Promise.all([settled(page), settled(second)]);
+  await same(page);
+  await same(second);
+  // A turn that one of them begins is picked up by the other.
+  await say(second, 'hello');
+  await page.locator('.assistant').nth(1).waitFor();
+  await page.getByText('nothing is lost').waitFor();
+  await Promise.all([settled(page), settled(second)]);
+  await same(page, { answers: 2 });
+  await same(second, { answers: 2 });
+  await page.context().close();
+});
+
+test('stop', async () => {
+  const { session, page } = await held('stop', { records: 60 });
+  await say(page, 'long');
+  await gate.asked(session, 61);
+  await shows(page, 100);
+  await page.getByRole('button', { name: 'Stop' }).click();
+  gate.allow(session, Infinity);
+  await page.locator('.interrupted').waitFor();
+  await settled(page);
+  const snapshot = await same(page);
+  assert.equal(snapshot.status, 'ended');
+  await page.reload();
+  await page.locator('.interrupted').waitFor();
+  await same(page);
+  await page.context().close();
+});
+
+test('edit and regenerate', async () => {
+  const { page } = await held('edit');
+  await say(page, 'hello');
+  await settled(page);
+  await page.locator('.user').hover();
+  await page.getByRole('button', { name: 'Edit' }).click();
+  await page.getByRole('textbox', { name: 'Edit message' }).fill('tools, please');
+  await page.keyboard.press('Enter');
+  await page.getByText('That took three steps').waitFor();
+  await settled(page);
+  await same(page);
+  assert.equal(await page.locator('.tool').count(), 3);
+  assert.ok((await page.locator('.progress-entry').count()) > 0);
+  const before = await page.locator('.assistant').getAttribute('data-id');
+  await page.getByRole('button', { name: 'Regenerate' }).click();
+  await page.waitForFunction(id => (document.querySelector('.assistant')?.dataset.id ?? id) !== id, before);
+  await page.getByText('That took three steps').waitFor();
+  await settled(page);
+  await same(page);
+  await page.context().close();
+});
+
+test('an answer that fails says so, and again after a reload', async () => {
+  const { page } = await held('fail');
+  await say(page, 'fail');
+  await page.locator('.assistant .failure').waitFor();
+  await settled(page);
+  await same(page);
+  assert.equal(await page.locator('.problem').count(), 0, 'the same error twice');
+  await page.reload();
+  await page.locator('.assistant .failure').waitFor();
+  await same(page);
+  await page.context().close();
+});
+
+test('a long answer, from a new chat, by keyboard alone', async () => {
+  const page = await openPage(browser, spool.url);
+  await page.locator('.demo').waitFor();
+  await page.keyboard.type('long');
+  await page.keyboard.press('Enter');
+  await page.getByText('That was all of it.').waitFor({ timeout: 120_000 });
+  await settled(page);
+  await same(page);
+  assert.ok(sessionOf(page));
+  await page.locator(`.sessions [aria-current=page]`).waitFor();
+  await page.context().close();
+});

@@ -1,0 +1,91 @@
+// Writes docs/img: the page's states, on a desk and on a phone.
+import { mkdirSync } from 'node:fs';
+import { resolve } from 'node:path';
+import { launch, openPage, say, settled, shows } from '../lib/browser.mjs';
+import { newSession } from '../lib/cut.mjs';
+import { startGate } from '../lib/gate.mjs';
+import { freePort, start, tempDir } from '../lib/spool.mjs';
+
+const out = resolve(import.meta.dirname, '../../../docs/img');
+mkdirSync(out, { recursive: true });
+
+const gate = await startGate();
+const browser = await launch();
+const devices = {
+  desktop: { viewport: { width: 1180, height: 780 }, colorScheme: 'light' },
+  phone: { viewport: { width: 390, height: 780 }, colorScheme: 'dark', hasTouch: true, isMobile: true, deviceScaleFactor: 2 },
+};
+
+for (const [device, options] of Object.entries(devices)) {
+  const server = { port: await freePort(), store: `${tempDir()}/spool.db`, args: ['--lease-ttl', '1s'], env: { SPOOL_TEST_GATE: gate.url } };
+  let spool = await start(server);
+  const shoot = async (page, name) => {
+    // Let what moves come to rest.
+    await page.evaluate(() => Promise.all(document.getAnimations().filter(a => a.effect.getTiming().iterations !== Infinity).map(a => a.finished)));
+    await page.screenshot({ path: `${out}/${name}-${device}.png`, animations: 'disabled' });
+    console.log(`${name}-${device}.png`);
+  };
+  const open = async (name, records = Infinity) => {
+    const session = newSession(name);
+    gate.allow(session, records);
+    return { session, page: await openPage(browser, `${spool.url}/?session=${session}`, options) };
+  };
+
+  const first = await openPage(browser, spool.url, options);
+  await first.locator('.scenes').waitFor();
+  await shoot(first, 'new');
+  await first.context().close();
+
+  const tools = await open('tools');
+  await say(tools.page, 'tools: three days in Lisbon');
+  await tools.page.getByText('That took three steps').waitFor();
+  await settled(tools.page);
+  await tools.page.locator('.tool summary').first().click();
+  await tools.page.locator('.scroller').evaluate(e => e.scrollTo(0, 0));
+  await shoot(tools.page, 'tools');
+  await tools.page.locator('.user').hover();
+  await tools.page.getByRole('button', { name: 'Edit' }).click();
+  await shoot(tools.page, 'edit');
+  await tools.page.context().close();
+
+  const mid = 40;
+  const refresh = await open('refresh', mid);
+  await say(refresh.page, 'think about what a reload does');
+  await gate.asked(refresh.session, mid + 1);
+  await shows(refresh.page, 20);
+  await refresh.page.reload();
+  await shows(refresh.page, 20);
+  await shoot(refresh.page, 'refresh');
+  const tab = await openPage(browser, refresh.page.url(), { context: refresh.page.context() });
+  await shows(tab, 20);
+  await shoot(tab, 'second-tab');
+
+  await spool.kill9();
+  await refresh.page.locator('main[data-connection=reconnecting]').waitFor();
+  await shoot(refresh.page, 'killed');
+  gate.allow(refresh.session, Infinity);
+  spool = await start(server);
+  await refresh.page.locator('.assistant .failure').waitFor();
+  await settled(refresh.page);
+  await refresh.page.locator('main[data-connection=live]').waitFor();
+  await shoot(refresh.page, 'restarted');
+  await refresh.page.context().close();
+
+  const stopped = await open('stop', 90);
+  await say(stopped.page, 'long');
+  await gate.asked(stopped.session, 91);
+  await shows(stopped.page, 100);
+  await stopped.page.getByRole('button', { name: 'Stop' }).click();
+  gate.allow(stopped.session, Infinity);
+  await stopped.page.locator('.interrupted').waitFor();
+  await settled(stopped.page);
+  await shoot(stopped.page, 'stopped');
+  if (device === 'phone') {
+    await stopped.page.getByRole('button', { name: 'Chats', exact: true }).click();
+    await shoot(stopped.page, 'chats');
+  }
+  await stopped.page.context().close();
+  await spool.stop();
+}
+await browser.close();
+gate.close();

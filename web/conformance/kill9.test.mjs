@@ -1,0 +1,155 @@
+// One kill -9 for all cut points: many sessions, each with readers cut at its
+// own point, one dead server, one new one on the same store and port.
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { all, answers } from './lib/clients.mjs';
+import { difference, measure, newSession, none, pool, references, reload, resuming, send, snapshotOf, ways } from './lib/cut.mjs';
+import { startGate } from './lib/gate.mjs';
+import { Network } from './lib/net.mjs';
+import { freePort, start, tempDir } from './lib/spool.mjs';
+
+const scenes = ['think', 'tools'];
+const rounds = Number(process.env.SPOOL_ROUNDS ?? 1);
+let gate;
+
+before(async () => {
+  gate = await startGate();
+});
+after(() => gate?.close());
+
+for (let round = 1; round <= rounds; round++) {
+  test(`kill -9 between every cut point and the return${rounds > 1 ? `, round ${round}` : ''}`, async t => {
+    const server = {
+      port: await freePort(),
+      store: `${tempDir()}/spool.db`,
+      args: ['--lease-ttl', '1s', '--replay-grace', '30m'],
+      env: { SPOOL_TEST_GATE: gate.url },
+    };
+    let spool = await start(server);
+    const { url } = spool;
+    let letBack;
+    const hold = new Promise(done => (letBack = done));
+    const points = [];
+    for (const scene of scenes) {
+      const shape = await measure(url, gate, scene);
+      for (let k = 0; k < shape.frames; k++) points.push({ scene, k, ...shape });
+    }
+
+    const finished = await pool(points, 8, async point => {
+      const session = newSession(`${point.scene}-over-${point.k}`);
+      const refs = await references(url, session, point.scene);
+      const readers = [];
+      for (const client of all) {
+        const net = new Network({ cutAfter: point.k, hold });
+        readers.push(send(client, url, session, point.scene, net, resuming(net)));
+        await net.response(1);
+      }
+      await Promise.all([...refs.map(r => r.done), ...readers.map(r => r.net.wasCut)]);
+      return { ...point, session, refs, readers };
+    });
+
+    const running = await pool(points, 8, async point => {
+      const session = newSession(`${point.scene}-open-${point.k}`);
+      gate.allow(session, point.upTo[point.k]);
+      const readers = [];
+      for (const client of all) {
+        const net = new Network({ hold });
+        readers.push(send(client, url, session, point.scene, net, resuming(net)));
+        await net.response(1);
+      }
+      await Promise.all(readers.map(r => r.net.received(point.k)));
+      return { ...point, session, readers };
+    });
+
+    await spool.kill9();
+    const shown = running.map(({ readers }) => readers.map(r => words(r.chat)));
+    for (const { session } of running) gate.allow(session, Infinity);
+    spool = await start(server);
+    try {
+      letBack();
+      const wrong = [];
+
+      for (const bad of await pool(finished, 8, s => checkFinished(url, s))) wrong.push(...bad);
+      const checked = await pool([...running.entries()], 8, ([i, s]) => checkRunning(url, s, shown[i]));
+      for (const bad of checked) wrong.push(...bad);
+      t.diagnostic(`${points.length} cut points, ${running.length} runs killed in mid-answer`);
+      none(wrong);
+    } finally {
+      await spool.stop();
+    }
+  });
+}
+
+/** A run that was over: every way back gives what was there before the kill. */
+async function checkFinished(url, { session, k, refs, readers }) {
+  const wrong = [];
+  for (const ref of refs) {
+    const resumed = readers.find(r => r.client === ref.client);
+    await resumed.done;
+    const what = difference(resumed, ref);
+    if (what) wrong.push(`${session}: ${ref.client.name} by fetch, cut after ${k}: ${what}`);
+    for (const way of ['snapshot', 'history']) {
+      const again = await reload(ref.client, url, session, way, []);
+      await again.done;
+      const what = difference(again, ref);
+      if (what) wrong.push(`${session}: ${ref.client.name} by ${way} after the kill: ${what}`);
+    }
+  }
+  return wrong;
+}
+
+/** A run that died: every client, at once and after every reload, shows what the fold of the log says. */
+async function checkRunning(url, { session, k, upTo, appends, readers }, shown) {
+  const wrong = [];
+  const complain = (who, what) => wrong.push(`${session}, killed after ${k}: ${who}: ${what}`);
+  // These come in while the dead owner's lease may still run.
+  const early = [];
+  for (const client of all) early.push(await reload(client, url, session, 'snapshot', []));
+  await Promise.all([...readers, ...early].map(r => r.done));
+
+  const snapshot = await snapshotOf(url, session);
+  // Before its first record a run is not lost: the message is still due. After its last it is over.
+  const lost = upTo[k] > 0 && upTo[k] < appends;
+  const want = lost ? 'failed' : 'ended';
+  if (snapshot.status !== want) complain('snapshot', `status ${snapshot.status}, want ${want}`);
+  const fold = snapshot.messages.filter(m => m.role === 'assistant');
+  if (fold.length !== 1) complain('snapshot', `${fold.length} answers`);
+  const parts = fold[0]?.parts ?? [];
+  if (parts.some(p => p.state === 'streaming' || p.state === 'input-streaming')) complain('snapshot', 'an open part is left');
+  if (lost !== parts.some(p => p.type === 'data-error')) complain('snapshot', lost ? 'no error is shown' : 'an error is shown');
+
+  const late = [];
+  for (const [way, clients] of ways) {
+    if (way === 'fetch') continue;
+    for (const client of clients) {
+      const reader = readers.find(r => r.client === client);
+      const again = await reload(client, url, session, way, reader.chat.messages);
+      again.way = way;
+      await again.done;
+      late.push(again);
+    }
+  }
+  for (const reader of [...readers, ...early, ...late]) {
+    const who = `${reader.client.name} by ${reader.way ?? (early.includes(reader) ? 'an early reload' : 'fetch')}`;
+    // What the error chunk says is the one error that may be seen.
+    const schema = reader.errors.filter(e => !/^[a-z_]+$|fail|lost|owner|interrupt|lease|died|stopp/i.test(e.message) || /Validation|Parse/.test(e.name));
+    if (schema.length > 0) complain(who, schema.map(String).join('; '));
+    try {
+      assert.deepEqual(answers(reader.chat), fold);
+    } catch (error) {
+      complain(who, error.message.slice(0, 1500));
+    }
+  }
+  const final = words({ messages: snapshot.messages });
+  for (const text of shown) if (!final.startsWith(text)) complain('what was shown', `${JSON.stringify(text)} is not in ${JSON.stringify(final)}`);
+  return wrong;
+}
+
+/** Everything an answer says, in order. */
+function words(chat) {
+  return chat.messages
+    .filter(m => m.role === 'assistant')
+    .flatMap(m => m.parts)
+    .map(p => (p.type === 'text' || p.type === 'reasoning' ? p.text : ''))
+    .join('');
+}
