@@ -176,8 +176,9 @@ test('a long answer, from a new chat, by keyboard alone', async () => {
   await page.locator('.demo').waitFor();
   await page.keyboard.type('long');
   await page.keyboard.press('Enter');
-  await page.getByText('That was all of it.').waitFor({ timeout: 120_000 });
-  await settled(page);
+  await page.locator('main[data-status=streaming]').waitFor();
+  await settled(page, 120_000);
+  assert.match(await page.locator('.assistant').innerText(), /That was all of it\.\s*$/);
   await same(page);
   assert.ok(sessionOf(page));
   await page.locator(`.sessions [aria-current=page]`).waitFor();

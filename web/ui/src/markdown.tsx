@@ -35,10 +35,10 @@ function cut(text: string, before: Cut): Cut {
     blocks = before.blocks.slice(0, -3);
     for (const block of blocks) from += block.length;
   }
-  for (const token of marked.lexer(text.slice(from), { gfm: true })) blocks.push(token.raw);
+  const end = text.slice(from);
+  const fresh = marked.lexer(end, { gfm: true }).map(token => token.raw);
   // The lexer rewrites line ends and tabs; then lengths no longer lead back into the text.
-  const same = blocks.join('') === text;
-  return { text: same ? text : '', blocks };
+  return { text: fresh.join('') === end ? text : '', blocks: blocks.concat(fresh) };
 }
 
 export const Markdown = memo(function Markdown({ text }: { text: string }) {
