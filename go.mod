@@ -1,6 +1,6 @@
 module github.com/spool-run/spool
 
-go 1.26
+go 1.26.0
 
 ignore node_modules
 

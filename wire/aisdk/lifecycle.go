@@ -57,7 +57,8 @@ func (p *Projector) writeTransient(c spool.Chunk) {
 // fails: clients read nothing after an error frame, and the chunk ends nothing.
 func (p *Projector) reportError(c *spool.ErrorChunk) {
 	switch {
-	case p.o.LiteralErrors:
+	case p.o.LiteralErrors, p.noRuns && !c.Recoverable:
+		p.failure = c
 		p.w.open("error").str("errorText", c.Error).close()
 	case !c.Recoverable:
 		p.failure = c

@@ -23,6 +23,7 @@ type Projector struct {
 	extra    map[uint64]bool
 	stale    bool // a command changed the message; the next record shows it
 	failure  *spool.ErrorChunk
+	noRuns   bool // chunks come without a log: a fatal error is told at once
 
 	w frameWriter
 }
@@ -106,7 +107,9 @@ func (p *Projector) apply(dst []spool.Frame, r spool.Record, c spool.Chunk) []sp
 		}
 	case *spool.RunStarted:
 		p.ended, p.terminal, p.failure = false, nil, nil
-		p.w.open("start").str("messageId", c.MessageID).rawOpt("messageMetadata", c.Metadata).close()
+		// With the metadata of the turn's earlier runs: readers who passed their
+		// ends were not sent the finish frames that carry it.
+		p.w.open("start").str("messageId", c.MessageID).rawOpt("messageMetadata", p.fold.Message().Metadata).close()
 		p.sync()
 	case *spool.StepStarted:
 		p.stepOn = true
@@ -219,6 +222,7 @@ func (p *Projector) discard(c *spool.StepDiscarded, before int, shown bool) {
 			p.transient(c)
 		}
 	case wasOn && !p.o.NoStepEvents || p.view.retracted(p, p.parts()):
+		p.view.closeBlock(p)
 		if shown {
 			p.transient(c)
 		}

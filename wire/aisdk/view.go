@@ -18,6 +18,7 @@ import (
 // ordinal, tool calls and data with an id by their ids.
 type view struct {
 	compact bool // writes a plan: outputs without their input event
+	ids     func(i int) string
 
 	steps    int
 	stepOn   bool // start-step was sent, finish-step was not
@@ -38,9 +39,10 @@ type sentBlock struct {
 }
 
 func newView() *view {
-	return &view{open: -1, tools: map[string]*sentTool{}, data: map[string]json.RawMessage{}}
+	return &view{ids: blockID, open: -1, tools: map[string]*sentTool{}, data: map[string]json.RawMessage{}}
 }
 
+// blockID names the turn's i-th text or reasoning block, from 0.
 func blockID(i int) string { return "block-" + strconv.Itoa(i+1) }
 
 func dataKey(p *spool.Part) (string, bool) {
@@ -210,14 +212,14 @@ func (v *view) openBlock(p *Projector, part *spool.Part) {
 	v.closeBlock(p)
 	v.open = len(v.blocks)
 	v.blocks = append(v.blocks, sentBlock{kind: part.Type, first: part.First})
-	p.w.open(prefix(part.Type)+"-start").str("id", blockID(v.open)).close()
+	p.w.open(prefix(part.Type)+"-start").str("id", v.ids(v.open)).close()
 	v.growBlock(p, part)
 }
 
 // growBlock brings the open block to its part.
 func (v *view) growBlock(p *Projector, part *spool.Part) {
 	b := &v.blocks[v.open]
-	p.w.text(prefix(b.kind)+"-delta", "id", blockID(v.open), "delta", part.Text[len(b.text):])
+	p.w.text(prefix(b.kind)+"-delta", "id", v.ids(v.open), "delta", part.Text[len(b.text):])
 	b.text = part.Text
 	if !part.Open {
 		v.endBlock(p, part.ProviderMetadata)
@@ -226,7 +228,7 @@ func (v *view) growBlock(p *Projector, part *spool.Part) {
 
 func (v *view) endBlock(p *Projector, metadata json.RawMessage) {
 	b := &v.blocks[v.open]
-	p.w.open(prefix(b.kind)+"-end").str("id", blockID(v.open))
+	p.w.open(prefix(b.kind)+"-end").str("id", v.ids(v.open))
 	if b.kind == spool.PartReasoning {
 		p.w.rawOpt("providerMetadata", providerMetadata(metadata))
 	}

@@ -1,10 +1,197 @@
+// Package wiretest is the suite that every wire passes.
+//
+// A wire is a deterministic fold over a log with two outputs, and whoever
+// attaches anywhere must end with what the log says. The suite takes a
+// projector, a fold of its frames as a client reads them, and a log that holds
+// every chunk type, and attaches at every cut.
 package wiretest
 
 import (
+	"encoding/json"
+	"fmt"
 	"slices"
+	"testing"
 
 	"github.com/spool-run/spool"
 )
+
+// Wire is a wire as the suite sees it.
+type Wire struct {
+	// New returns a fresh projector. On a wire whose streams are turns, it is
+	// that turn's; else turn is nil.
+	New func(turn *spool.Turn) spool.Projector
+	// PerTurn says that a stream shows one turn. The projector is then given the
+	// records after the turn's Start, later turns' too.
+	PerTurn bool
+	// Fold reads a stream from its first byte, as a client does, and returns the
+	// client's state as JSON. It fails if the stream breaks the protocol. The
+	// stream may stop between any two frames.
+	Fold func(stream []byte) (json.RawMessage, error)
+	// Truth, if set, says what the client's state must be in the end, made from
+	// the log and not from the wire's frames.
+	Truth func(log []spool.Record, turn *spool.Turn) (json.RawMessage, error)
+	// NoPlan says that readers of this wire start at the log's beginning.
+	NoPlan bool
+	// Raw says that frames are not events of a text/event-stream.
+	Raw bool
+	// Log is what is projected; nil for [Corpus].
+	Log []spool.Record
+}
+
+// Run runs the suite.
+func Run(t *testing.T, w Wire) {
+	t.Helper()
+	if w.Log == nil {
+		w.Log = Corpus()
+	}
+	t.Run("the log holds every chunk type", func(t *testing.T) {
+		if missing := missingTypes(w.Log); len(missing) > 0 {
+			t.Errorf("no record of %v", missing)
+		}
+	})
+	subjects, err := w.subjects()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range checks {
+		t.Run(c.name, func(t *testing.T) {
+			for _, s := range subjects {
+				if err := c.check(s); err != nil {
+					t.Errorf("%s: %v", s.name, err)
+				}
+			}
+		})
+	}
+}
+
+// checks are the promises of a wire. Each fails with what is wrong.
+var checks = []struct {
+	name  string
+	check func(*subject) error
+}{
+	{"frames have the right shape", checkShape},
+	{"the same records become the same frames", checkDeterminism},
+	{"frames never change after they were made", checkFrozen},
+	{"a rebuilt projector is the live one", checkRebuilt},
+	{"a reader that never left sees what the plan says", checkPlan},
+	{"a reader that attaches at any cut ends as one that never left", checkAttach},
+	{"a reader that was cut inside a plan goes on", checkCutInPlan},
+	{"kept records alone give the same", checkKept},
+	{"the client ends with what the log says", checkTruth},
+	{"a long answer is planned in few frames", checkLong},
+}
+
+// subject is a stream that the wire offers: of one turn, or of the whole log.
+type subject struct {
+	Wire
+	name    string
+	turn    *spool.Turn
+	records []spool.Record // what the projector is given
+}
+
+func (w Wire) subjects() ([]*subject, error) {
+	if !w.PerTurn {
+		return []*subject{{Wire: w, name: "log", records: w.Log}}, nil
+	}
+	f := spool.NewFold(spool.RootID(w.Log[0].Agent))
+	for _, r := range w.Log {
+		if err := f.Apply(r); err != nil {
+			return nil, fmt.Errorf("fold record %d: %w", r.Seq, err)
+		}
+	}
+	var list []*subject
+	for _, t := range f.Turns {
+		list = append(list, &subject{Wire: w, name: "turn " + t.ID, turn: t, records: after(w.Log, t.Start())})
+	}
+	return list, nil
+}
+
+func after(log []spool.Record, seq uint64) []spool.Record {
+	return log[slices.IndexFunc(log, func(r spool.Record) bool { return r.Seq > seq }):]
+}
+
+// run is one projector's life: what each record became, and the plan behind it.
+type run struct {
+	frames [][]spool.Frame
+	plans  [][]spool.Frame // plans[0] is the plan before the first record
+}
+
+// project gives the records to a fresh projector and asks for every plan.
+func (s *subject) project(records []spool.Record, plans bool) (run, error) {
+	p := s.New(s.turn)
+	out := run{plans: [][]spool.Frame{clone(p.Plan())}}
+	for _, r := range records {
+		frames, err := p.Apply(nil, r)
+		if err != nil {
+			return run{}, fmt.Errorf("record %d (%s): %w", r.Seq, r.Type, err)
+		}
+		out.frames = append(out.frames, clone(frames))
+		if plans {
+			out.plans = append(out.plans, clone(p.Plan()))
+		}
+	}
+	if !plans {
+		out.plans = append(out.plans, clone(p.Plan()))
+	}
+	return out, nil
+}
+
+func clone(frames []spool.Frame) []spool.Frame {
+	out := slices.Clone(frames)
+	for i := range out {
+		out[i].Data = slices.Clone(out[i].Data)
+	}
+	return out
+}
+
+// stream is what a reader receives that attached when the projector had seen c
+// records and is still there when it has seen n.
+func (s *subject) stream(r run, c, n int) []byte {
+	var b []byte
+	var held []spool.Frame // terminal frames of the last record that became any
+	take := func(frames []spool.Frame) {
+		if len(frames) > 0 {
+			held = nil
+		}
+		for _, f := range frames {
+			if f.Terminal {
+				held = append(held, f)
+			} else {
+				b = append(b, f.Data...)
+			}
+		}
+	}
+	take(r.plans[c])
+	for i := c; i < n; i++ {
+		take(r.frames[i])
+		if !s.NoPlan && slices.ContainsFunc(r.frames[i], func(f spool.Frame) bool { return f.Cut }) {
+			b, held = nil, nil // the reader comes back
+			take(r.plans[i+1])
+		}
+	}
+	for _, f := range held {
+		b = append(b, f.Data...)
+	}
+	return b
+}
+
+// fold folds a stream and writes the state canonically.
+func (s *subject) fold(stream []byte) (string, error) {
+	state, err := s.Fold(stream)
+	if err != nil {
+		return "", fmt.Errorf("the client refuses the stream: %w\n%s", err, tail(string(stream)))
+	}
+	return canonical(state)
+}
+
+func canonical(state json.RawMessage) (string, error) {
+	var v any
+	if err := json.Unmarshal(state, &v); err != nil {
+		return "", fmt.Errorf("the client's state is not JSON: %w", err)
+	}
+	data, err := json.MarshalIndent(v, "", " ")
+	return string(data), err
+}
 
 // missingTypes lists the registered chunk types that a log does not hold.
 func missingTypes(log []spool.Record) []spool.Type {

@@ -1,0 +1,301 @@
+// Package modeltest checks that provider streams are taken apart correctly: with
+// the same result however the bytes arrive, and never passing off half an answer
+// as a whole one.
+package modeltest
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/model"
+)
+
+// Ingest takes a provider's bytes apart.
+type Ingest func(src io.Reader) iter.Seq2[model.Part, error]
+
+// Answer is a stream folded into what it says.
+type Answer struct {
+	Blocks []Block      `json:"blocks"`
+	Usage  *spool.Usage `json:"usage,omitempty"`
+	Finish string       `json:"finish,omitempty"`
+	Raw    string       `json:"raw,omitempty"`
+	Error  *Failure     `json:"error,omitempty"`
+}
+
+// Block is a piece of an answer, in the order of its first part.
+type Block struct {
+	Type     string          `json:"type"` // text, reasoning, tool, source, file
+	ID       string          `json:"id,omitempty"`
+	Name     string          `json:"name,omitempty"`
+	Text     string          `json:"text,omitempty"` // a tool's arguments; a source's or file's URL
+	Metadata json.RawMessage `json:"metadata,omitempty"`
+}
+
+// Failure is the error that ended a stream.
+type Failure struct {
+	Code      string `json:"code"`
+	Message   string `json:"message"`
+	Retryable bool   `json:"retryable,omitempty"`
+}
+
+// Collect reads a stream to its end.
+func Collect(seq iter.Seq2[model.Part, error]) (parts []model.Part, err error) {
+	for p, e := range seq {
+		if err != nil {
+			return parts, fmt.Errorf("a part after the error %w", err)
+		}
+		if e != nil {
+			err = e
+			continue
+		}
+		parts = append(parts, p)
+	}
+	return parts, err
+}
+
+// Fold joins a stream's parts. Its error says how they break the contract of
+// [model.Model].
+func Fold(parts []model.Part, failure error) (a Answer, err error) {
+	a.Blocks = []Block{}
+	at := map[string]int{}
+	open := map[string]bool{}
+	wrong := func(format string, args ...any) {
+		if err == nil {
+			err = fmt.Errorf(format, args...)
+		}
+	}
+	block := func(kind, id string) *Block {
+		key := kind + " " + id
+		i, ok := at[key]
+		if !ok {
+			i = len(a.Blocks)
+			at[key] = i
+			a.Blocks = append(a.Blocks, Block{Type: kind, ID: id})
+		}
+		return &a.Blocks[i]
+	}
+	for i, p := range parts {
+		if a.Finish != "" {
+			wrong("part %d, %T, comes after the finish", i, p)
+		}
+		switch p := p.(type) {
+		case model.TextDelta:
+			if p.Delta == "" {
+				wrong("part %d is an empty delta", i)
+			}
+			block("text", p.ID).Text += p.Delta
+		case model.ReasoningDelta:
+			if p.Delta == "" {
+				wrong("part %d is an empty delta", i)
+			}
+			block("reasoning", p.ID).Text += p.Delta
+			open["reasoning "+p.ID] = true
+		case model.ReasoningEnd:
+			b := block("reasoning", p.ID)
+			if p.Text != "" && p.Text != b.Text {
+				wrong("reasoning %s ends as %q, but was %q", p.ID, p.Text, b.Text)
+			}
+			b.Metadata = p.Metadata
+			delete(open, "reasoning "+p.ID)
+		case model.ToolCallStart:
+			if _, ok := at["tool "+p.ID]; ok {
+				wrong("call %s starts twice", p.ID)
+			}
+			block("tool", p.ID).Name = p.Name
+			open["tool "+p.ID] = true
+		case model.ToolCallDelta:
+			if !open["tool "+p.ID] || p.Delta == "" {
+				wrong("part %d: an empty delta, or its call %s is not open", i, p.ID)
+			}
+			block("tool", p.ID).Text += p.Delta
+		case model.ToolCallEnd:
+			b := block("tool", p.ID)
+			if !open["tool "+p.ID] || b.Name != p.Name || b.Text != p.Arguments {
+				wrong("call %+v ends, but was %+v", p, *b)
+			}
+			delete(open, "tool "+p.ID)
+		case model.Source:
+			b := block("source", p.ID)
+			b.Name, b.Text = p.Title, p.URL
+		case model.File:
+			a.Blocks = append(a.Blocks, Block{Type: "file", Name: p.MediaType, Text: p.URL})
+		case model.UsageUpdate:
+			a.Usage = &p.Usage
+		case model.Finish:
+			if p.Reason == "" {
+				wrong("the finish has no reason")
+			}
+			a.Finish, a.Raw = p.Reason, p.Raw
+		default:
+			wrong("part %d is a %T", i, p)
+		}
+	}
+	switch {
+	case failure != nil:
+		a.Error = &Failure{Message: failure.Error()}
+		if e, ok := errors.AsType[*model.Error](failure); ok {
+			a.Error = &Failure{Code: e.Code, Message: e.Message, Retryable: e.Retryable}
+		}
+		if a.Finish != "" {
+			wrong("an error comes after the finish: %v", failure)
+		}
+	case a.Finish == "":
+		wrong("the stream ends with neither a finish nor an error")
+	case len(open) > 0:
+		wrong("the answer is complete, but %v open", open)
+	}
+	return a, err
+}
+
+// Corpus feeds every *.sse and *.body file of dir to ingest and compares the
+// result with the .json beside it, which update writes instead. Each is read
+// whole, split everywhere and cut everywhere.
+func Corpus(t *testing.T, dir string, ingest Ingest, update bool) {
+	for _, file := range streams(t, dir) {
+		ext := filepath.Ext(file)
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			data, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := Fold(Collect(ingest(bytes.NewReader(data))))
+			if err != nil {
+				t.Error(err)
+			}
+			var b bytes.Buffer
+			enc := json.NewEncoder(&b)
+			enc.SetEscapeHTML(false)
+			enc.SetIndent("", "  ")
+			if err := enc.Encode(got); err != nil {
+				t.Fatal(err)
+			}
+			expected := strings.TrimSuffix(file, ext) + ".json"
+			if update {
+				if err := os.WriteFile(expected, b.Bytes(), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(expected)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Equal(b.Bytes(), want) {
+				t.Errorf("got %s\nwant %s", b.Bytes(), want)
+			}
+			Splits(t, data, ingest)
+			Cuts(t, data, ingest)
+		})
+	}
+}
+
+// streams lists a corpus.
+func streams(t testing.TB, dir string) (files []string) {
+	for _, pattern := range []string{"*.sse", "*.body"} {
+		found, err := filepath.Glob(filepath.Join(dir, pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, found...)
+	}
+	if len(files) == 0 {
+		t.Fatalf("there are no streams in %s", dir)
+	}
+	return files
+}
+
+// Fuzz fuzzes ingest from the corpus in dir: whatever comes, the parts keep the
+// contract and do not depend on how the bytes arrive.
+func Fuzz(f *testing.F, dir string, ingest Ingest) {
+	for _, file := range streams(f, dir) {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			f.Fatal(err)
+		}
+		if len(data) < 4096 {
+			f.Add(data)
+		}
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if _, err := Fold(Collect(ingest(bytes.NewReader(data)))); err != nil {
+			t.Error(err)
+		}
+		same(t, data, ingest, "byte by byte", iotest.OneByteReader(bytes.NewReader(data)))
+		same(t, data, ingest, "random pieces", &pieces{data, rand.New(rand.NewPCG(uint64(len(data)), 1))})
+	})
+}
+
+// Splits checks that the parts do not depend on how the bytes arrive.
+func Splits(t testing.TB, data []byte, ingest Ingest) {
+	t.Helper()
+	same(t, data, ingest, "byte by byte", iotest.OneByteReader(bytes.NewReader(data)))
+	same(t, data, ingest, "halves", iotest.HalfReader(bytes.NewReader(data)))
+	same(t, data, ingest, "the end beside data", iotest.DataErrReader(bytes.NewReader(data)))
+	rnd := rand.New(rand.NewPCG(uint64(len(data)), 1))
+	for range 8 {
+		same(t, data, ingest, "random pieces", &pieces{data, rnd})
+	}
+	for i := 1; i < len(data); i += stride(data) {
+		same(t, data, ingest, fmt.Sprintf("split at %d", i), io.MultiReader(bytes.NewReader(data[:i]), bytes.NewReader(data[i:])))
+	}
+}
+
+// stride is 1 for a stream of usual size, and spares time on a long one.
+func stride(data []byte) int {
+	tries := max(16, 4<<20/(1+len(data)))
+	return 1 + len(data)/tries
+}
+
+func same(t testing.TB, data []byte, ingest Ingest, how string, src io.Reader) {
+	t.Helper()
+	want, wantErr := Collect(ingest(bytes.NewReader(data)))
+	got, err := Collect(ingest(src))
+	if !reflect.DeepEqual(got, want) || fmt.Sprint(err) != fmt.Sprint(wantErr) {
+		t.Errorf("%s: %+v, %v\nwhole: %+v, %v", how, got, err, want, wantErr)
+	}
+}
+
+type pieces struct {
+	rest []byte
+	rnd  *rand.Rand
+}
+
+func (p *pieces) Read(b []byte) (int, error) {
+	if len(p.rest) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(b[:min(len(b), 1+p.rnd.IntN(40))], p.rest)
+	p.rest = p.rest[n:]
+	return n, nil
+}
+
+// Cuts checks that no beginning of a stream passes for another answer: cut
+// anywhere, it ends in an error, or says what the whole says.
+func Cuts(t testing.TB, data []byte, ingest Ingest) {
+	t.Helper()
+	whole, err := Fold(Collect(ingest(bytes.NewReader(data))))
+	if err != nil {
+		t.Error(err)
+	}
+	for i := 0; i < len(data); i += stride(data) {
+		got, err := Fold(Collect(ingest(bytes.NewReader(data[:i]))))
+		if err != nil {
+			t.Errorf("cut at %d: %v", i, err)
+		}
+		if got.Error == nil && whole.Error == nil && !reflect.DeepEqual(got.Blocks, whole.Blocks) {
+			t.Errorf("cut at %d it passes for %+v\nwhole: %+v", i, got, whole)
+			return
+		}
+	}
+}

@@ -1,0 +1,146 @@
+package openai
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+
+	"github.com/spool-run/spool/model"
+)
+
+// call is a tool call under assembly.
+type call struct {
+	id, name string
+	args     strings.Builder
+	started  bool
+}
+
+// complete reports whether the arguments so far are a whole object.
+func (c *call) complete() bool {
+	text := strings.TrimSpace(c.args.String())
+	return strings.HasPrefix(text, "{") && json.Valid([]byte(text))
+}
+
+// calls finds the call that each delta belongs to. Providers leave out ids,
+// indexes and names, repeat them, and change them under way.
+type calls struct {
+	list  []*call
+	ids   map[string]*call
+	slots map[int]*call
+	last  *call
+}
+
+// find returns the call of a delta, a new one where it begins one:
+// by id; else by index; else the call last touched.
+func (cs *calls) find(d *toolDelta) *call {
+	var slot *call
+	if d.Index != nil {
+		slot = cs.slots[*d.Index]
+	}
+	c := cs.ids[d.ID]
+	if c == nil {
+		c = cs.guess(d, slot)
+	}
+	if c == nil {
+		c = new(call)
+		cs.list = append(cs.list, c)
+	}
+	if cs.ids == nil {
+		cs.ids, cs.slots = map[string]*call{}, map[int]*call{}
+	}
+	if d.ID != "" {
+		cs.ids[d.ID] = c
+		if !c.started && c.id == "" {
+			c.id = d.ID
+		}
+	}
+	if d.Index != nil {
+		cs.slots[*d.Index] = c
+	}
+	cs.last = c
+	return c
+}
+
+// guess decides on a delta whose id is missing or new.
+func (cs *calls) guess(d *toolDelta, slot *call) *call {
+	c := slot
+	if c == nil && (d.Index == nil || d.ID == "" && d.Function.Name == "") {
+		c = cs.last // the index is missing, or differs from the head's
+	}
+	switch {
+	case c == nil:
+		return nil
+	case d.ID != "" && c.id != "":
+		// Another id begins another call, unless the provider makes up an id for
+		// each piece and c is not finished.
+		named := d.Function.Name != "" && (d.Function.Name != c.name || c.args.Len() == 0)
+		if named || c.complete() {
+			return nil
+		}
+	case d.Function.Name != "" && c.name != "":
+		// A name again: repeated by the provider, or another call without an id.
+		if c.complete() && strings.HasPrefix(strings.TrimSpace(d.Function.arguments()), "{") ||
+			d.Function.Name != c.name && (c.complete() || c.args.Len() == 0) {
+			return nil
+		}
+	}
+	return c
+}
+
+// add takes a delta and returns the parts that it makes. A call starts when its
+// name is known.
+func (cs *calls) add(d *toolDelta) (parts []model.Part) {
+	c := cs.find(d)
+	if c.name == "" {
+		c.name = d.Function.Name
+	}
+	args := d.Function.arguments()
+	c.args.WriteString(args)
+	switch {
+	case c.started:
+	case c.name == "":
+		return nil
+	default:
+		parts = append(parts, cs.start(c))
+		args = c.args.String()
+	}
+	if args != "" {
+		parts = append(parts, model.ToolCallDelta{ID: c.id, Delta: args})
+	}
+	return parts
+}
+
+func (cs *calls) start(c *call) model.Part {
+	c.started = true
+	for n := len(cs.list) - 1; c.id == ""; n++ {
+		// Of its own making; an id that the provider used stays the provider's.
+		if id := "call_" + strconv.Itoa(n); cs.ids[id] == nil {
+			c.id, cs.ids[id] = id, c
+		}
+	}
+	return model.ToolCallStart{ID: c.id, Name: c.name}
+}
+
+// end completes all calls, in the order in which they began.
+func (cs *calls) end() (parts []model.Part) {
+	for _, c := range cs.list {
+		if !c.started {
+			parts = append(parts, cs.start(c))
+			if c.args.Len() > 0 {
+				parts = append(parts, model.ToolCallDelta{ID: c.id, Delta: c.args.String()})
+			}
+		}
+		parts = append(parts, model.ToolCallEnd{ID: c.id, Name: c.name, Arguments: c.args.String()})
+	}
+	return parts
+}
+
+// open reports whether a call's arguments have begun and are not whole.
+func (cs *calls) open() bool {
+	for _, c := range cs.list {
+		if c.args.Len() > 0 && !json.Valid([]byte(c.args.String())) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,176 @@
+package openai
+
+import (
+	"encoding/json"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/spool-run/spool/model"
+)
+
+// parseError classifies an error answer: an object, a string, or a page. Status
+// is 0 for an error inside a stream.
+func parseError(status int, header http.Header, body []byte) *model.Error {
+	var e struct {
+		Message  string          `json:"message"`
+		Msg      string          `json:"msg"`
+		Type     string          `json:"type"`
+		Code     json.RawMessage `json:"code"`
+		Status   json.RawMessage `json:"status"`
+		Detail   json.RawMessage `json:"detail"`
+		Metadata struct {
+			Raw      json.RawMessage `json:"raw"`
+			Provider string          `json:"provider_name"`
+		} `json:"metadata"`
+	}
+	raw := errorMember(body)
+	if s, ok := str(raw); ok {
+		e.Message = s
+	} else if decode(raw, &e) != nil && !strings.HasPrefix(strings.TrimSpace(string(raw)), "<") {
+		e.Message = string(raw)
+	}
+	for _, s := range []string{e.Msg, text(e.Detail)} {
+		if e.Message == "" {
+			e.Message = s
+		}
+	}
+	code := text(e.Code)
+	inner := status
+	for _, s := range []string{code, text(e.Status)} {
+		if n, err := strconv.Atoi(s); err == nil && inner == 0 && n >= 400 && n < 600 {
+			inner = n
+		}
+	}
+	failure := classify(inner, strings.ToLower(e.Type+" "+code+" "+text(e.Status)), strings.ToLower(e.Message))
+	failure.StatusCode = status
+	failure.RetryAfter = retryAfter(header)
+	switch {
+	case e.Message != "":
+		failure.Message = "the provider said: " + excerpt(e.Message)
+	case status != 0:
+		failure.Message = "the provider answered " + strings.TrimSpace(strconv.Itoa(status)+" "+http.StatusText(status))
+	default:
+		failure.Message = "the provider reported an error"
+	}
+	if more := text(e.Metadata.Raw); more != "" && !strings.Contains(e.Message, more) {
+		failure.Message += " (" + strings.TrimSpace(e.Metadata.Provider+" ") + ": " + excerpt(more) + ")"
+	}
+	failure.Message = redact(failure.Message)
+	return failure
+}
+
+// errorMember returns the error inside an object, or all of it.
+func errorMember(body []byte) json.RawMessage {
+	var o struct {
+		Error json.RawMessage `json:"error"`
+	}
+	if decode(body, &o) == nil && said(o.Error) {
+		return o.Error
+	}
+	return body
+}
+
+func text(raw json.RawMessage) string {
+	if s, ok := str(raw); ok {
+		return s
+	}
+	if isNull(raw) {
+		return ""
+	}
+	return string(raw)
+}
+
+// classify decides the code and whether trying again may help, from a status and
+// from the words in the error's type and code.
+func classify(status int, kind, message string) *model.Error {
+	has := func(words ...string) bool {
+		for _, w := range words {
+			if strings.Contains(kind, w) {
+				return true
+			}
+		}
+		return false
+	}
+	e := &model.Error{Code: model.CodeUnknown}
+	switch {
+	case has("insufficient_quota", "billing"), status == http.StatusPaymentRequired:
+		e.Code = model.CodeRateLimited
+	case has("content_filter", "content_policy", "moderation"):
+		e.Code = model.CodeContentFilter
+	case has("authentication", "invalid_api_key", "permission", "unauthorized"), status == http.StatusUnauthorized, status == http.StatusForbidden:
+		e.Code = model.CodeAuthentication
+	case has("overloaded"), status == 529:
+		e.Code, e.Retryable = model.CodeOverloaded, true
+	case has("rate_limit", "too_many_requests", "resource_exhausted", "tokens_per"), status == http.StatusTooManyRequests:
+		e.Code, e.Retryable = model.CodeRateLimited, true
+	case has("timeout", "timed_out"), status == http.StatusRequestTimeout, status == http.StatusGatewayTimeout:
+		e.Code, e.Retryable = model.CodeTimeout, true
+	case status == http.StatusConflict, status == http.StatusTooEarly:
+		e.Code, e.Retryable = model.CodeUnavailable, true
+	case status >= 500:
+		e.Code, e.Retryable = model.CodeUnavailable, true
+		if status == http.StatusNotImplemented {
+			e.Code, e.Retryable = model.CodeInvalidRequest, false
+		}
+	case has("server_error", "internal", "unavailable", "api_error"):
+		e.Code, e.Retryable = model.CodeUnavailable, true
+	case has("invalid", "context_length", "not_found", "bad_request"), status >= 300:
+		e.Code = model.CodeInvalidRequest
+	case strings.Contains(message, "overloaded"):
+		e.Code, e.Retryable = model.CodeOverloaded, true
+	case strings.Contains(message, "rate limit"):
+		e.Code, e.Retryable = model.CodeRateLimited, true
+	default:
+		e.Retryable = true // nothing known speaks against it
+	}
+	return e
+}
+
+// retryAfter reads how long to wait. A date counts from the answer's own Date.
+func retryAfter(h http.Header) time.Duration {
+	if ms, err := strconv.ParseFloat(h.Get("Retry-After-Ms"), 64); err == nil && ms > 0 {
+		return bounded(ms / 1000)
+	}
+	v := h.Get("Retry-After")
+	if s, err := strconv.ParseFloat(v, 64); err == nil {
+		return bounded(s)
+	}
+	if at, err := http.ParseTime(v); err == nil {
+		if now, err := http.ParseTime(h.Get("Date")); err == nil {
+			return max(0, at.Sub(now))
+		}
+	}
+	return 0
+}
+
+func bounded(seconds float64) time.Duration {
+	if !(seconds > 0) {
+		return 0
+	}
+	return time.Duration(min(seconds, 86400) * float64(time.Second))
+}
+
+var secrets = regexp.MustCompile(`(?i)\b(sk|pk|rk|gsk|xai|key|nvapi|hf)[-_][\w*.-]{6,}|\bbearer\s+[\w*.=+/-]{6,}|\bAIza[\w-]{10,}`)
+
+// redact takes out what looks like a key.
+func redact(s string) string {
+	return secrets.ReplaceAllString(s, "[redacted]")
+}
+
+// excerpt returns the beginning of s, on one line.
+func excerpt(s string) string {
+	const most = 400
+	s = strings.Join(strings.Fields(strings.ToValidUTF8(s, "\uFFFD")), " ")
+	if len(s) <= most {
+		return s
+	}
+	end := most
+	for !utf8.RuneStart(s[end]) {
+		end--
+	}
+	return s[:end] + "…"
+}

@@ -1,0 +1,176 @@
+package openai
+
+import (
+	"encoding/json"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/model"
+)
+
+var step = spool.Part{Type: spool.PartStep}
+
+func say(s string) spool.Part { return spool.Part{Type: spool.PartText, Text: s} }
+
+func think(s, metadata string) spool.Part {
+	return spool.Part{Type: spool.PartReasoning, Text: s, ProviderMetadata: json.RawMessage(metadata)}
+}
+
+func file(url, media, name string) spool.Part {
+	return spool.Part{Type: spool.PartFile, URL: url, MediaType: media, Filename: name}
+}
+
+func tool(t spool.ToolPart) spool.Part { return spool.Part{Type: spool.PartTool, Tool: &t} }
+
+func user(parts ...spool.Part) spool.Message {
+	return spool.Message{Role: spool.RoleUser, Parts: parts}
+}
+
+func answer(parts ...spool.Part) spool.Message {
+	return spool.Message{Role: spool.RoleAssistant, Parts: parts}
+}
+
+func called(ids ...string) string {
+	var list []string
+	for _, id := range ids {
+		list = append(list, `{"id":"`+id+`","type":"function","function":{"name":"f","arguments":"{}"}}`)
+	}
+	return "[" + strings.Join(list, ",") + "]"
+}
+
+func TestMessages(t *testing.T) {
+	raw := func(s string) json.RawMessage { return json.RawMessage(s) }
+	done := func(id, output string) spool.Part {
+		return tool(spool.ToolPart{CallID: id, Name: "f", State: spool.ToolCompleted, Input: raw(`{}`), Output: raw(output)})
+	}
+	for _, tt := range []struct {
+		name    string
+		request model.Request
+		want    string
+	}{
+		{"nothing", model.Request{}, `[]`},
+		{"text", model.Request{Instructions: "Be brief.", Messages: []spool.Message{
+			{Role: spool.RoleSystem, Parts: []spool.Part{say("Really.")}},
+			user(say("Hel"), say("lo")), answer(step, say("Hi"), say("!")), user()}},
+			`[{"role":"system","content":"Be brief."},{"role":"system","content":"Really."},
+			  {"role":"user","content":"Hello"},{"role":"assistant","content":"Hi!"}]`},
+		{"steps", model.Request{Messages: []spool.Message{user(say("go")), answer(
+			step, say("I look."), done("a", `"plain"`), done("b", `{"x": 1}`),
+			step, done("c", `null`),
+			step, say("Done."))}},
+			`[{"role":"user","content":"go"},
+			  {"role":"assistant","content":"I look.","tool_calls":` + called("a", "b") + `},
+			  {"role":"tool","tool_call_id":"a","content":"plain"},{"role":"tool","tool_call_id":"b","content":"{\"x\": 1}"},
+			  {"role":"assistant","content":null,"tool_calls":` + called("c") + `},{"role":"tool","tool_call_id":"c","content":"null"},
+			  {"role":"assistant","content":"Done."}]`},
+		{"no boundaries", model.Request{Messages: []spool.Message{answer(say("A"), done("a", `1`), say("B"), done("b", `2`))}},
+			`[{"role":"assistant","content":"A","tool_calls":` + called("a") + `},{"role":"tool","tool_call_id":"a","content":"1"},
+			  {"role":"assistant","content":"B","tool_calls":` + called("b") + `},{"role":"tool","tool_call_id":"b","content":"2"}]`},
+		{"outcomes", model.Request{Messages: []spool.Message{answer(
+			tool(spool.ToolPart{CallID: "a", Name: "f", State: spool.ToolFailed, Error: "boom"}),
+			tool(spool.ToolPart{CallID: "b", Name: "f", State: spool.ToolDenied}),
+			tool(spool.ToolPart{CallID: "c", Name: "f", State: spool.ToolDenied, Approval: &spool.Approval{Reason: "too dear"}}),
+			tool(spool.ToolPart{CallID: "d", Name: "f", State: spool.ToolExecuting}),
+			tool(spool.ToolPart{CallID: "e", Name: "f", State: spool.ToolStreaming, InputText: `{"x`}),
+			tool(spool.ToolPart{CallID: "f", Name: "f", State: spool.ToolCompleted, ProviderExecuted: true}),
+			tool(spool.ToolPart{CallID: "g", Name: "f", State: spool.ToolCompleted}))}},
+			`[{"role":"assistant","content":null,"tool_calls":` + called("a", "b", "c", "d", "g") + `},
+			  {"role":"tool","tool_call_id":"a","content":"Error: boom"},
+			  {"role":"tool","tool_call_id":"b","content":"The user denied this call."},
+			  {"role":"tool","tool_call_id":"c","content":"The user denied this call: too dear"},
+			  {"role":"tool","tool_call_id":"d","content":"This call has no result."},
+			  {"role":"tool","tool_call_id":"g","content":"null"}]`},
+		{"arguments", model.Request{Messages: []spool.Message{answer(
+			tool(spool.ToolPart{CallID: "a", Name: "f", State: spool.ToolCompleted, Input: raw("{ \"x\": [1, 2] }"), Output: raw(`""`)}),
+			tool(spool.ToolPart{CallID: "b", Name: "f", State: spool.ToolFailed, InputText: `{"x":`, InputInvalid: true, Error: "bad"}))}},
+			`[{"role":"assistant","content":null,"tool_calls":[
+			    {"id":"a","type":"function","function":{"name":"f","arguments":"{\"x\":[1,2]}"}},
+			    {"id":"b","type":"function","function":{"name":"f","arguments":"{\"invalid_arguments\":\"{\\\"x\\\":\"}"}}]},
+			  {"role":"tool","tool_call_id":"a","content":""},{"role":"tool","tool_call_id":"b","content":"Error: bad"}]`},
+		{"ids", model.Request{Messages: []spool.Message{answer(done("s.1/call 0", `1`))}},
+			`[{"role":"assistant","content":null,"tool_calls":` + called("call_0aecf0e521bc5bd1404b7c7e") + `},
+			  {"role":"tool","tool_call_id":"call_0aecf0e521bc5bd1404b7c7e","content":"1"}]`},
+		{"files", model.Request{Messages: []spool.Message{user(say("Look"),
+			file("data:image/png;base64,AA==", "image/png", "a.png"),
+			file("https://x.example/b.jpg", "image/jpeg", ""),
+			file("data:audio/mpeg;base64,BB==", "audio/mpeg", ""),
+			file("data:application/pdf;base64,CC==", "", "c.pdf"),
+			file("data:text/plain;base64,aGk=", "text/plain", "d.txt"),
+			file("data:text/csv,a%2Cb", "", "e.csv"),
+			file("https://x.example/f.zip", "application/zip", "f.zip"))}},
+			`[{"role":"user","content":[{"type":"text","text":"Look"},
+			  {"type":"image_url","image_url":{"url":"data:image/png;base64,AA=="}},
+			  {"type":"image_url","image_url":{"url":"https://x.example/b.jpg"}},
+			  {"type":"input_audio","input_audio":{"data":"BB==","format":"mp3"}},
+			  {"type":"file","file":{"filename":"c.pdf","file_data":"data:application/pdf;base64,CC=="}},
+			  {"type":"text","text":"d.txt:\nhi"},{"type":"text","text":"e.csv:\na,b"},
+			  {"type":"text","text":"[f.zip](https://x.example/f.zip)"}]}]`},
+		{"reasoning", model.Request{Messages: []spool.Message{
+			user(say("one")),
+			answer(step, think("old", `{"openai":{"field":"reasoning_content"}}`), done("a", `1`)),
+			user(say("two")),
+			answer(step, think("new", `{"openai":{"field":"reasoning_content"}}`), done("b", `2`),
+				step, think("x", `{"openai":{"reasoning_details":[{"type":"t","text":"x"}]}}`), think("", `{"openai":{"reasoning_details":[{"type":"e"}]}}`), think("other", `{"anthropic":{"signature":"s"}}`), say("S"),
+				step, think("last", `{"openai":{"field":"reasoning_content"}}`), say("T"))}},
+			`[{"role":"user","content":"one"},
+			  {"role":"assistant","content":null,"tool_calls":` + called("a") + `},{"role":"tool","tool_call_id":"a","content":"1"},
+			  {"role":"user","content":"two"},
+			  {"role":"assistant","content":null,"reasoning_content":"new","tool_calls":` + called("b") + `},{"role":"tool","tool_call_id":"b","content":"2"},
+			  {"role":"assistant","content":"S","reasoning_details":[{"type":"t","text":"x"},{"type":"e"}]},
+			  {"role":"assistant","content":"T"}]`},
+	} {
+		got, err := marshal(messages(&tt.request))
+		if err != nil {
+			t.Fatal(err)
+		}
+		equalJSON(t, tt.name, got, []byte(tt.want))
+	}
+}
+
+func TestBody(t *testing.T) {
+	zero := 0.0
+	r := &model.Request{
+		Tools:       []model.ToolSpec{{Name: "f", Description: "does f", InputSchema: json.RawMessage(`{"type":"object"}`)}, {Name: "g"}},
+		Output:      json.RawMessage(`{"type":"object"}`),
+		MaxTokens:   9,
+		Temperature: &zero,
+	}
+	const rest = `"messages":[],"stream":true,"temperature":0,
+		"tools":[{"type":"function","function":{"name":"f","description":"does f","parameters":{"type":"object"}}},
+		         {"type":"function","function":{"name":"g","parameters":{"type":"object","properties":{}}}}]`
+	for _, tt := range []struct {
+		o    Options
+		want string
+	}{
+		{Options{Model: "m", StrictOutput: true}, `{"model":"m","max_completion_tokens":9,"stream_options":{"include_usage":true},
+			"response_format":{"type":"json_schema","json_schema":{"name":"output","strict":true,"schema":{"type":"object"}}},` + rest + `}`},
+		{Options{Model: "m", BaseURL: "http://localhost:1/v1", NoStreamOptions: true, Extra: map[string]any{"model": "n", "top_k": 3}},
+			`{"model":"n","top_k":3,"max_tokens":9,
+			"response_format":{"type":"json_schema","json_schema":{"name":"output","schema":{"type":"object"}}},` + rest + `}`},
+	} {
+		got, err := New(&tt.o).body(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		equalJSON(t, tt.o.BaseURL, got, []byte(tt.want))
+	}
+	if _, err := New(nil).body(&model.Request{Output: json.RawMessage(`{`)}); err == nil {
+		t.Error("a schema that is not JSON passes")
+	}
+}
+
+func equalJSON(t *testing.T, name string, got, want []byte) {
+	t.Helper()
+	var g, w any
+	if err := json.Unmarshal(got, &g); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(want, &w); err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	if !reflect.DeepEqual(g, w) {
+		t.Errorf("%s:\ngot  %s\nwant %s", name, got, want)
+	}
+}

@@ -1,0 +1,117 @@
+package storetest
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/spool-run/spool"
+)
+
+// Bench measures a driver in the terms of docs/performance.md: records have 120
+// bytes of JSON.
+func Bench(b *testing.B, open Factory) {
+	for _, size := range []int{1, 10, 100, 1000} {
+		b.Run(fmt.Sprintf("Append/batch=%d", size), func(b *testing.B) {
+			s := open(b)
+			l := own(b, s, "s", "o")
+			batch := benchRecords(size)
+			ctx := b.Context()
+			b.ReportAllocs()
+			for n := uint64(1); b.Loop(); n++ {
+				if _, err := s.Append(ctx, spool.Append{Session: "s", Epoch: l.Epoch, Writer: "w", Ordinal: n, Records: batch}); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(b.N*size)/b.Elapsed().Seconds(), "records/s")
+		})
+	}
+	b.Run("Append/callers=256", func(b *testing.B) {
+		s := open(b)
+		const callers = 256
+		leases := make([]spool.Lease, callers)
+		for i := range leases {
+			leases[i] = own(b, s, fmt.Sprint("s", i), "o")
+		}
+		batch := benchRecords(1)
+		took := make([][]time.Duration, callers)
+		b.ResetTimer()
+		parallel(callers, func(i int) {
+			for n := i; n < b.N; n += callers {
+				start := time.Now()
+				if _, err := s.Append(b.Context(), spool.Append{Session: leases[i].Session, Epoch: leases[i].Epoch, Writer: "w", Ordinal: uint64(n + 1), Records: batch}); err != nil {
+					b.Error(err)
+					return
+				}
+				took[i] = append(took[i], time.Since(start))
+			}
+		})
+		b.StopTimer()
+		report(b, slices.Concat(took...))
+		b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "records/s")
+	})
+	b.Run("Read/20000", func(b *testing.B) {
+		s := open(b)
+		batch := benchRecords(1000)
+		for range 20 {
+			put(b, s, spool.Append{Session: "s", Records: batch})
+		}
+		b.ReportAllocs()
+		for b.Loop() {
+			after := uint64(0)
+			for after < 20_000 {
+				rs, err := s.Read(b.Context(), "s", after, 1000)
+				if err != nil || len(rs) == 0 {
+					b.Fatalf("after %d: %d records, %v", after, len(rs), err)
+				}
+				after = rs[len(rs)-1].Seq
+			}
+		}
+	})
+	b.Run("Wake", func(b *testing.B) { // from before the append to a waiter's return
+		s := open(b)
+		seen := command(b, s, "s", "c").Head
+		batch := benchRecords(1)
+		woke := make(chan time.Time)
+		go func() {
+			defer close(woke)
+			seen := seen
+			for {
+				h, err := s.Wait(b.Context(), "s", seen)
+				if err != nil {
+					return
+				}
+				seen = h
+				woke <- time.Now()
+			}
+		}()
+		var took []time.Duration
+		for b.Loop() {
+			start := time.Now()
+			put(b, s, spool.Append{Session: "s", Records: batch})
+			at, ok := <-woke
+			if !ok {
+				b.Fatal("the waiter gave up")
+			}
+			took = append(took, at.Sub(start))
+		}
+		report(b, took)
+	})
+}
+
+func benchRecords(n int) []spool.Record {
+	out := make([]spool.Record, n)
+	for i := range out {
+		out[i] = big(spool.Trace, 120)
+	}
+	return out
+}
+
+func report(b *testing.B, took []time.Duration) {
+	slices.Sort(took)
+	if n := len(took); n > 0 {
+		b.ReportMetric(float64(took[n/2].Nanoseconds()), "p50-ns")
+		b.ReportMetric(float64(took[n*99/100].Nanoseconds()), "p99-ns")
+	}
+}

@@ -1,0 +1,204 @@
+package storetest_test
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/store/memstore"
+	"github.com/spool-run/spool/store/storetest"
+)
+
+// A suite that cannot fail proves nothing: each of these stores breaks one
+// promise, and the suite must say so.
+
+// fault is a memstore with one thing wrong.
+type fault struct {
+	*memstore.Store
+	append   func(ctx context.Context, a spool.Append, next appendFunc) (spool.Appended, error)
+	read     func(rs []spool.Record, err error) ([]spool.Record, error)
+	readKept func(q spool.KeptQuery, s *memstore.Store, session string) ([]spool.Record, error)
+	wait     func(ctx context.Context, s *memstore.Store, session string, seen spool.Head) (spool.Head, error)
+	claim    func(c spool.Claim) spool.Claim
+}
+
+type appendFunc = func(context.Context, spool.Append) (spool.Appended, error)
+
+func (f *fault) Append(ctx context.Context, a spool.Append) (spool.Appended, error) {
+	if f.append != nil {
+		return f.append(ctx, a, f.Store.Append)
+	}
+	return f.Store.Append(ctx, a)
+}
+
+func (f *fault) Read(ctx context.Context, session string, after uint64, max int) ([]spool.Record, error) {
+	rs, err := f.Store.Read(ctx, session, after, max)
+	if f.read != nil {
+		return f.read(rs, err)
+	}
+	return rs, err
+}
+
+func (f *fault) ReadKept(ctx context.Context, session string, q spool.KeptQuery) ([]spool.Record, error) {
+	if f.readKept != nil {
+		return f.readKept(q, f.Store, session)
+	}
+	return f.Store.ReadKept(ctx, session, q)
+}
+
+func (f *fault) Wait(ctx context.Context, session string, seen spool.Head) (spool.Head, error) {
+	if f.wait != nil {
+		return f.wait(ctx, f.Store, session, seen)
+	}
+	return f.Store.Wait(ctx, session, seen)
+}
+
+func (f *fault) Claim(ctx context.Context, c spool.Claim) (spool.Lease, error) {
+	if f.claim != nil {
+		c = f.claim(c)
+	}
+	return f.Store.Claim(ctx, c)
+}
+
+// faults says what is wrong and in which group of checks it must show at the
+// latest.
+var faults = map[string]struct {
+	group string
+	make  func(*fault)
+}{
+	"none": {"", func(*fault) {}},
+	"drops a record": {"Order", func(f *fault) {
+		f.read = func(rs []spool.Record, err error) ([]spool.Record, error) {
+			if len(rs) > 5 {
+				rs = append(rs[:3:3], rs[4:]...)
+			}
+			return rs, err
+		}
+	}},
+	"batch is not atomic": {"Order", func(f *fault) {
+		f.append = func(ctx context.Context, a spool.Append, next appendFunc) (spool.Appended, error) {
+			if len(a.Records) < 2 {
+				return next(ctx, a)
+			}
+			head, tail := a, a
+			head.Records, tail.Records = a.Records[:1], a.Records[1:]
+			head.Ordinal, head.Row, head.Settle = 0, spool.Row{}, nil
+			first, err := next(ctx, head)
+			if err != nil {
+				return first, err
+			}
+			res, err := next(ctx, tail)
+			res.First = first.First
+			return res, err
+		}
+	}},
+	"ignores the epoch": {"Fence", func(f *fault) {
+		f.append = func(ctx context.Context, a spool.Append, next appendFunc) (spool.Appended, error) {
+			if h, err := f.Head(ctx, a.Session); err == nil && a.Epoch > 0 {
+				a.Epoch = h.Epoch
+			}
+			return next(ctx, a)
+		}
+	}},
+	"stores a repeat again": {"Repeat", func(f *fault) {
+		f.append = func(ctx context.Context, a spool.Append, next appendFunc) (spool.Appended, error) {
+			a.Ordinal = 0
+			return next(ctx, a)
+		}
+	}},
+	"one ordinal for all writers": {"Repeat", func(f *fault) {
+		f.append = func(ctx context.Context, a spool.Append, next appendFunc) (spool.Appended, error) {
+			a.Writer = ""
+			return next(ctx, a)
+		}
+	}},
+	"settles what was not seen": {"Command", func(f *fault) {
+		f.append = func(ctx context.Context, a spool.Append, next appendFunc) (spool.Appended, error) {
+			if a.Settle != nil {
+				a.Settle = &spool.Settle{Seen: 1 << 40, Next: a.Settle.Next}
+			}
+			return next(ctx, a)
+		}
+	}},
+	"answers partially after a trim": {"Trim", func(f *fault) {
+		f.readKept = func(q spool.KeptQuery, s *memstore.Store, session string) ([]spool.Record, error) {
+			if h, err := s.Head(context.Background(), session); err == nil {
+				q.After = max(q.After, h.Floor)
+			}
+			return s.ReadKept(context.Background(), session, q)
+		}
+	}},
+	"ignores the agent filter": {"Lease", func(f *fault) {
+		f.claim = func(c spool.Claim) spool.Claim { c.Agents = nil; return c }
+	}},
+	"waits for records only": {"Wait", func(f *fault) {
+		f.wait = func(ctx context.Context, s *memstore.Store, session string, seen spool.Head) (spool.Head, error) {
+			for {
+				h, err := s.Wait(ctx, session, seen)
+				if err != nil || h.Seq > seen.Seq || seen == (spool.Head{}) {
+					return h, err
+				}
+				if h.Epoch != seen.Epoch {
+					return h, context.DeadlineExceeded // a change of this kind never wakes
+				}
+				seen = h
+			}
+		}
+	}},
+}
+
+// faultVariable names the fault that this process runs the suite with.
+const faultVariable = "SPOOL_STORETEST_FAULT"
+
+func TestMain(m *testing.M) {
+	storetest.Main(m, nil)
+}
+
+// TestSuite runs the suite on the store that the environment names.
+func TestSuite(t *testing.T) {
+	var mu sync.Mutex
+	clocks := map[spool.Store]*storetest.Clock{}
+	storetest.Run(t, func(t testing.TB) spool.Store {
+		clock := storetest.NewClock()
+		f := &fault{Store: memstore.New(&memstore.Options{Now: clock.Now})}
+		if name := os.Getenv(faultVariable); name != "" {
+			faults[name].make(f)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		clocks[f] = clock
+		return f
+	}, storetest.Options{Advance: func(s spool.Store, d time.Duration) {
+		mu.Lock()
+		defer mu.Unlock()
+		clocks[s].Advance(d)
+	}})
+}
+
+func TestFaultsAreFound(t *testing.T) {
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, f := range faults {
+		t.Run(name, func(t *testing.T) {
+			cmd := exec.CommandContext(t.Context(), exe, "-test.run=^TestSuite$/^"+f.group, "-rapid.nofailfile")
+			cmd.Env = append(os.Environ(), faultVariable+"="+name)
+			out, err := cmd.CombinedOutput()
+			if name == "none" {
+				if err != nil {
+					t.Fatalf("the suite fails without a fault:\n%s", out)
+				}
+				return
+			}
+			if err == nil || !strings.Contains(string(out), "--- FAIL: TestSuite/"+f.group) || strings.Contains(string(out), "panic:") {
+				t.Fatalf("not found by %s (%v):\n%s", f.group, err, out)
+			}
+		})
+	}
+}

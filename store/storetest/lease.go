@@ -1,0 +1,304 @@
+package storetest
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/spool-run/spool"
+)
+
+// short is a TTL that is left to expire.
+const short = 40 * time.Millisecond
+
+// claim is Claim for any session.
+func claim(t testing.TB, s spool.Store, c spool.Claim) (spool.Lease, error) {
+	t.Helper()
+	if c.Owner == "" {
+		c.Owner = "o"
+	}
+	return leaser(t, s).Claim(limit(t), c)
+}
+
+func mustClaim(t testing.TB, s spool.Store, c spool.Claim) spool.Lease {
+	t.Helper()
+	l, err := claim(t, s, c)
+	if err != nil {
+		t.Fatalf("Claim(%+v): %v", c, err)
+	}
+	return l
+}
+
+// expire lets every lease with the TTL short run out: by the clock where it can
+// be moved, else by waiting for the store to say that something is claimable.
+func (x *suite) expire(t testing.TB, s spool.Store) {
+	t.Helper()
+	if x.Advance != nil {
+		x.Advance(s, short)
+	}
+	if err := leaser(t, s).AwaitDue(limit(t), spool.Claim{Owner: "o"}); err != nil {
+		t.Fatalf("AwaitDue: %v", err)
+	}
+}
+
+// Promise: a session can be claimed when it is due and nobody holds it, or when
+// its lease expired with a run open; expiry is judged by the store's clock.
+var leaseChecks = []check{
+	{"NothingDue", func(t *testing.T, x *suite) {
+		s := x.open(t)
+		for _, c := range []spool.Claim{{}, {Session: "s"}, {Agents: []string{"a"}}} {
+			_, err := claim(t, s, c)
+			wantErr(t, err, spool.ErrNothingDue)
+		}
+		_, err := claim(t, s, spool.Claim{Force: true})
+		wantErr(t, err, spool.ErrInvalid)
+	}},
+	{"Due", func(t *testing.T, x *suite) {
+		s := x.open(t)
+		command(t, s, "s", "c")
+		l := mustClaim(t, s, spool.Claim{Owner: "me", TTL: time.Minute})
+		if l.Session != "s" || l.Epoch != 1 || l.Owner != "me" || l.TTL != time.Minute || l.Head != head(t, s, "s") || l.Head.Epoch != 1 {
+			t.Fatalf("lease %+v", l)
+		}
+		_, err := claim(t, s, spool.Claim{Owner: "other"})
+		wantErr(t, err, spool.ErrNothingDue)
+		_, err = claim(t, s, spool.Claim{Owner: "me", Session: "s"})
+		wantErr(t, err, spool.ErrNothingDue)
+		if err := leaser(t, s).Release(limit(t), l); err != nil {
+			t.Fatal(err)
+		}
+		l2 := mustClaim(t, s, spool.Claim{Owner: "other", TTL: time.Minute}) // still due
+		put(t, s, spool.Append{Session: "s", Epoch: l2.Epoch, Settle: &spool.Settle{Seen: 1}})
+		if err := leaser(t, s).Release(limit(t), l2); err != nil {
+			t.Fatal(err)
+		}
+		_, err = claim(t, s, spool.Claim{})
+		wantErr(t, err, spool.ErrNothingDue)
+	}},
+	{"EachOnce", func(t *testing.T, x *suite) {
+		s := x.open(t)
+		ids := []string{"s1", "s2", "s3", "s4", "s5", "s6", "s7", "s8"}
+		for _, id := range ids {
+			command(t, s, id, "c")
+		}
+		got := make([]string, len(ids))
+		parallel(len(ids), func(i int) {
+			l, err := leaser(t, s).Claim(limit(t), spool.Claim{Owner: ids[i], TTL: time.Minute})
+			if err != nil {
+				t.Errorf("claim %d: %v", i, err)
+			}
+			got[i] = l.Session
+		})
+		seen := map[string]bool{}
+		for _, id := range got {
+			if seen[id] {
+				t.Fatalf("claimed twice: %v", got)
+			}
+			seen[id] = true
+		}
+		_, err := claim(t, s, spool.Claim{})
+		wantErr(t, err, spool.ErrNothingDue)
+	}},
+	{"DueLater", func(t *testing.T, x *suite) {
+		s := x.open(t)
+		l := own(t, s, "s", "o")
+		c := command(t, s, "s", "c")
+		put(t, s, spool.Append{Session: "s", Epoch: l.Epoch, Settle: &spool.Settle{Seen: 1, Next: c.Head.Due + 3_600_000}, Row: spool.Row{Status: spool.StatusPaused}})
+		if err := leaser(t, s).Release(limit(t), l); err != nil {
+			t.Fatal(err)
+		}
+		_, err := claim(t, s, spool.Claim{})
+		wantErr(t, err, spool.ErrNothingDue)
+		if x.Advance != nil {
+			x.Advance(s, time.Hour)
+			mustClaim(t, s, spool.Claim{})
+		}
+	}},
+	{"Expiry", func(t *testing.T, x *suite) {
+		s := x.open(t)
+		command(t, s, "s", "c")
+		l := mustClaim(t, s, spool.Claim{Owner: "a", TTL: short})
+		put(t, s, spool.Append{Session: "s", Epoch: l.Epoch, Row: spool.Row{Status: spool.StatusActive}, Settle: &spool.Settle{Seen: 1}})
+		x.expire(t, s)
+		l2 := mustClaim(t, s, spool.Claim{Owner: "b", TTL: time.Minute})
+		if l2.Session != "s" || l2.Epoch != l.Epoch+1 || l2.Head.Status != spool.StatusActive {
+			t.Fatalf("lease %+v", l2)
+		}
+		_, err := s.Append(limit(t), spool.Append{Session: "s", Epoch: l.Epoch, Records: recs(spool.Trace, "late", 1)})
+		wantErr(t, err, spool.ErrSuperseded)
+	}},
+	{"ExpiredAndQuiet", func(t *testing.T, x *suite) {
+		s := x.open(t)
+		own(t, s, "s", "o")
+		if x.Advance != nil {
+			x.Advance(s, time.Hour)
+		}
+		_, err := claim(t, s, spool.Claim{})
+		wantErr(t, err, spool.ErrNothingDue)
+	}},
+	{"ReleasedWithARunOpen", func(t *testing.T, x *suite) {
+		s := x.open(t)
+		l := own(t, s, "s", "o")
+		put(t, s, spool.Append{Session: "s", Epoch: l.Epoch, Row: spool.Row{Status: spool.StatusActive}})
+		if err := leaser(t, s).Release(limit(t), l); err != nil {
+			t.Fatal(err)
+		}
+		wantErr(t, leaser(t, s).Renew(limit(t), l), spool.ErrSuperseded)
+		// Nobody took it, so what the owner had under way may still land, but
+		// it does not bring the lease back.
+		put(t, s, spool.Append{Session: "s", Epoch: l.Epoch, Records: recs(spool.Trace, "x", 1)})
+		mustClaim(t, s, spool.Claim{Owner: "b"})
+	}},
+	{"ExpiredButNotTaken", func(t *testing.T, x *suite) {
+		s := x.open(t)
+		l := mustClaim(t, s, spool.Claim{Session: "s", Force: true, TTL: short})
+		put(t, s, spool.Append{Session: "s", Epoch: l.Epoch, Row: spool.Row{Status: spool.StatusActive}})
+		x.expire(t, s)
+		put(t, s, spool.Append{Session: "s", Epoch: l.Epoch, Records: recs(spool.Trace, "x", 1)})
+		if err := leaser(t, s).Renew(limit(t), l); err != nil {
+			t.Fatalf("Renew of a lease nobody took: %v", err)
+		}
+	}},
+	{"RenewedByTheClock", func(t *testing.T, x *suite) {
+		if x.Advance == nil {
+			return // needs a clock that can be moved, or time would decide
+		}
+		s := x.open(t)
+		command(t, s, "s", "c")
+		l := mustClaim(t, s, spool.Claim{Owner: "a", TTL: time.Minute})
+		step := func(renew func()) {
+			t.Helper()
+			x.Advance(s, 40*time.Second)
+			_, err := claim(t, s, spool.Claim{Owner: "b"})
+			wantErr(t, err, spool.ErrNothingDue)
+			renew()
+		}
+		n := uint64(0)
+		appendOne := func() {
+			n++
+			put(t, s, spool.Append{Session: "s", Epoch: l.Epoch, Writer: "w", Ordinal: n, Records: recs(spool.Trace, "x", 1)})
+		}
+		step(func() {
+			if err := leaser(t, s).Renew(limit(t), l); err != nil {
+				t.Fatal(err)
+			}
+		})
+		step(appendOne)
+		step(appendOne)
+		step(func() { command(t, s, "s", "c") }) // renews nothing
+		x.Advance(s, 19*time.Second)
+		_, err := claim(t, s, spool.Claim{Owner: "b"})
+		wantErr(t, err, spool.ErrNothingDue)
+		x.Advance(s, time.Second)
+		mustClaim(t, s, spool.Claim{Owner: "b"})
+	}},
+	{"AgentFilter", func(t *testing.T, x *suite) {
+		s := x.open(t)
+		for _, agent := range []string{"writer", "coder", ""} {
+			put(t, s, spool.Append{Session: "for-" + agent, Records: recs(spool.Kept, "c", 1), Row: spool.Row{Agent: agent}})
+		}
+		if l := mustClaim(t, s, spool.Claim{Agents: []string{"coder"}, Session: "for-coder"}); l.Session != "for-coder" {
+			t.Fatalf("%+v", l)
+		}
+		_, err := claim(t, s, spool.Claim{Agents: []string{"coder"}, Session: "for-writer"})
+		wantErr(t, err, spool.ErrNothingDue)
+		if l := mustClaim(t, s, spool.Claim{Agents: []string{"painter", "coder"}}); l.Session != "for-" {
+			t.Fatalf("%+v", l)
+		}
+		_, err = claim(t, s, spool.Claim{Agents: []string{"painter", "coder"}})
+		wantErr(t, err, spool.ErrNothingDue)
+		if l := mustClaim(t, s, spool.Claim{}); l.Session != "for-writer" {
+			t.Fatalf("%+v", l)
+		}
+	}},
+	{"OneSession", func(t *testing.T, x *suite) {
+		s := x.open(t)
+		command(t, s, "a", "c")
+		command(t, s, "b", "c")
+		if l := mustClaim(t, s, spool.Claim{Session: "b"}); l.Session != "b" {
+			t.Fatalf("%+v", l)
+		}
+		_, err := claim(t, s, spool.Claim{Session: "c"})
+		wantErr(t, err, spool.ErrNothingDue)
+	}},
+	{"LongestDueFirst", func(t *testing.T, x *suite) {
+		if x.Advance == nil {
+			return // needs due times that surely differ
+		}
+		s := x.open(t)
+		for _, id := range []string{"b", "a", "c"} {
+			command(t, s, id, "c")
+			x.Advance(s, time.Second)
+		}
+		for _, id := range []string{"b", "a", "c"} {
+			if l := mustClaim(t, s, spool.Claim{}); l.Session != id {
+				t.Fatalf("claimed %s, %s is due for longer", l.Session, id)
+			}
+		}
+	}},
+	{"Force", func(t *testing.T, x *suite) {
+		s := x.open(t)
+		l := own(t, s, "new", "a") // need not exist
+		if h := head(t, s, "new"); h != (spool.Head{Incarnation: 1, Epoch: l.Epoch, Status: spool.StatusEnded}) {
+			t.Fatalf("head of a claimed new session: %+v", h)
+		}
+		if l2 := own(t, s, "new", "b"); l2.Epoch != l.Epoch+1 {
+			t.Fatalf("forced: %+v", l2)
+		}
+	}},
+	{"AwaitDueWakes", func(t *testing.T, x *suite) {
+		s := x.open(t)
+		leases := leaser(t, s)
+		await := func(c spool.Claim) chan error {
+			c.Owner = "waiter"
+			done := make(chan error, 1)
+			ctx := limit(t)
+			go func() { done <- leases.AwaitDue(ctx, c) }()
+			return done
+		}
+		woken := func(what string, done chan error) {
+			t.Helper()
+			if err := <-done; err != nil {
+				t.Fatalf("AwaitDue, %s: %v", what, err)
+			}
+		}
+		done := await(spool.Claim{})
+		command(t, s, "s", "c")
+		woken("command", done)
+		woken("already due", await(spool.Claim{Session: "s"}))
+		l := mustClaim(t, s, spool.Claim{TTL: time.Minute})
+		done = await(spool.Claim{})
+		if err := leases.Release(limit(t), l); err != nil {
+			t.Fatal(err)
+		}
+		woken("release", done)
+		l = mustClaim(t, s, spool.Claim{TTL: time.Minute})
+		put(t, s, spool.Append{Session: "s", Epoch: l.Epoch, Settle: &spool.Settle{Seen: 1}})
+		done = await(spool.Claim{Agents: []string{"coder"}})
+		put(t, s, spool.Append{Session: "other", Records: recs(spool.Kept, "c", 1), Row: spool.Row{Agent: "coder"}})
+		woken("agent", done)
+	}},
+	{"AwaitDueSeesExpiry", func(t *testing.T, x *suite) {
+		s := x.open(t)
+		command(t, s, "s", "c")
+		mustClaim(t, s, spool.Claim{TTL: short})
+		done := make(chan error, 1)
+		ctx := limit(t)
+		go func() { done <- leaser(t, s).AwaitDue(ctx, spool.Claim{Owner: "w"}) }()
+		if x.Advance != nil {
+			x.Advance(s, short)
+		}
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		mustClaim(t, s, spool.Claim{})
+	}},
+	{"AwaitDueCancelled", func(t *testing.T, x *suite) {
+		s := x.open(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- leaser(t, s).AwaitDue(ctx, spool.Claim{Owner: "w"}) }()
+		cancel()
+		wantErr(t, <-done, context.Canceled)
+	}},
+}

@@ -1,0 +1,145 @@
+package storetest
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/spool-run/spool"
+)
+
+// Promise: a reader is a cursor. It may come late, stall, and read behind.
+var readChecks = []check{
+	{"Edges", func(t *testing.T, x *suite) {
+		s := x.open(t)
+		for _, after := range []uint64{0, 5} {
+			if rs, err := s.Read(limit(t), "unknown", after, 10); err != nil || len(rs) != 0 {
+				t.Fatalf("unknown session: %v, %v", rs, err)
+			}
+			if rs, err := s.ReadKept(limit(t), "unknown", spool.KeptQuery{After: after}); err != nil || len(rs) != 0 {
+				t.Fatalf("unknown session: %v, %v", rs, err)
+			}
+		}
+		put(t, s, spool.Append{Session: "s", Records: recs(spool.Trace, "x", 3)})
+		for after, want := range map[uint64]int{0: 3, 2: 1, 3: 0, 4: 0, 1 << 50: 0} {
+			if rs, err := s.Read(limit(t), "s", after, 10); err != nil || len(rs) != want {
+				t.Fatalf("after %d: %d records, %v", after, len(rs), err)
+			}
+		}
+		if rs, err := s.Read(limit(t), "s", 1, 1); err != nil || len(rs) != 1 || rs[0].Seq != 2 {
+			t.Fatalf("one after 1: %v, %v", rs, err)
+		}
+		if rs, err := s.Read(limit(t), "s", 0, 0); err != nil || len(rs) != 3 {
+			t.Fatalf("max 0: %d records, %v", len(rs), err)
+		}
+	}},
+	{"Kept", func(t *testing.T, x *suite) {
+		s := x.open(t)
+		var want []string
+		for i := range 10 {
+			put(t, s, spool.Append{Session: "s", Records: recs(spool.Trace, "t", 3)})
+			put(t, s, spool.Append{Session: "s", Records: recs(spool.Kept, fmt.Sprint("k", i), 1)})
+			want = append(want, fmt.Sprintf("k%d/0", i))
+		}
+		wantTexts(t, keptLog(t, s, "s", 0, 3), want...)
+		wantTexts(t, keptLog(t, s, "s", 4, 100), want[1:]...)
+		wantTexts(t, keptLog(t, s, "s", 5, 100), want[1:]...)
+		back := func(before uint64, max int) []spool.Record {
+			rs, err := s.ReadKept(limit(t), "s", spool.KeptQuery{Before: before, Backwards: true, Max: max})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return rs
+		}
+		wantTexts(t, back(0, 2), "k9/0", "k8/0")
+		wantTexts(t, back(40, 2), "k8/0", "k7/0")
+		wantTexts(t, back(41, 1), "k9/0")
+		wantTexts(t, back(4, 5))
+		slices.Reverse(want)
+		wantTexts(t, back(0, 0), want...)
+	}},
+	{"LateJoinBeyondAnyBuffer", func(t *testing.T, x *suite) {
+		s := x.open(t)
+		l := own(t, s, "s", "o")
+		const n, batch = 10_000, 500
+		for i := range n / batch {
+			put(t, s, spool.Append{Session: "s", Epoch: l.Epoch, Writer: "w", Ordinal: uint64(i + 1), Records: recs(spool.Trace, fmt.Sprint(i), batch)})
+		}
+		for _, page := range []int{100, 1000, 4096} {
+			all := log(t, s, "s", 0, page)
+			if len(all) != n {
+				t.Fatalf("%d records, want %d", len(all), n)
+			}
+			for i, r := range all {
+				if want := fmt.Sprintf("%d/%d", i/batch, i%batch); text(r) != want {
+					t.Fatalf("record %d is %q, want %q", r.Seq, text(r), want)
+				}
+			}
+		}
+		if all := log(t, s, "s", n-3, 100); len(all) != 3 {
+			t.Fatalf("%d records at the end", len(all))
+		}
+	}},
+	{"StalledReader", func(t *testing.T, x *suite) {
+		s := x.open(t)
+		l := own(t, s, "s", "o")
+		put(t, s, spool.Append{Session: "s", Epoch: l.Epoch, Records: recs(spool.Trace, "a", 20)})
+		page, err := s.Read(limit(t), "s", 0, 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := texts(page)
+		// The reader holds its page and does nothing while the log moves on.
+		for range 10 {
+			put(t, s, spool.Append{Session: "s", Epoch: l.Epoch, Records: recs(spool.Trace, "b", 100)})
+		}
+		if !slices.Equal(texts(page), before) {
+			t.Fatal("the records of an earlier page changed under their reader")
+		}
+		if rest := log(t, s, "s", 10, 64); len(rest) != 1010 {
+			t.Fatalf("%d records after the stall", len(rest))
+		}
+	}},
+	{"ReadersBesideAWriter", func(t *testing.T, x *suite) {
+		s := x.open(t)
+		l := own(t, s, "s", "o")
+		const batches, size = 60, 10
+		parallel(5, func(i int) {
+			if i == 0 {
+				for n := range batches {
+					if _, err := s.Append(limit(t), spool.Append{Session: "s", Epoch: l.Epoch, Records: recs(spool.Trace, fmt.Sprint(n), size)}); err != nil {
+						t.Error(err)
+						return
+					}
+				}
+				return
+			}
+			var seen spool.Head
+			after := uint64(0)
+			for after < batches*size {
+				rs, err := s.Read(limit(t), "s", after, 7*i)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				for _, r := range rs {
+					after++
+					if want := fmt.Sprintf("%d/%d", (after-1)/size, (after-1)%size); r.Seq != after || text(r) != want {
+						t.Errorf("reader %d: record %d %q, want %d %q", i, r.Seq, text(r), after, want)
+						return
+					}
+				}
+				if len(rs) == 0 {
+					if seen, err = s.Wait(limit(t), "s", seen); err != nil {
+						t.Error(err)
+						return
+					}
+					if seen.Seq%size != 0 {
+						t.Errorf("head %d inside a batch", seen.Seq)
+						return
+					}
+				}
+			}
+		})
+	}},
+}

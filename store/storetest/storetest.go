@@ -1,0 +1,289 @@
+// Package storetest is the suite that every driver of [spool.Store] passes. Its
+// files are named after the promises they check.
+//
+//	func TestStore(t *testing.T) {
+//		storetest.Run(t, func(t testing.TB) spool.Store { return open(t) }, storetest.Options{…})
+//	}
+//
+// Roles that a store offers are found by type assertion and checked; those it
+// does not offer are not asked for, but for [spool.Leaser], without which
+// nothing can own a session.
+package storetest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/spool-run/spool"
+)
+
+// Factory opens an empty store and closes it with t's cleanup.
+type Factory func(t testing.TB) spool.Store
+
+// Options says what else can be done with a driver's stores. Every field is a
+// promise to be checked; nil means that the driver does not make it.
+type Options struct {
+	// Reopen closes s and opens the same data again.
+	Reopen func(t testing.TB, s spool.Store) spool.Store
+	// Advance moves the clock of s forward. Without it leases are left to
+	// expire on their own.
+	Advance func(s spool.Store, d time.Duration)
+	// Location names the data of s for another process, which opens it through
+	// the function given to [Main].
+	Location func(s spool.Store) string
+	// Break cuts s off from its engine and returns what mends the connection.
+	Break func(t testing.TB, s spool.Store) (mend func())
+}
+
+// watchdog ends a test that hangs; no test's outcome depends on it otherwise.
+const watchdog = time.Minute
+
+// suite is what each check gets.
+type suite struct {
+	Options
+	open Factory
+}
+
+type check struct {
+	name string
+	run  func(*testing.T, *suite)
+}
+
+// Run checks a driver.
+func Run(t *testing.T, open Factory, options ...Options) {
+	x := &suite{open: open}
+	if len(options) > 0 {
+		x.Options = options[0]
+	}
+	groups := []struct {
+		name   string
+		checks []check
+	}{
+		{"Order", orderChecks},
+		{"Size", sizeChecks},
+		{"Repeat", repeatChecks},
+		{"Fence", fenceChecks},
+		{"Command", commandChecks},
+		{"Lease", leaseChecks},
+		{"Read", readChecks},
+		{"Wait", waitChecks},
+		{"Trim", trimChecks},
+		{"List", listChecks},
+		{"Keep", keepChecks},
+		{"Life", lifeChecks},
+		{"Model", modelChecks},
+		{"Process", processChecks},
+	}
+	for _, g := range groups {
+		t.Run(g.name, func(t *testing.T) {
+			for _, c := range g.checks {
+				t.Run(c.name, func(t *testing.T) { c.run(t, x) })
+			}
+		})
+	}
+}
+
+// Clock is a clock that stands still until it is moved, for drivers that take
+// one.
+type Clock struct {
+	mu sync.Mutex
+	at time.Time
+}
+
+// NewClock returns a clock that shows the present.
+func NewClock() *Clock { return &Clock{at: time.Now().Truncate(time.Millisecond)} }
+
+// Now returns what the clock shows.
+func (c *Clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.at
+}
+
+// Advance moves the clock forward.
+func (c *Clock) Advance(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.at = c.at.Add(d)
+}
+
+// limit returns a context that ends when the test hangs.
+func limit(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), watchdog)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// rec returns a record whose text can be told from others.
+func rec(class spool.Class, text string) spool.Record {
+	typ := spool.TypeUserMessage
+	if class == spool.Trace {
+		typ = spool.TypeTextDelta
+	}
+	data, _ := json.Marshal(map[string]string{"type": string(typ), "delta": text})
+	return spool.Record{Type: typ, Agent: "agent", Time: 1_700_000_000_000, Class: class, Data: data}
+}
+
+// recs returns n records "label/0", "label/1", …
+func recs(class spool.Class, label string, n int) []spool.Record {
+	out := make([]spool.Record, n)
+	for i := range out {
+		out[i] = rec(class, fmt.Sprintf("%s/%d", label, i))
+	}
+	return out
+}
+
+// text returns what rec was given.
+func text(r spool.Record) string {
+	var v struct{ Delta string }
+	if err := json.Unmarshal(r.Data, &v); err != nil {
+		return "not JSON: " + err.Error()
+	}
+	return v.Delta
+}
+
+// put appends and fails the test if it cannot.
+func put(t testing.TB, s spool.Store, a spool.Append) spool.Appended {
+	t.Helper()
+	res, err := s.Append(limit(t), a)
+	if err != nil {
+		t.Fatalf("Append(%s, epoch %d, %q, %d, %d records): %v", a.Session, a.Epoch, a.Writer, a.Ordinal, len(a.Records), err)
+	}
+	return res
+}
+
+// command appends a command's record.
+func command(t testing.TB, s spool.Store, session, label string) spool.Appended {
+	t.Helper()
+	return put(t, s, spool.Append{Session: session, Records: []spool.Record{rec(spool.Kept, label)}})
+}
+
+// leaser returns the store's role of that name.
+func leaser(t testing.TB, s spool.Store) spool.Leaser {
+	t.Helper()
+	l, ok := s.(spool.Leaser)
+	if !ok {
+		t.Fatalf("%T is no spool.Leaser", s)
+	}
+	return l
+}
+
+// own claims a session by force for a minute.
+func own(t testing.TB, s spool.Store, session, owner string) spool.Lease {
+	t.Helper()
+	l, err := leaser(t, s).Claim(limit(t), spool.Claim{Owner: owner, Session: session, TTL: time.Minute, Force: true})
+	if err != nil {
+		t.Fatalf("Claim(%s, by force): %v", session, err)
+	}
+	return l
+}
+
+func head(t testing.TB, s spool.Store, session string) spool.Head {
+	t.Helper()
+	h, err := s.Head(limit(t), session)
+	if err != nil {
+		t.Fatalf("Head(%s): %v", session, err)
+	}
+	return h
+}
+
+// log reads everything after a sequence in pages and checks the numbering.
+func log(t testing.TB, s spool.Store, session string, after uint64, page int) []spool.Record {
+	t.Helper()
+	var out []spool.Record
+	for {
+		rs, err := s.Read(limit(t), session, after, page)
+		if err != nil {
+			t.Fatalf("Read(%s, after %d): %v", session, after, err)
+		}
+		if len(rs) > page {
+			t.Fatalf("Read(%s, after %d, max %d) gave %d records", session, after, page, len(rs))
+		}
+		if len(rs) == 0 {
+			return out
+		}
+		for _, r := range rs {
+			if after++; r.Seq != after {
+				t.Fatalf("Read(%s): record %d where %d is next", session, r.Seq, after)
+			}
+		}
+		out = append(out, rs...)
+	}
+}
+
+// keptLog reads all kept records after a sequence.
+func keptLog(t testing.TB, s spool.Store, session string, after uint64, page int) []spool.Record {
+	t.Helper()
+	var out []spool.Record
+	for {
+		rs, err := s.ReadKept(limit(t), session, spool.KeptQuery{After: after, Max: page})
+		if err != nil {
+			t.Fatalf("ReadKept(%s, after %d): %v", session, after, err)
+		}
+		if len(rs) == 0 {
+			return out
+		}
+		for _, r := range rs {
+			if r.Seq <= after || r.Class != spool.Kept {
+				t.Fatalf("ReadKept(%s, after %d) gave %s record %d", session, after, r.Class, r.Seq)
+			}
+			after = r.Seq
+		}
+		out = append(out, rs...)
+	}
+}
+
+func texts(rs []spool.Record) []string {
+	out := make([]string, len(rs))
+	for i, r := range rs {
+		out[i] = text(r)
+	}
+	return out
+}
+
+func wantTexts(t testing.TB, rs []spool.Record, want ...string) {
+	t.Helper()
+	if got := texts(rs); !slices.Equal(got, want) {
+		t.Fatalf("records:\n got %s\nwant %s", strings.Join(got, " "), strings.Join(want, " "))
+	}
+}
+
+func wantErr(t testing.TB, err, want error) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Fatalf("error %v, want %v", err, want)
+	}
+}
+
+// sameRecord compares everything, JSON by bytes: stores do not touch it.
+func sameRecord(a, b spool.Record) bool {
+	return a.Seq == b.Seq && a.Type == b.Type && a.Agent == b.Agent && a.Time == b.Time && a.Class == b.Class && string(a.Data) == string(b.Data)
+}
+
+func closeStore(t testing.TB, s spool.Store) {
+	t.Helper()
+	c, ok := s.(io.Closer)
+	if !ok {
+		t.Fatalf("%T has no Close", s)
+	}
+	if err := c.Close(); err != nil {
+		t.Fatalf("Close: %v", err)
+	}
+}
+
+// parallel runs n functions at once and waits for all.
+func parallel(n int, fn func(i int)) {
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() { fn(i) })
+	}
+	wg.Wait()
+}

@@ -1,0 +1,166 @@
+package aisdk
+
+import (
+	"encoding/json"
+	"iter"
+	"log/slog"
+
+	"github.com/spool-run/spool"
+)
+
+// TransformerOptions configure a [Transformer]. The zero value works.
+type TransformerOptions struct {
+	Options
+	// GenerateMessageID names the message unless a run_started does; nil gives
+	// msg-{agent}.
+	GenerateMessageID func(agentID string) string
+	// StartMetadata and FinishMetadata go on the start and finish frames unless
+	// the run's own chunks carry metadata. They may return nil.
+	StartMetadata  func(agentID string) json.RawMessage
+	FinishMetadata func(agentID string) json.RawMessage
+	// Logger hears about chunks that cannot be encoded. Nil is silent.
+	Logger *slog.Logger
+}
+
+// Transformer turns the chunks of one answer into frames, for programs that
+// have chunks but no log. The message belongs to the agent of the first chunk;
+// other agents' chunks are left out. [Transformer.Finalize] must be called at
+// the end.
+type Transformer struct {
+	o     TransformerOptions
+	p     *Projector
+	agent string
+	seq   uint64
+	done  bool
+}
+
+// NewTransformer returns a transformer. Nil options are the zero value.
+func NewTransformer(o *TransformerOptions) *Transformer {
+	t := &Transformer{}
+	if o != nil {
+		t.o = *o
+	}
+	t.p = NewProjector("", &t.o.Options)
+	t.p.noRuns = true
+	return t
+}
+
+// Transform returns the frames that a chunk becomes, and its sequence: how many
+// chunks there were so far.
+func (t *Transformer) Transform(c spool.Chunk) (frames []spool.Frame, sequence uint64) {
+	t.seq++
+	if t.done || c == nil || spool.IsCommand(c.ChunkType()) {
+		return nil, t.seq
+	}
+	// A chunk made by hand may hold what is no JSON; it is taken as a log would
+	// take it.
+	data, err := spool.AppendChunk(nil, c)
+	if err == nil {
+		c, err = spool.DecodeChunk(data)
+	}
+	if err != nil {
+		if t.o.Logger != nil {
+			t.o.Logger.Warn("chunk left out", "type", c.ChunkType(), "error", err)
+		}
+		return nil, t.seq
+	}
+	base := c.ChunkBase()
+	_, run := c.(*spool.RunStarted)
+	if t.p.fold == nil {
+		t.agent = base.AgentID
+		t.p.begin(t.agent)
+		if !run {
+			frames = t.start(frames)
+		}
+	}
+	if base.AgentID != t.agent {
+		return frames, t.seq
+	}
+	switch c := c.(type) {
+	case *spool.RunStarted:
+		if c.MessageID == "" {
+			c.MessageID = messageID(t.o.GenerateMessageID, t.agent)
+		}
+		c.Metadata = t.metadata(c.Metadata, t.o.StartMetadata)
+	case *spool.RunFinished:
+		c.Metadata = t.metadata(c.Metadata, t.o.FinishMetadata)
+	case *spool.RunSuspended:
+		c.Metadata = t.metadata(c.Metadata, t.o.FinishMetadata)
+	}
+	r := spool.Record{Seq: t.seq, Type: c.ChunkType(), Agent: base.AgentID, Time: base.Timestamp, Class: spool.ClassOf(c), Data: data}
+	frames = t.p.apply(frames, r, c)
+	t.done = t.p.ended
+	return frames, t.seq
+}
+
+// Finalize closes what is open and returns the frames that end the stream, or
+// none if the chunks ended it already.
+func (t *Transformer) Finalize() []spool.Frame {
+	if t.done {
+		return nil
+	}
+	t.done = true
+	p := t.p
+	var frames []spool.Frame
+	if p.fold == nil {
+		p.begin("")
+		frames = t.start(nil)
+	}
+	p.w.frames = frames
+	p.stepOn, p.ended = false, true
+	p.sync()
+	p.view.closeBlock(p)
+	reason := "stop"
+	if p.failure != nil {
+		reason = "error"
+	}
+	p.end(len(p.w.frames), reason, t.metadata(nil, t.o.FinishMetadata))
+	frames = p.w.frames
+	p.w.frames = nil
+	return frames
+}
+
+func (t *Transformer) start(dst []spool.Frame) []spool.Frame {
+	w := &t.p.w
+	w.frames = dst
+	w.open("start").str("messageId", messageID(t.o.GenerateMessageID, t.agent)).
+		rawOpt("messageMetadata", t.metadata(nil, t.o.StartMetadata)).close()
+	dst = w.frames
+	w.frames = nil
+	return dst
+}
+
+func (t *Transformer) metadata(own json.RawMessage, generate func(string) json.RawMessage) json.RawMessage {
+	if isNull(own) && generate != nil {
+		own = generate(t.agent)
+	}
+	if !json.Valid(own) {
+		return nil
+	}
+	return own
+}
+
+// ToDataStream transforms chunks as they come and finalizes the stream. It ends
+// with the chunks' error, without final frames, if they have one.
+func ToDataStream(chunks iter.Seq2[spool.Chunk, error], o *TransformerOptions) iter.Seq2[spool.Frame, error] {
+	return func(yield func(spool.Frame, error) bool) {
+		t := NewTransformer(o)
+		for c, err := range chunks {
+			if err != nil {
+				yield(spool.Frame{}, err)
+				return
+			}
+			frames, _ := t.Transform(c)
+			for _, f := range frames {
+				if !yield(f, nil) {
+					return
+				}
+			}
+		}
+		for _, f := range t.Finalize() {
+			if !yield(f, nil) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,323 @@
+package wiretest
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/spool-run/spool"
+)
+
+// toy is a small wire of one turn: text, the outcomes of calls, and the end.
+type toy struct {
+	turn  *spool.Turn
+	fold  *spool.MessageFold
+	runs  map[string]bool
+	calls []string // "id=outcome", in order
+	end   string
+	flaw  string
+	n     int
+	held  []spool.Frame
+	last  []byte
+}
+
+type toyFrame struct {
+	Text  string `json:"text,omitempty"`
+	Call  string `json:"call,omitempty"`
+	End   string `json:"end,omitempty"`
+	Again bool   `json:"again,omitempty"`
+	Lost  bool   `json:"lost,omitempty"`
+}
+
+var flips int // shared by all projectors of the random flaw
+
+func newToy(flaw string) func(*spool.Turn) spool.Projector {
+	return func(turn *spool.Turn) spool.Projector {
+		return &toy{turn: turn, fold: spool.NewMessageFold(Session), runs: map[string]bool{}, flaw: flaw}
+	}
+}
+
+func (p *toy) frame(f toyFrame) spool.Frame {
+	data, _ := json.Marshal(f)
+	return spool.Frame{Data: fmt.Appendf(nil, "data: %s\n\n", data)}
+}
+
+func (p *toy) Apply(dst []spool.Frame, r spool.Record) ([]spool.Frame, error) {
+	c, err := spool.DecodeChunk(r.Data)
+	if err != nil {
+		return dst, err
+	}
+	if started, ok := spool.As[*spool.RunStarted](c); ok && r.Agent == Session && started.TurnID == p.turn.ID {
+		p.runs[c.ChunkBase().RunID] = true
+	}
+	if !p.runs[c.ChunkBase().RunID] || r.Agent != Session {
+		return dst, nil
+	}
+	if p.flaw == "plans from trace alone" && spool.Is(c, spool.TypeAssistantMessage) {
+		return dst, nil
+	}
+	p.fold.Apply(r, c)
+	var frames []spool.Frame
+	switch c := c.(type) {
+	case *spool.RunStarted:
+		p.end = ""
+		frames = append(frames, p.frame(toyFrame{Again: true}))
+	case *spool.TextDelta:
+		half := len(c.Delta) / 2
+		for half > 0 && !utf8.RuneStart(c.Delta[half]) {
+			half--
+		}
+		frames = append(frames, p.frame(toyFrame{Text: c.Delta[:half]}), p.frame(toyFrame{Text: c.Delta[half:]}))
+	case *spool.ToolEnd:
+		if !c.Preliminary {
+			p.calls = append(p.calls, fmt.Sprintf("%s=%v", c.ToolCallID, c.Success))
+			frames = append(frames, p.frame(toyFrame{Call: p.calls[len(p.calls)-1]}))
+		}
+	case *spool.StepDiscarded:
+		f := p.frame(toyFrame{Lost: true})
+		f.Cut = true
+		return append(dst, f), nil
+	case *spool.RunSuspended:
+		p.end = c.Kind
+	case *spool.RunFinished:
+		p.end = string(c.Outcome)
+	}
+	if p.end != "" && len(frames) == 0 && (r.Type == spool.TypeRunFinished || r.Type == spool.TypeRunSuspended) {
+		f := p.frame(toyFrame{End: p.end})
+		f.Terminal = true
+		frames = append(frames, f)
+	}
+	if len(frames) > 0 {
+		frames[len(frames)-1].Seq = r.Seq
+	}
+	frames = p.spoil(frames, r)
+	return append(dst, frames...), nil
+}
+
+// spoil makes the flaws that the suite must find.
+func (p *toy) spoil(frames []spool.Frame, r spool.Record) []spool.Frame {
+	if len(frames) == 0 {
+		return frames
+	}
+	p.n++
+	switch p.flaw {
+	case "drops a frame":
+		if p.n == 4 {
+			return nil
+		}
+	case "drops the first of two frames":
+		if len(frames) == 2 && p.n == 4 {
+			return frames[1:]
+		}
+	case "doubles a frame":
+		if p.n == 3 {
+			return append([]spool.Frame{{Data: frames[0].Data}}, frames...)
+		}
+	case "swaps frames of a record":
+		if len(frames) == 2 {
+			frames[0].Data, frames[1].Data = frames[1].Data, frames[0].Data
+		}
+	case "swaps frames of two records":
+		if r.Type == spool.TypeTextDelta && p.held == nil {
+			p.held = []spool.Frame{{Data: frames[0].Data}, {Data: frames[1].Data}}
+			return nil
+		}
+		if len(p.held) > 0 {
+			frames[len(frames)-1].Seq = 0
+			frames = append(frames, p.held...)
+			frames[len(frames)-1].Seq, p.held = r.Seq, []spool.Frame{}
+		}
+	case "carries the sequence early":
+		if len(frames) == 2 {
+			frames[0].Seq, frames[1].Seq = r.Seq, 0
+		}
+	case "carries no sequence":
+		frames[len(frames)-1].Seq = 0
+	case "writes ids":
+		frames[0].Data = append([]byte("id: 1\n"), frames[0].Data...)
+	case "is random":
+		if flips++; flips%2 == 0 {
+			frames[0].Data = bytes.Replace(frames[0].Data, []byte("{"), []byte("{ "), 1)
+		}
+	case "uses a buffer again":
+		p.last = append(p.last[:0], frames[0].Data...)
+		frames[0].Data = p.last
+	case "forgets the end":
+		if frames[0].Terminal {
+			return nil
+		}
+	}
+	return frames
+}
+
+func (p *toy) Plan() []spool.Frame {
+	if len(p.runs) == 0 {
+		return nil
+	}
+	text := p.fold.Message().Text()
+	size := 32 << 10 // escapes take room
+	if p.flaw == "plans a frame a character" {
+		size = 4
+	}
+	var frames []spool.Frame
+	for text != "" {
+		n := min(size, len(text))
+		for n < len(text) && !utf8.RuneStart(text[n]) {
+			n--
+		}
+		frames = append(frames, p.frame(toyFrame{Text: text[:n]}))
+		text = text[n:]
+	}
+	for _, c := range p.calls {
+		frames = append(frames, p.frame(toyFrame{Call: c}))
+	}
+	if p.end != "" {
+		f := p.frame(toyFrame{End: p.end})
+		f.Terminal = true
+		frames = append(frames, f)
+	}
+	switch p.flaw {
+	case "plans without the first frame":
+		return frames[min(1, len(frames)):]
+	case "plans once":
+		defer func() { p.calls = nil }()
+	case "plans with sequences":
+		if len(frames) > 0 {
+			frames[0].Seq = 1
+		}
+	}
+	return frames
+}
+
+func foldToy(stream []byte) (json.RawMessage, error) {
+	var text strings.Builder
+	state := struct {
+		Text  string
+		Calls []string
+		End   string
+	}{}
+	for event := range strings.SplitSeq(string(stream), "\n\n") {
+		if event == "" {
+			continue
+		}
+		for line := range strings.SplitSeq(event, "\n") {
+			data, ok := strings.CutPrefix(line, "data: ")
+			if !ok {
+				continue
+			}
+			var f toyFrame
+			if err := json.Unmarshal([]byte(data), &f); err != nil {
+				return nil, err
+			}
+			text.WriteString(f.Text)
+			if f.Call != "" {
+				state.Calls = append(state.Calls, f.Call)
+			}
+			if f.End != "" || f.Again {
+				state.End = f.End
+			}
+		}
+	}
+	state.Text = text.String()
+	return json.Marshal(state)
+}
+
+// toyTruth is what the toy's client should know of a turn, by the fold.
+func toyTruth(log []spool.Record, turn *spool.Turn) (json.RawMessage, error) {
+	mf, runs := spool.NewMessageFold(Session), map[string]bool{}
+	state := struct {
+		Text  string
+		Calls []string
+		End   string
+	}{}
+	for _, r := range log {
+		c, err := spool.DecodeChunk(r.Data)
+		if err != nil {
+			return nil, err
+		}
+		if started, ok := spool.As[*spool.RunStarted](c); ok && r.Agent == Session && started.TurnID == turn.ID {
+			runs[started.RunID] = true
+		}
+		if !runs[c.ChunkBase().RunID] || r.Agent != Session {
+			continue
+		}
+		mf.Apply(r, c)
+		switch c := c.(type) {
+		case *spool.ToolEnd:
+			if !c.Preliminary {
+				state.Calls = append(state.Calls, fmt.Sprintf("%s=%v", c.ToolCallID, c.Success))
+			}
+		case *spool.RunFinished:
+			state.End = string(c.Outcome)
+		}
+	}
+	state.Text = mf.Message().Text()
+	return json.Marshal(state)
+}
+
+func toyWire(flaw string) Wire {
+	return Wire{New: newToy(flaw), PerTurn: true, Fold: foldToy, Truth: toyTruth, Log: Corpus()}
+}
+
+func TestSuitePassesAGoodWire(t *testing.T) {
+	t.Parallel()
+	Run(t, toyWire(""))
+}
+
+func TestSuiteFindsFlaws(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ flaw, found string }{
+		{"drops a frame", "a reader that never left sees what the plan says"},
+		{"drops the first of two frames", "a reader that never left sees what the plan says"},
+		{"doubles a frame", "a reader that never left sees what the plan says"},
+		{"swaps frames of a record", "a reader that never left sees what the plan says"},
+		{"swaps frames of two records", "a reader that never left sees what the plan says"},
+		{"drops a frame", "the client ends with what the log says"},
+		{"doubles a frame", "a reader that attaches at any cut ends as one that never left"},
+		{"swaps frames of a record", "a reader that attaches at any cut ends as one that never left"},
+		{"carries the sequence early", "frames have the right shape"},
+		{"carries no sequence", "frames have the right shape"},
+		{"writes ids", "frames have the right shape"},
+		{"plans with sequences", "frames have the right shape"},
+		{"is random", "the same records become the same frames"},
+		{"uses a buffer again", "frames never change after they were made"},
+		{"forgets the end", "a reader that never left sees what the plan says"},
+		{"plans without the first frame", "a reader that attaches at any cut ends as one that never left"},
+		{"plans once", "a rebuilt projector is the live one"},
+		{"plans once", "a reader that was cut inside a plan goes on"},
+		{"plans from trace alone", "kept records alone give the same"},
+		{"plans a frame a character", "a long answer is planned in few frames"},
+	} {
+		if !finds(t, toyWire(tt.flaw), tt.found) {
+			t.Errorf("a wire that %s passes %q", tt.flaw, tt.found)
+		}
+	}
+}
+
+// finds reports whether a check fails for any stream of the wire.
+func finds(t *testing.T, w Wire, name string) bool {
+	t.Helper()
+	subjects, err := w.subjects()
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := false
+	for _, c := range checks {
+		if c.name != name {
+			continue
+		}
+		known = true
+		for _, s := range subjects {
+			if c.check(s) != nil {
+				return true
+			}
+		}
+	}
+	if !known {
+		t.Fatalf("there is no check %q", name)
+	}
+	return false
+}
