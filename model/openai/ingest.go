@@ -122,16 +122,24 @@ func (in *ingester) whole(r io.Reader, limit int) {
 		in.cut(err)
 	case len(data) > limit:
 		in.cut(sse.ErrLineTooLong)
-	case !json.Valid(data):
+	case unfinished(data):
 		in.cut(io.EOF)
 	default:
-		in.chunk(data)
+		if json.Valid(data) {
+			in.chunk(data)
+		}
 		if in.choice == nil {
-			in.fail(&model.Error{Code: model.CodeProtocol, Message: "the provider answered with JSON that is no completion: " + excerpt(string(data))})
+			in.fail(&model.Error{Code: model.CodeProtocol, Message: "the provider's answer is neither a stream nor a completion: " + excerpt(string(data))})
 		}
 		in.done = true
 		in.end()
 	}
+}
+
+// unfinished reports whether data is the beginning of a JSON value.
+func unfinished(data []byte) bool {
+	var v json.RawMessage
+	return errors.Is(json.NewDecoder(bytes.NewReader(data)).Decode(&v), io.ErrUnexpectedEOF)
 }
 
 func (in *ingester) chunk(data []byte) {
