@@ -17,6 +17,9 @@ type WriterOptions struct {
 	AgentID, AgentType, RunID string
 	// QueueBytes bounds what is queued. 0: 1 MiB.
 	QueueBytes int
+	// Ordinal is that of the last append under this name, for writers that go on
+	// where another process left off. 0: the name is new.
+	Ordinal uint64
 }
 
 // Writer appends chunks under a lease. It queues them and has one append under
@@ -84,7 +87,7 @@ func (g *Log) Writer(lease Lease, o WriterOptions) *Writer {
 	if o.QueueBytes <= 0 {
 		o.QueueBytes = queueBytes
 	}
-	w := &Writer{g: g, lease: lease, name: o.Name, limit: o.QueueBytes, order: make(chan struct{}, 1)}
+	w := &Writer{g: g, lease: lease, name: o.Name, limit: o.QueueBytes, ordinal: o.Ordinal, order: make(chan struct{}, 1)}
 	w.enc.g = g
 	w.base = Base{AgentID: o.AgentID, AgentType: o.AgentType, RunID: o.RunID}
 	w.ctx, w.cancel = context.WithCancel(g.logs.ctx)

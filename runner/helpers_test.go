@@ -1,0 +1,315 @@
+package runner_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/agent"
+	"github.com/spool-run/spool/model"
+	"github.com/spool-run/spool/model/scripted"
+	"github.com/spool-run/spool/runner"
+	"github.com/spool-run/spool/store/memstore"
+	"github.com/spool-run/spool/tool"
+)
+
+// world is a store with logs, in a bubble of its own time.
+type world struct {
+	t     *testing.T
+	store spool.Store
+	logs  *spool.Logs
+	ids   atomic.Int64
+	ends  *[]func() // what to do inside the bubble when the test ends, last first
+}
+
+// inWorld runs a test in a bubble. Whatever it starts must have ended when it
+// returns, or the bubble deadlocks: that is the test for leaked goroutines.
+func inWorld(t *testing.T, test func(w *world)) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{t: t, store: memstore.New(nil), ends: new([]func())}
+		w.logs = spool.NewLogs(w.store, &spool.Options{
+			NewID: func() string { return fmt.Sprintf("id-%06d", w.ids.Add(1)) },
+		})
+		defer func() {
+			if err := w.logs.Close(); err != nil {
+				t.Error(err)
+			}
+			_ = w.store.(*memstore.Store).Close()
+		}()
+		defer func() {
+			for _, end := range slices.Backward(*w.ends) {
+				end()
+			}
+		}()
+		test(w)
+	})
+}
+
+// start runs a runner until stop is called or the test ends.
+func (w *world) start(a *agent.Agent, o *runner.Options) (r *runner.Runner, stop func()) {
+	w.t.Helper()
+	r, err := runner.New(w.logs, []*agent.Agent{a}, o)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := r.Run(ctx); err != nil {
+			w.t.Error(err)
+		}
+	}()
+	stop = func() { cancel(); <-done }
+	*w.ends = append(*w.ends, stop)
+	return r, stop
+}
+
+func (w *world) log(session string) *spool.Log {
+	w.t.Helper()
+	g, err := w.logs.Log(session)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return g
+}
+
+func (w *world) command(session string, chunks ...spool.Chunk) {
+	w.t.Helper()
+	if _, err := w.log(session).Command(w.t.Context(), spool.Row{}, chunks...); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func say(id, text string) *spool.UserMessage {
+	return &spool.UserMessage{CommandID: id, Message: spool.Message{ID: id, Role: spool.RoleUser,
+		Parts: []spool.Part{{Type: spool.PartText, Text: text}}}}
+}
+
+func (w *world) say(session, id, text string) {
+	w.t.Helper()
+	w.command(session, say(id, text))
+}
+
+func (w *world) stop(session, id string) {
+	w.t.Helper()
+	w.command(session, &spool.StopRequested{CommandID: id})
+}
+
+// settled waits until the session is quiet and returns its records.
+func (w *world) settled(session string) []spool.Record {
+	w.t.Helper()
+	var records []spool.Record
+	for r, err := range w.log(session).Records(w.t.Context(), spool.ReadOptions{}) {
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		records = append(records, r)
+	}
+	return records
+}
+
+// until waits for the first record of a type for which match, if given, holds.
+func (w *world) until(session string, typ spool.Type, match func(spool.Chunk) bool) spool.Record {
+	w.t.Helper()
+	for r, err := range w.log(session).Records(w.t.Context(), spool.ReadOptions{Follow: true}) {
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		if r.Type == typ && (match == nil || match(w.decode(r))) {
+			return r
+		}
+	}
+	w.t.Fatalf("no %s", typ)
+	return spool.Record{}
+}
+
+func (w *world) decode(r spool.Record) spool.Chunk {
+	w.t.Helper()
+	c, err := spool.DecodeChunk(r.Data)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return c
+}
+
+// fold checks that the cached fold, one of all records and one of the kept
+// records agree, and returns it.
+func (w *world) fold(session string) *spool.Fold {
+	w.t.Helper()
+	all, kept := spool.NewFold(session), spool.NewFold(session)
+	for _, r := range w.settled(session) {
+		if err := all.Apply(r); err != nil {
+			w.t.Fatal(err)
+		}
+		if r.Class == spool.Kept {
+			if err := kept.Apply(r); err != nil {
+				w.t.Fatal(err)
+			}
+		}
+	}
+	var view string
+	err := w.log(session).View(w.t.Context(), func(f *spool.Fold) error {
+		view = mustJSON(f)
+		return nil
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if view != mustJSON(all) {
+		w.t.Errorf("the view is not the fold of the log:\n%s\n%s", view, mustJSON(all))
+	}
+	kept.Seq = all.Seq
+	if mustJSON(kept) != mustJSON(all) {
+		w.t.Errorf("kept records say something else:\n%s\n%s", mustJSON(kept), mustJSON(all))
+	}
+	return all
+}
+
+// finished returns the ends of the session's runs.
+func (w *world) finished(session string) []*spool.RunFinished {
+	w.t.Helper()
+	var ends []*spool.RunFinished
+	for _, r := range w.settled(session) {
+		if c, ok := w.decode(r).(*spool.RunFinished); ok {
+			ends = append(ends, c)
+		}
+	}
+	return ends
+}
+
+func kinds(records []spool.Record) string {
+	var b strings.Builder
+	last := spool.Type("")
+	for _, r := range records {
+		if r.Type == last && r.Class == spool.Trace {
+			continue // how many deltas there are is the model's business
+		}
+		last = r.Type
+		b.WriteString(string(r.Type))
+		b.WriteByte(' ')
+	}
+	return strings.TrimSpace(b.String())
+}
+
+func mustJSON(v any) string {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return string(raw)
+}
+
+// wait is a scene part source that takes time.
+func sayFor(deltas int, each time.Duration) scripted.Scene {
+	return func(scripted.Call) iter.Seq2[model.Part, error] {
+		return func(yield func(model.Part, error) bool) {
+			for i := range deltas {
+				time.Sleep(each)
+				if !yield(model.TextDelta{ID: "t", Delta: fmt.Sprintf("w%d ", i)}, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+type city struct {
+	City string `json:"city"`
+}
+
+type trips struct {
+	Itinerary []string `json:"itinerary,omitempty"`
+}
+
+// tools are the tools of the scripted model's scene, and some that misbehave.
+func tools() []tool.Tool {
+	return []tool.Tool{
+		tool.New("get_weather", "", func(ctx tool.Context, in city) (map[string]string, error) {
+			time.Sleep(20 * time.Millisecond)
+			_ = ctx.Progress(tool.Progress{Label: "asking"})
+			_ = ctx.Progress(tool.Progress{Label: "done", State: "done"})
+			return map[string]string{"city": in.City, "sky": "clear"}, ctx.Err()
+		}),
+		tool.New("search_notes", "", func(ctx tool.Context, in struct {
+			Query string `json:"query"`
+		}) ([]string, error) {
+			time.Sleep(50 * time.Millisecond)
+			return []string{"pack light"}, ctx.Emit("notes-found", map[string]int{"count": 1}, nil)
+		}),
+		tool.New("plan_trip", "", func(ctx tool.Context, in struct {
+			City string `json:"city"`
+			Days int    `json:"days"`
+		}) (string, error) {
+			return "planned", tool.UpdateState(ctx, func(s *trips) error {
+				s.Itinerary = append(s.Itinerary, fmt.Sprintf("%d days in %s", in.Days, in.City))
+				return nil
+			})
+		}),
+		tool.New("fails", "", func(ctx tool.Context, _ struct{}) (int, error) {
+			_ = tool.UpdateState(ctx, func(s *trips) error { s.Itinerary = append(s.Itinerary, "never"); return nil })
+			return 0, errors.New("it did not work")
+		}),
+		tool.New("panics", "", func(tool.Context, struct{}) (int, error) { panic("out of cheese") }),
+		tool.New("fatal", "", func(tool.Context, struct{}) (int, error) { return 0, tool.Fatal(errors.New("no licence")) }),
+		tool.New("slow", "", func(ctx tool.Context, _ struct{}) (string, error) {
+			select {
+			case <-ctx.Done():
+				return "", ctx.Err()
+			case <-time.After(time.Hour):
+				return "late", nil
+			}
+		}),
+		tool.New("deaf", "", func(tool.Context, struct{}) (string, error) {
+			time.Sleep(time.Minute)
+			return "late", nil
+		}),
+	}
+}
+
+func call(id, name, args string) scripted.ToolCall {
+	return scripted.ToolCall{ID: id, Name: name, Arguments: args}
+}
+
+// demo is an agent with those tools and extra scenes.
+func demo(scenes map[string]scripted.Scene) *agent.Agent {
+	all := map[string]scripted.Scene{
+		"slowly": sayFor(100, 100*time.Millisecond),
+		"silent": func(scripted.Call) iter.Seq2[model.Part, error] {
+			return func(yield func(model.Part, error) bool) {
+				time.Sleep(time.Minute)
+				yield(model.TextDelta{Delta: "late"}, nil)
+			}
+		},
+	}
+	for name, s := range scenes {
+		all[name] = s
+	}
+	return &agent.Agent{Name: "demo", Model: scripted.New(&scripted.Options{Scenes: all}), Tools: tools()}
+}
+
+// useTool is a scene that makes calls, then says done.
+func useTool(calls ...scripted.ToolCall) scripted.Scene {
+	return scripted.Steps(scripted.Say(scripted.Calls(calls...)), scripted.Say(scripted.Text("done")))
+}
+
+func toolParts(f *spool.Fold) []*spool.ToolPart {
+	var parts []*spool.ToolPart
+	for _, m := range f.Messages {
+		for _, p := range m.Parts {
+			if p.Tool != nil {
+				parts = append(parts, p.Tool)
+			}
+		}
+	}
+	return slices.Clip(parts)
+}

@@ -1,0 +1,304 @@
+package runner_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/agent"
+	"github.com/spool-run/spool/runner"
+	"github.com/spool-run/spool/store/memstore"
+)
+
+// mortal is a store whose process can die: then nothing gets through any more.
+type mortal struct {
+	*memstore.Store
+	mu   sync.Mutex
+	dead bool
+}
+
+var errDead = errors.New("the process is dead")
+
+func (m *mortal) die() { m.mu.Lock(); defer m.mu.Unlock(); m.dead = true }
+
+func (m *mortal) check() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.dead {
+		return errDead
+	}
+	return nil
+}
+
+func (m *mortal) Append(ctx context.Context, a spool.Append) (spool.Appended, error) {
+	if err := m.check(); err != nil {
+		return spool.Appended{}, err
+	}
+	return m.Store.Append(ctx, a)
+}
+
+func (m *mortal) Claim(ctx context.Context, c spool.Claim) (spool.Lease, error) {
+	if err := m.check(); err != nil {
+		return spool.Lease{}, err
+	}
+	return m.Store.Claim(ctx, c)
+}
+
+func (m *mortal) Renew(ctx context.Context, l spool.Lease) error {
+	if err := m.check(); err != nil {
+		return err
+	}
+	return m.Store.Renew(ctx, l)
+}
+
+func (m *mortal) Release(ctx context.Context, l spool.Lease) error {
+	if err := m.check(); err != nil {
+		return err
+	}
+	return m.Store.Release(ctx, l)
+}
+
+// second returns a world on the same store, as another process sees it, which
+// can die.
+func (w *world) second(name string) (*world, *mortal) {
+	m := &mortal{Store: w.store.(*memstore.Store)}
+	other := &world{t: w.t, store: m, ends: w.ends}
+	other.logs = spool.NewLogs(m, &spool.Options{
+		NewID: func() string { return fmt.Sprintf("%s-%06d", name, other.ids.Add(1)) },
+	})
+	*w.ends = append(*w.ends, func() { _ = other.logs.Close() })
+	return other, m
+}
+
+func TestKilledOwnersRunIsSettledByAnother(t *testing.T) {
+	inWorld(t, func(w *world) {
+		first, store := w.second("first")
+		first.start(demo(nil), nil)
+		w.say("s", "u1", "slowly")
+		w.until("s", spool.TypeTextDelta, func(c spool.Chunk) bool { return c.(*spool.TextDelta).Delta == "w2 " })
+		store.die()
+		begun := time.Now()
+		w.start(demo(nil), nil)
+		f := w.fold("s")
+		if took := time.Since(begun); took < 20*time.Second || took > 35*time.Second {
+			t.Errorf("taken over after %v", took)
+		}
+		if f.Status != spool.StatusFailed || f.Error.Code != runner.CodeExecutorLost {
+			t.Errorf("%s %+v", f.Status, f.Error)
+		}
+		if got := f.Messages[1].Text(); !strings.HasPrefix(got, "w0 w1 w2 ") {
+			t.Errorf("kept %q", got)
+		}
+		want := "user_message run_started step_started text_delta executor_superseded assistant_message step_committed run_finished"
+		if got := kinds(w.settled("s")); got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+		w.say("s", "u2", "hello")
+		if f := w.fold("s"); f.Status != spool.StatusEnded {
+			t.Errorf("the session did not go on: %s", f.Status)
+		}
+	})
+}
+
+func TestStopOfALostRunIsAStop(t *testing.T) {
+	inWorld(t, func(w *world) {
+		first, store := w.second("first")
+		first.start(demo(nil), nil)
+		w.say("s", "u1", "slowly")
+		w.until("s", spool.TypeTextDelta, nil)
+		store.die()
+		w.stop("s", "x1")
+		w.start(demo(nil), nil)
+		w.wantStopped("s")
+	})
+}
+
+func TestOwnerThatCannotRenewStops(t *testing.T) {
+	inWorld(t, func(w *world) {
+		var ended atomic.Int64
+		first, store := w.second("first")
+		a := demo(nil)
+		first.start(a, &runner.Options{Observer: runner.Observer{Failed: func(session string, err error) {
+			if session == "s" {
+				ended.CompareAndSwap(0, int64(time.Since(epoch)))
+			}
+		}}})
+		w.say("s", "u1", "silent")
+		w.until("s", spool.TypeStepStarted, nil)
+		synctest.Wait()
+		begun := time.Since(epoch)
+		store.die()
+		time.Sleep(2 * time.Minute)
+		if took := time.Duration(ended.Load()) - begun; took < 19*time.Second || took > 23*time.Second {
+			t.Errorf("it gave up after %v", took) // two thirds of the lease, and the grace of a deaf model
+		}
+	})
+}
+
+var epoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func TestSupersededOwnerWritesNothing(t *testing.T) {
+	inWorld(t, func(w *world) {
+		var mu sync.Mutex
+		var failures []error
+		first, _ := w.second("first")
+		first.start(demo(nil), &runner.Options{Observer: runner.Observer{Failed: func(_ string, err error) {
+			mu.Lock()
+			defer mu.Unlock()
+			failures = append(failures, err)
+		}}})
+		w.say("s", "u1", "slowly")
+		w.until("s", spool.TypeTextDelta, nil)
+		lease, err := w.logs.Claim(w.t.Context(), spool.Claim{Owner: "thief", TTL: time.Minute, Session: "s", Force: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		writer := w.log("s").Writer(lease, spool.WriterOptions{})
+		defer writer.Close()
+		res, err := writer.Commit(w.t.Context(), spool.Row{}, nil, &spool.ExecutorSuperseded{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		head, err := w.log("s").Head(w.t.Context())
+		if err != nil || head.Seq != res.Last {
+			t.Errorf("the log went on to %d behind %d, %v", head.Seq, res.Last, err)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if len(failures) != 1 || !errors.Is(failures[0], spool.ErrSuperseded) {
+			t.Errorf("failures %v", failures)
+		}
+	})
+}
+
+func TestDrain(t *testing.T) {
+	inWorld(t, func(w *world) {
+		_, stop := w.start(demo(nil), &runner.Options{DrainGrace: time.Minute})
+		w.say("s", "u1", "slowly")
+		w.until("s", spool.TypeTextDelta, nil)
+		queued := say("u2", "hello")
+		queued.WhenBusy = spool.BusyQueue
+		w.command("s", queued)
+		synctest.Wait()
+		stop()
+		head, err := w.log("s").Head(w.t.Context())
+		if err != nil || head.Status != spool.StatusEnded || head.Due == 0 {
+			t.Errorf("after the drain: %+v, %v", head, err)
+		}
+		begun := time.Now()
+		w.start(demo(nil), nil)
+		f := w.fold("s")
+		if len(f.Turns) != 2 || f.Turns[0].LastRun().Outcome != "completed" || f.Reason != "completed" {
+			t.Errorf("turns %s", mustJSON(f.Turns))
+		}
+		if took := time.Since(begun); took > time.Second {
+			t.Errorf("the lease was not released: %v", took)
+		}
+	})
+}
+
+func TestDetach(t *testing.T) {
+	inWorld(t, func(w *world) {
+		_, stop := w.start(demo(nil), &runner.Options{DrainGrace: 3 * time.Second})
+		w.say("s", "u1", "slowly")
+		w.until("s", spool.TypeTextDelta, nil)
+		begun := time.Now()
+		stop()
+		if took := time.Since(begun); took < 3*time.Second || took > 4*time.Second {
+			t.Errorf("draining took %v", took)
+		}
+		head, err := w.log("s").Head(w.t.Context())
+		if err != nil || head.Status != spool.StatusActive {
+			t.Errorf("%+v, %v", head, err)
+		}
+		w.start(demo(nil), nil)
+		f := w.fold("s")
+		if took := time.Since(begun); took > 5*time.Second {
+			t.Errorf("the next owner had to wait: %v", took)
+		}
+		if f.Status != spool.StatusFailed || f.Error.Code != runner.CodeExecutorLost || f.Messages[1].Text() == "" {
+			t.Errorf("%s %+v", f.Status, f.Error)
+		}
+	})
+}
+
+func TestManySessions(t *testing.T) {
+	inWorld(t, func(w *world) {
+		var mu sync.Mutex
+		started, finished := 0, 0
+		o := runner.Options{MaxConcurrent: 8, Observer: runner.Observer{
+			RunStarted: func(agent.RunInfo) { mu.Lock(); started++; mu.Unlock() },
+			RunFinished: func(r agent.RunInfo, err error) {
+				mu.Lock()
+				defer mu.Unlock()
+				finished++
+				if err != nil || r.Outcome != spool.OutcomeCompleted {
+					t.Errorf("%s: %s, %v", r.Session, r.Outcome, err)
+				}
+			},
+		}}
+		second, _ := w.second("second")
+		w.start(demo(nil), &o)
+		second.start(demo(nil), &o)
+		for i := range 20 {
+			w.say(fmt.Sprintf("s%d", i), "u1", "tools")
+		}
+		for i := range 20 {
+			f := w.fold(fmt.Sprintf("s%d", i))
+			if f.Reason != "completed" || len(f.Turns) != 1 || len(f.Turns[0].Runs) != 1 || len(toolParts(f)) != 3 {
+				t.Errorf("s%d: %s %s", i, f.Reason, mustJSON(f.Turns))
+			}
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if started != 20 || finished != 20 {
+			t.Errorf("%d started, %d finished", started, finished)
+		}
+	})
+}
+
+func TestSameSeamsSameLog(t *testing.T) {
+	record := func() string {
+		var log string
+		inWorld(t, func(w *world) {
+			w.start(demo(nil), nil)
+			for i, text := range []string{"tools", "think", "fail", "long"} {
+				w.say("s", fmt.Sprintf("u%d", i), text)
+				w.settled("s")
+			}
+			var b strings.Builder
+			for _, r := range w.settled("s") {
+				fmt.Fprintf(&b, "%d %s\n", r.Seq, r.Data)
+			}
+			log = b.String()
+		})
+		return log
+	}
+	if a, b := record(), record(); a != b {
+		t.Errorf("two logs differ: %d and %d bytes", len(a), len(b))
+	}
+}
+
+func TestClosedStoreEndsRun(t *testing.T) {
+	inWorld(t, func(w *world) {
+		r, err := runner.New(w.logs, []*agent.Agent{demo(nil)}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan error)
+		go func() { done <- r.Run(context.Background()) }()
+		synctest.Wait()
+		_ = w.store.(*memstore.Store).Close()
+		if err := <-done; !errors.Is(err, spool.ErrClosed) {
+			t.Errorf("got %v", err)
+		}
+	})
+}

@@ -1,0 +1,288 @@
+package runner_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/runner"
+)
+
+func words(texts ...string) []spool.Chunk {
+	var chunks []spool.Chunk
+	for _, s := range texts {
+		chunks = append(chunks, &spool.TextDelta{Delta: s})
+	}
+	return chunks
+}
+
+func ending(json string) []spool.Chunk {
+	c, err := spool.DecodeChunk([]byte(json))
+	if err != nil {
+		panic(err)
+	}
+	return []spool.Chunk{c}
+}
+
+func (w *world) claim(e *runner.External, session string) runner.ExternalRun {
+	w.t.Helper()
+	x, err := e.Claim(w.t.Context(), session, spool.Row{Title: "from outside"}, "script")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return x
+}
+
+func (w *world) produce(e *runner.External, x runner.ExternalRun, seq uint64, chunks ...spool.Chunk) spool.Appended {
+	w.t.Helper()
+	res, err := e.Append(w.t.Context(), x.Session, x.Epoch, seq, chunks)
+	if err != nil {
+		w.t.Fatalf("append at %d: %v", seq, err)
+	}
+	return res
+}
+
+func TestExternalRun(t *testing.T) {
+	inWorld(t, func(w *world) {
+		e := runner.NewExternal(w.logs, nil)
+		x := w.claim(e, "s")
+		w.produce(e, x, 0, &spool.Thinking{Content: "hm", IsComplete: true}, &spool.TextDelta{Delta: "Let me look. "})
+		w.produce(e, x, 2, &spool.ToolArgStreamStart{ToolCallID: "a", ToolName: "look"}, &spool.ToolArgStreamEnd{ToolCallID: "a"},
+			&spool.ToolStart{ToolCallID: "a", ToolName: "look", Arguments: json.RawMessage(`{}`)})
+		w.produce(e, x, 5, &spool.Progress{ID: "p", Label: "looking"})
+		w.produce(e, x, 6, &spool.ToolEnd{ToolCallID: "a", ToolName: "look", Result: json.RawMessage(`7`), Success: true},
+			&spool.StatePatch{Patches: []spool.PatchOperation{{Op: "add", Path: "/n", Value: json.RawMessage(`7`)}}},
+			&spool.TextDelta{Delta: "It is 7."})
+		w.produce(e, x, 9, ending(`{"type":"end","finishReason":"stop"}`)...)
+		want := "run_started step_started thinking text_delta tool_arg_stream_start tool_arg_stream_end assistant_message tool_start progress tool_end " +
+			"state_patch step_committed step_started text_delta assistant_message step_committed run_finished"
+		if got := kinds(w.settled("s")); got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+		f := w.fold("s")
+		if f.Reason != "completed" || f.Messages[0].Text() != "Let me look. It is 7." || string(f.State) != `{"n":7}` {
+			t.Errorf("%s %s %s", f.Reason, mustJSON(f.Messages), f.State)
+		}
+		if c := toolParts(f)[0]; c.State != spool.ToolCompleted || string(c.Output) != "7" {
+			t.Errorf("call %s", mustJSON(c))
+		}
+		info, err := w.store.(spool.Lister).Session(w.t.Context(), "s")
+		if err != nil || info.Status != spool.StatusEnded || info.Title != "from outside" {
+			t.Errorf("row %+v, %v", info, err)
+		}
+		if res := w.produce(e, x, 9, ending(`{"type":"end"}`)...); !res.Repeated {
+			t.Errorf("the repeated end: %+v", res)
+		}
+		if _, err := e.Append(w.t.Context(), "s", x.Epoch, 10, words("more")); !errors.Is(err, runner.ErrProducerFenced) {
+			t.Errorf("after the end: %v", err)
+		}
+	})
+}
+
+func TestProducerRepeatsNeverDouble(t *testing.T) {
+	inWorld(t, func(w *world) {
+		e, other := runner.NewExternal(w.logs, nil), runner.NewExternal(w.logs, nil) // a second node
+		x := w.claim(e, "s")
+		w.produce(e, x, 0, words("a", "b")...)
+		if res := w.produce(e, x, 0, words("a", "b")...); !res.Repeated {
+			t.Errorf("%+v", res)
+		}
+		w.produce(other, x, 0, words("a", "b")...)
+		w.produce(other, x, 0, words("a", "b", "c")...) // only c is new
+		w.produce(e, x, 1, words("b", "c", "d")...)
+		if _, err := e.Append(w.t.Context(), "s", x.Epoch, 5, words("f")); !errors.Is(err, runner.ErrProducerGap) {
+			t.Errorf("a gap: %v", err)
+		}
+		w.produce(other, x, 4, ending(`{"type":"end"}`)...)
+		if got := w.fold("s").Messages[0].Text(); got != "abcd" {
+			t.Errorf("got %q", got)
+		}
+	})
+}
+
+func TestTwoNodesAppendTheSame(t *testing.T) {
+	inWorld(t, func(w *world) {
+		nodes := []*runner.External{runner.NewExternal(w.logs, nil), runner.NewExternal(w.logs, nil), runner.NewExternal(w.logs, nil)}
+		x := w.claim(nodes[0], "s")
+		want := ""
+		for seq := range 30 {
+			text := fmt.Sprintf("%d ", seq)
+			want += text
+			done := make(chan error, len(nodes))
+			for _, e := range nodes {
+				go func() {
+					_, err := e.Append(w.t.Context(), "s", x.Epoch, uint64(seq), words(text))
+					done <- err
+				}()
+			}
+			for range nodes {
+				if err := <-done; err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		w.produce(nodes[1], x, 30, ending(`{"type":"end"}`)...)
+		if got := w.fold("s").Messages[0].Text(); got != want {
+			t.Errorf("got %q", got)
+		}
+	})
+}
+
+func TestProducerWritesOnlyWhatIsIts(t *testing.T) {
+	inWorld(t, func(w *world) {
+		e := runner.NewExternal(w.logs, nil)
+		x := w.claim(e, "s")
+		before := len(w.records("s"))
+		for name, tt := range map[string]struct {
+			chunks []spool.Chunk
+			want   error
+		}{
+			"lifecycle":  {[]spool.Chunk{&spool.TextDelta{Delta: "a"}, &spool.RunFinished{Outcome: "completed"}}, runner.ErrProducerKind},
+			"command":    {[]spool.Chunk{say("u1", "hi")}, runner.ErrProducerKind},
+			"unknown":    {ending(`{"type":"teapot"}`), runner.ErrProducerKind},
+			"early end":  {append(ending(`{"type":"end"}`), words("a")...), runner.ErrProducerKind},
+			"large":      {words(strings.Repeat("x", 1<<20)), spool.ErrTooLarge},
+			"wrong type": {ending(`{"type":"text_delta","delta":7}`), spool.ErrInvalidChunk},
+		} {
+			if _, err := e.Append(w.t.Context(), "s", x.Epoch, 0, tt.chunks); !errors.Is(err, tt.want) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		forged := &spool.TextDelta{Base: spool.Base{AgentID: "other", RunID: "r", Step: 9}, Delta: "a"}
+		w.produce(e, x, 0, forged)
+		records := w.records("s")
+		if len(records) != before+1 {
+			t.Errorf("%d records", len(records)-before)
+		}
+		if b := w.decode(records[before]).ChunkBase(); b.AgentID != "s" || b.RunID != x.RunID || b.Step != 1 || b.AgentType != "script" {
+			t.Errorf("base %+v", b)
+		}
+		w.produce(e, x, 1, ending(`{"type":"end"}`)...)
+	})
+}
+
+// records returns what the log holds now.
+func (w *world) records(session string) []spool.Record {
+	w.t.Helper()
+	records, err := w.store.Read(w.t.Context(), session, 0, 1000)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return records
+}
+
+func TestProducerClaims(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.start(demo(nil), nil)
+		e := runner.NewExternal(w.logs, nil)
+		w.say("busy", "u1", "slowly")
+		w.until("busy", spool.TypeTextDelta, nil)
+		if _, err := e.Claim(w.t.Context(), "busy", spool.Row{}, ""); !errors.Is(err, spool.ErrBusy) {
+			t.Errorf("while a run is open: %v", err)
+		}
+		if _, err := e.Claim(w.t.Context(), "s.1", spool.Row{}, ""); !errors.Is(err, spool.ErrInvalidID) {
+			t.Errorf("a child's session: %v", err)
+		}
+		w.settled("busy")
+		x := w.claim(e, "busy") // as soon as it is quiet
+		if _, err := e.Claim(w.t.Context(), "busy", spool.Row{}, ""); !errors.Is(err, spool.ErrBusy) {
+			t.Errorf("while a producer has it: %v", err)
+		}
+		queued := say("u2", "hello")
+		queued.WhenBusy = spool.BusyQueue
+		w.command("busy", queued)
+		w.produce(e, x, 0, words("hi")...)
+		w.produce(e, x, 1, ending(`{"type":"fail","error":"no more paper","code":"paper"}`)...)
+		f := w.fold("busy")
+		if len(f.Turns) != 3 || f.Turns[1].LastRun().Outcome != "failed" || f.Turns[2].ID != "u2" || f.Reason != "completed" {
+			t.Errorf("turns %s", mustJSON(f.Turns))
+		}
+		if end := w.finished("busy")[1]; end.Error != "no more paper" || end.Code != "paper" {
+			t.Errorf("end %s", mustJSON(end))
+		}
+	})
+}
+
+func TestProducerAnswersAWaitingMessage(t *testing.T) {
+	inWorld(t, func(w *world) {
+		e := runner.NewExternal(w.logs, nil)
+		w.say("s", "u1", "is anyone there?")
+		x := w.claim(e, "s")
+		w.produce(e, x, 0, words("yes")...)
+		w.produce(e, x, 1, ending(`{"type":"end"}`)...)
+		f := w.fold("s")
+		if x.TurnID != "u1" || len(f.Turns) != 1 || len(f.Messages) != 2 || f.Verdict("u1").RunID != x.RunID {
+			t.Errorf("%+v: %s", x, mustJSON(f.Turns))
+		}
+	})
+}
+
+func TestProducerPausesAndGoesOn(t *testing.T) {
+	inWorld(t, func(w *world) {
+		e := runner.NewExternal(w.logs, nil)
+		x := w.claim(e, "s")
+		w.produce(e, x, 0, words("one ")...)
+		w.produce(e, x, 1, ending(`{"type":"pause"}`)...)
+		if f := w.fold("s"); f.Status != spool.StatusPaused {
+			t.Errorf("status %s", f.Status)
+		}
+		time.Sleep(time.Minute)
+		y := w.claim(e, "s")
+		if y.TurnID != x.TurnID || y.MessageID != x.MessageID || y.Epoch <= x.Epoch {
+			t.Errorf("%+v after %+v", y, x)
+		}
+		w.produce(e, y, 0, words("two")...)
+		w.produce(e, y, 1, ending(`{"type":"end"}`)...)
+		f := w.fold("s")
+		if len(f.Turns) != 1 || len(f.Messages) != 1 || f.Messages[0].Text() != "one two" {
+			t.Errorf("%s", mustJSON(f.Messages))
+		}
+	})
+}
+
+func TestProducerThatIsGoneIsLost(t *testing.T) {
+	inWorld(t, func(w *world) {
+		e := runner.NewExternal(w.logs, nil)
+		x := w.claim(e, "s")
+		w.produce(e, x, 0, words("one ")...)
+		w.start(demo(nil), nil)
+		for range 4 {
+			time.Sleep(20 * time.Second)
+			w.produce(e, x, 1) // it is still there
+		}
+		w.produce(e, x, 1, words("two")...)
+		begun := time.Now()
+		f := w.fold("s")
+		if took := time.Since(begun); took < 29*time.Second || took > 32*time.Second {
+			t.Errorf("lost after %v", took)
+		}
+		if f.Status != spool.StatusFailed || f.Error.Code != runner.CodeProducerLost || f.Messages[0].Text() != "one two" {
+			t.Errorf("%s %+v %s", f.Status, f.Error, mustJSON(f.Messages))
+		}
+		if _, err := e.Append(w.t.Context(), "s", x.Epoch, 2, words("three")); !errors.Is(err, runner.ErrProducerFenced) {
+			t.Errorf("a late append: %v", err)
+		}
+	})
+}
+
+func TestProducerIsStopped(t *testing.T) {
+	inWorld(t, func(w *world) {
+		e := runner.NewExternal(w.logs, nil)
+		x := w.claim(e, "s")
+		w.produce(e, x, 0, words("one ")...)
+		w.stop("s", "x1")
+		synctest.Wait()
+		if _, err := e.Append(w.t.Context(), "s", x.Epoch, 1, words("two")); !errors.Is(err, runner.ErrProducerStopped) {
+			t.Errorf("got %v", err)
+		}
+		f := w.wantStopped("s")
+		if got := f.Messages[0].Text(); got != "one " {
+			t.Errorf("kept %q", got)
+		}
+	})
+}

@@ -1,0 +1,239 @@
+// Package runner is where runs live: a loop that claims sessions with something
+// to do, folds their log, acts on the commands in it, settles and lets go. A run
+// belongs to its session and not to whoever asked for it; it ends when it is
+// done, when a stop command says so, or when its owner dies and another claims
+// the session.
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/agent"
+)
+
+// Options are a runner's settings. The zero value works.
+type Options struct {
+	// Owner names this runner in its claims. "": a new id.
+	Owner string
+	// LeaseTTL is how long a session stays claimed after its owner was last
+	// heard of. 0: 30 s.
+	LeaseTTL time.Duration
+	// MaxConcurrent bounds the sessions served at the same time. 0: 256.
+	MaxConcurrent int
+	// StopGrace is what the model and the tools of a stopped run get to come to
+	// an end before they are left behind. 0: 2 s.
+	StopGrace time.Duration
+	// DrainGrace is how long open runs may go on after Run's context ended.
+	// What is still open then is left to whoever claims its session next.
+	// 0: nothing, negative: until they end.
+	DrainGrace time.Duration
+	// Observer is told what happens.
+	Observer Observer
+}
+
+// Observer holds hooks for metrics and logs; each may be nil. They are called
+// from the goroutine of the run and must not block.
+type Observer struct {
+	RunStarted  func(r agent.RunInfo)
+	RunFinished func(r agent.RunInfo, err error) // err: why it failed
+	// Failed reports what kept a session from being served, "" for claiming
+	// itself. nil: the logs' logger.
+	Failed func(session string, err error)
+}
+
+const (
+	defaultTTL   = 30 * time.Second
+	defaultGrace = 2 * time.Second
+	defaultMax   = 256
+)
+
+// Why a run's context ends.
+var (
+	errStopped   = errors.New("runner: stopped")
+	errLeaseLost = errors.New("runner: the lease could not be renewed in time")
+	errDetached  = errors.New("runner: the runner closed")
+	errLeft      = errors.New("runner: the run is over")
+)
+
+// Runner executes the runs of a store's sessions.
+type Runner struct {
+	logs   *spool.Logs
+	leaser spool.Leaser
+	agents []*agent.Agent
+	o      Options
+
+	slots  chan struct{}
+	wg     sync.WaitGroup
+	once   sync.Once
+	drain  chan struct{}   // closed when no new run may start
+	ctx    context.Context // of all runs: the runner's own, no request's
+	cancel context.CancelCauseFunc
+}
+
+// New returns a runner of these agents; the first one serves sessions that name
+// none. It fails if there is no agent, one of them is not usable, or the store
+// has no leases.
+func New(logs *spool.Logs, agents []*agent.Agent, o *Options) (*Runner, error) {
+	r := &Runner{logs: logs, agents: agents, drain: make(chan struct{})}
+	if o != nil {
+		r.o = *o
+	}
+	if len(agents) == 0 {
+		return nil, errors.New("runner: there is no agent")
+	}
+	for i, a := range agents {
+		if err := a.Check(); err != nil {
+			return nil, err
+		}
+		if slices.ContainsFunc(agents[:i], func(b *agent.Agent) bool { return b.Name == a.Name }) {
+			return nil, fmt.Errorf("runner: two agents are called %q", a.Name)
+		}
+	}
+	leaser, ok := logs.Store().(spool.Leaser)
+	if !ok {
+		return nil, spool.ErrUnsupported.Because("the store has no leases, so that nothing can run on it")
+	}
+	r.leaser = leaser
+	if r.o.Owner == "" {
+		r.o.Owner = logs.NewID()
+	}
+	if r.o.LeaseTTL <= 0 {
+		r.o.LeaseTTL = defaultTTL
+	}
+	if r.o.MaxConcurrent <= 0 {
+		r.o.MaxConcurrent = defaultMax
+	}
+	if r.o.StopGrace <= 0 {
+		r.o.StopGrace = defaultGrace
+	}
+	r.slots = make(chan struct{}, r.o.MaxConcurrent)
+	r.ctx, r.cancel = context.WithCancelCause(context.Background())
+	return r, nil
+}
+
+// Run claims sessions and serves them until ctx ends, then drains, see
+// [Options.DrainGrace]. It returns nil, or [spool.ErrClosed] when the store was
+// closed under it. Call it once.
+func (r *Runner) Run(ctx context.Context) error {
+	err := r.claimLoop(ctx)
+	if r.o.DrainGrace != 0 {
+		r.stopStarting()
+		done := make(chan struct{})
+		r.logs.Go(func() { r.wg.Wait(); close(done) })
+		var over <-chan time.Time
+		if r.o.DrainGrace > 0 {
+			t := time.NewTimer(r.o.DrainGrace)
+			defer t.Stop()
+			over = t.C
+		}
+		select {
+		case <-done:
+		case <-over:
+		case <-r.ctx.Done():
+		}
+	}
+	_ = r.Close()
+	return err
+}
+
+// Close leaves open runs to whoever claims their sessions next, and returns when
+// this runner does nothing any more.
+func (r *Runner) Close() error {
+	r.stopStarting()
+	r.cancel(errDetached)
+	r.wg.Wait()
+	return nil
+}
+
+func (r *Runner) stopStarting() { r.once.Do(func() { close(r.drain) }) }
+
+func (r *Runner) draining() bool {
+	select {
+	case <-r.drain:
+		return true
+	default:
+		return false
+	}
+}
+
+func (r *Runner) claimLoop(ctx context.Context) error {
+	claim := spool.Claim{Owner: r.o.Owner, TTL: r.o.LeaseTTL}
+	for _, a := range r.agents {
+		claim.Agents = append(claim.Agents, a.Name)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(r.ctx, cancel)() // Close ends the loop too
+	misses := 0
+	for {
+		select {
+		case r.slots <- struct{}{}:
+		case <-ctx.Done():
+			return nil
+		}
+		lease, err := r.logs.Claim(ctx, claim)
+		if err == nil {
+			misses = 0
+			r.wg.Add(1)
+			r.logs.Go(func() {
+				defer func() { <-r.slots; r.wg.Done() }()
+				r.serve(lease)
+			})
+			continue
+		}
+		<-r.slots
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, spool.ErrClosed):
+			return err
+		case errors.Is(err, spool.ErrNothingDue):
+			err = r.logs.AwaitDue(ctx, claim)
+		}
+		// Whoever was faster, or a store that cannot be reached, must not make
+		// this a busy loop.
+		if misses++; err != nil || misses > 2 {
+			if err != nil && ctx.Err() == nil {
+				r.failed("", err)
+			}
+			_ = r.logs.Sleep(ctx, min(10*time.Millisecond<<min(misses, 9), 2*time.Second))
+		} else if err == nil && misses > 64 {
+			misses = 0
+		}
+	}
+}
+
+func (r *Runner) failed(session string, err error) {
+	if r.o.Observer.Failed != nil {
+		r.o.Observer.Failed(session, err)
+		return
+	}
+	r.logs.Logger().Warn("a session is not served", "session", session, "error", err)
+}
+
+// agent returns the agent of a session, by the name in its row.
+func (r *Runner) agent(ctx context.Context, session string) (*agent.Agent, error) {
+	name := ""
+	if lister, ok := r.logs.Store().(spool.Lister); ok {
+		info, err := lister.Session(ctx, session)
+		if err != nil && !errors.Is(err, spool.ErrNotFound) {
+			return nil, err
+		}
+		name = info.Agent
+	}
+	if name == "" {
+		return r.agents[0], nil
+	}
+	for _, a := range r.agents {
+		if a.Name == name {
+			return a, nil
+		}
+	}
+	return nil, fmt.Errorf("runner: there is no agent %q here", name)
+}

@@ -1,0 +1,246 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/agent"
+)
+
+// session is one claimed session while this runner owns it.
+type session struct {
+	r     *Runner
+	lease spool.Lease
+	agent *agent.Agent
+	log   *spool.Log
+	w     *spool.Writer
+}
+
+// plan is what a session's fold asks of its owner.
+type plan struct {
+	seq      uint64         // of the fold
+	open     *spool.Run     // a run that somebody left open
+	external bool           // it is a producer's
+	work     *spool.Command // the next command that opens a run
+	more     bool           // others wait behind it
+	stop     bool           // a stop waits for it
+	title    string         // of a session that has none yet
+	paused   *spool.Turn    // the last turn, if its producer paused it
+}
+
+// serve does all there is to do in a claimed session and releases it.
+func (r *Runner) serve(lease spool.Lease) {
+	ctx, release := r.hold(lease)
+	err := r.work(ctx, lease)
+	if cause := context.Cause(ctx); cause != nil && err != nil {
+		err = cause
+	}
+	release()
+	if err != nil && !errors.Is(err, errDetached) {
+		r.failed(lease.Session, err)
+	}
+	if errors.Is(err, spool.ErrSuperseded) {
+		return
+	}
+	rctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.o.LeaseTTL)
+	defer cancel()
+	if err := r.leaser.Release(rctx, lease); err != nil {
+		r.failed(lease.Session, err)
+	}
+}
+
+func (r *Runner) work(ctx context.Context, lease spool.Lease) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("runner: panic: %v", v)
+		}
+	}()
+	s := &session{r: r, lease: lease}
+	if s.log, err = r.logs.Log(lease.Session); err != nil {
+		return err
+	}
+	if s.agent, err = r.agent(ctx, lease.Session); err != nil {
+		return err
+	}
+	s.w = s.log.Writer(lease, spool.WriterOptions{Name: "owner", AgentType: s.agent.Name})
+	defer s.w.Close()
+	for {
+		p, err := s.plan(ctx)
+		if err != nil {
+			return err
+		}
+		switch {
+		case p.open != nil:
+			err = s.recover(ctx, p)
+		case p.work != nil:
+			if r.draining() {
+				return nil // still due: somebody else goes on
+			}
+			err = s.run(ctx, p)
+		default:
+			done, serr := s.rest(ctx, p.seq)
+			if serr != nil || done {
+				return serr
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (s *session) plan(ctx context.Context) (plan, error) {
+	var p plan
+	err := s.log.View(ctx, func(f *spool.Fold) error {
+		p.seq, p.stop = f.Seq, f.Stop != nil
+		if run := f.OpenRun(); run != nil {
+			copied := *run
+			p.open, p.external = &copied, run.Mode == ModeExternal
+			p.more = len(f.Waiting) > 0
+			return nil
+		}
+		if len(f.Waiting) == 0 {
+			if turn := f.LastTurn(); f.Status == spool.StatusPaused && turn.LastRun().Mode == ModeExternal {
+				copied := *turn
+				p.paused = &copied
+			}
+			return nil
+		}
+		first := *f.Waiting[0]
+		p.work, p.more = &first, len(f.Waiting) > 1
+		if len(f.Turns) == 0 && first.Message != nil {
+			p.title = titleOf(first.Message.Text())
+		}
+		return nil
+	})
+	return p, err
+}
+
+const titleRunes = 80
+
+// titleOf makes a title of the first thing that the user said.
+func titleOf(text string) string {
+	title, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
+	title = strings.Join(strings.Fields(title), " ")
+	if runes := []rune(title); len(runes) > titleRunes {
+		title = strings.TrimSpace(string(runes[:titleRunes-1])) + "…"
+	}
+	return title
+}
+
+// rest settles a session in which nothing waits. It returns false if something
+// came in the meantime.
+func (s *session) rest(ctx context.Context, seen uint64) (done bool, err error) {
+	res, err := s.w.Commit(ctx, spool.Row{}, &spool.Settle{Seen: seen})
+	if err != nil {
+		return false, err
+	}
+	due := res.Head.Due
+	return due == 0 || due > s.r.logs.Now().UnixMilli(), nil
+}
+
+// recover is a new owner's first act when it finds a run open: whoever ran it is
+// gone, and what it showed becomes the answer.
+func (s *session) recover(ctx context.Context, p plan) error {
+	s.w.SetRun(p.open.ID)
+	s.w.SetStep(0)
+	superseded := &spool.ExecutorSuperseded{Reason: "the lease of the previous owner expired"}
+	if _, err := s.w.Commit(ctx, spool.Row{}, nil, superseded); err != nil {
+		return err
+	}
+	end := &spool.RunFinished{Outcome: spool.OutcomeFailed, FinishReason: "error",
+		Error: "the process that ran this was lost", Code: CodeExecutorLost, Recoverable: true}
+	switch {
+	case p.stop:
+		end = &spool.RunFinished{Outcome: spool.OutcomeStopped, FinishReason: "other"}
+	case p.external:
+		end.Error, end.Code = "the producer was lost", CodeProducerLost
+	}
+	info := agent.RunInfo{Session: s.lease.Session, RunID: p.open.ID, TurnID: p.open.TurnID, Mode: p.open.Mode}
+	return s.settle(ctx, info, end)
+}
+
+// The codes of runs that failed without having failed.
+const (
+	CodeExecutorLost = "executor_lost"
+	CodeProducerLost = "producer_lost"
+)
+
+// settle ends the open run: first what the open step lacks, then the end, with
+// the row and, if nothing waits, the due mark.
+func (s *session) settle(ctx context.Context, info agent.RunInfo, end *spool.RunFinished) error {
+	if err := s.w.Flush(ctx); err != nil {
+		return err
+	}
+	var (
+		chunks []spool.Chunk
+		settle *spool.Settle
+	)
+	why := end.Error
+	if why == "" {
+		why = "the run was " + string(end.Outcome)
+	}
+	err := s.log.View(ctx, func(f *spool.Fold) error {
+		chunks = f.Unsettled(why)
+		if len(f.Waiting) == 0 {
+			settle = &spool.Settle{Seen: f.Seq}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	status := spool.StatusEnded
+	if end.Outcome == spool.OutcomeFailed {
+		status = spool.StatusFailed
+	}
+	s.w.SetStep(0)
+	end.RunID = info.RunID
+	_, err = s.w.Commit(ctx, spool.Row{Status: status}, settle, append(chunks, end)...)
+	s.w.SetRun("")
+	return err
+}
+
+// hold keeps a lease alive. The context ends with the runner, and when the lease
+// was taken or could not be renewed for two thirds of its time: from then on
+// nothing may be dispatched.
+func (r *Runner) hold(lease spool.Lease) (ctx context.Context, release func()) {
+	ctx, cancel := context.WithCancelCause(r.ctx)
+	done := make(chan struct{})
+	third := r.o.LeaseTTL / 3
+	r.logs.Go(func() {
+		defer close(done)
+		renew, deadline := time.NewTimer(third), time.NewTimer(2*third)
+		defer renew.Stop()
+		defer deadline.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-deadline.C:
+				cancel(errLeaseLost)
+				return
+			case <-renew.C:
+			}
+			begun := time.Now()
+			rctx, stop := context.WithTimeout(ctx, third)
+			err := r.leaser.Renew(rctx, lease)
+			stop()
+			switch {
+			case err == nil:
+				deadline.Reset(2*third - time.Since(begun))
+				renew.Reset(third)
+			case errors.Is(err, spool.ErrSuperseded):
+				cancel(spool.ErrSuperseded)
+				return
+			default:
+				renew.Reset(third / 8)
+			}
+		}
+	})
+	return ctx, func() { cancel(errLeft); <-done }
+}
