@@ -107,9 +107,9 @@ func (t *Transformer) Finalize() []spool.Frame {
 		frames = t.start(nil)
 	}
 	p.w.frames = frames
-	p.stepOn, p.ended = false, true
-	p.sync()
 	p.view.closeBlock(p)
+	p.stepOn, p.ended = false, p.view.steps > 0
+	p.sync()
 	reason := "stop"
 	if p.failure != nil {
 		reason = "error"
