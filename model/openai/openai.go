@@ -12,8 +12,10 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spool-run/spool/model"
@@ -32,7 +34,7 @@ const (
 type Options struct {
 	BaseURL    string       // without /chat/completions; "": [DefaultBaseURL]
 	APIKey     string       // sent as a bearer token; "": none
-	Model      string       // the model's name at the endpoint
+	Model      string       // the model's id at the endpoint; "": see [Model.ID]
 	Header     http.Header  // more headers, which win
 	HTTPClient *http.Client // nil: one without a timeout of its own
 
@@ -55,7 +57,12 @@ type Options struct {
 }
 
 // Model is a [model.Model] over HTTP. It is safe for concurrent use.
-type Model struct{ o Options }
+type Model struct {
+	o Options
+
+	mu sync.Mutex
+	id string
+}
 
 var _ model.Model = (*Model)(nil)
 
@@ -65,6 +72,7 @@ func New(o *Options) *Model {
 	if o != nil {
 		m.o = *o
 	}
+	m.id = m.o.Model
 	m.o.BaseURL = strings.TrimRight(m.o.BaseURL, "/")
 	if m.o.BaseURL == "" {
 		m.o.BaseURL = DefaultBaseURL
@@ -84,7 +92,12 @@ func New(o *Options) *Model {
 // Stream makes one streaming request. It never retries.
 func (m *Model) Stream(ctx context.Context, r *model.Request) iter.Seq2[model.Part, error] {
 	return func(yield func(model.Part, error) bool) {
-		body, err := m.body(r)
+		id, err := m.ID(ctx)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		body, err := m.body(r, id)
 		if err != nil {
 			yield(nil, &model.Error{Code: model.CodeInvalidRequest, Message: "the request cannot be encoded", Err: err})
 			return
@@ -108,6 +121,31 @@ func (m *Model) Stream(ctx context.Context, r *model.Request) iter.Seq2[model.Pa
 		}
 	}
 }
+
+// ID returns the model's id: the option, or else the first that the endpoint
+// lists and that does not look made for something other than chat. It remembers the answer.
+func (m *Model) ID(ctx context.Context) (string, error) {
+	m.mu.Lock()
+	id := m.id
+	m.mu.Unlock()
+	if id != "" {
+		return id, nil
+	}
+	ids, err := m.Models(ctx)
+	if err != nil {
+		return "", err
+	}
+	if len(ids) == 0 {
+		return "", &model.Error{Code: model.CodeInvalidRequest, Message: "no model is named, and the endpoint lists none"}
+	}
+	first := max(0, slices.IndexFunc(ids, func(id string) bool { return !otherUse.MatchString(id) }))
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.id = ids[first]
+	return m.id, nil
+}
+
+var otherUse = regexp.MustCompile(`(?i)embed|whisper|tts|dall-e|image|moderation|audio|realtime|transcribe|babbage|davinci|sora|rerank|guard`)
 
 // Models lists the ids of the endpoint's models, in its order.
 func (m *Model) Models(ctx context.Context) ([]string, error) {

@@ -143,7 +143,7 @@ func TestNobodyListens(t *testing.T) {
 	s := httptest.NewServer(nil)
 	s.Close()
 	secret := "hunter2hunter2"
-	m := openai.New(&openai.Options{BaseURL: strings.Replace(s.URL, "//", "//user:"+secret+"@", 1) + "?key=" + secret, APIKey: key})
+	m := openai.New(&openai.Options{Model: "m", BaseURL: strings.Replace(s.URL, "//", "//user:"+secret+"@", 1) + "?key=" + secret, APIKey: key})
 	_, err := modeltest.Collect(m.Stream(t.Context(), question))
 	e, ok := errors.AsType[*model.Error](err)
 	if !ok || e.Code != model.CodeUnavailable || !e.Retryable {
@@ -154,7 +154,7 @@ func TestNobodyListens(t *testing.T) {
 			t.Errorf("a secret is in %q", err)
 		}
 	}
-	_, err = modeltest.Collect(openai.New(&openai.Options{BaseURL: "http://[::" + secret}).Stream(t.Context(), question))
+	_, err = modeltest.Collect(openai.New(&openai.Options{Model: "m", BaseURL: "http://[::" + secret}).Stream(t.Context(), question))
 	if e, ok := errors.AsType[*model.Error](err); !ok || e.Code != model.CodeInvalidRequest || strings.Contains(err.Error(), secret) {
 		t.Errorf("a bad address: %v", err)
 	}
@@ -167,7 +167,7 @@ func TestKeyIsRedacted(t *testing.T) {
 		io.WriteString(w, `data: {"error":"bad key `+strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")+` and `+key+`"}`+"\n\n")
 	}))
 	defer s.Close()
-	_, err := modeltest.Collect(openai.New(&openai.Options{BaseURL: s.URL, APIKey: odd}).Stream(t.Context(), question))
+	_, err := modeltest.Collect(openai.New(&openai.Options{Model: "m", BaseURL: s.URL, APIKey: odd}).Stream(t.Context(), question))
 	if err == nil || strings.Contains(err.Error(), odd) || strings.Contains(err.Error(), key) || !strings.Contains(err.Error(), "bad key [redacted] and [redacted]") {
 		t.Errorf("%v", err)
 	}
@@ -188,6 +188,42 @@ func TestModels(t *testing.T) {
 	m = serve(t, func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, `<html>`) })
 	if _, err := m.Models(t.Context()); err == nil {
 		t.Error("a web page passes for a model list")
+	}
+}
+
+func TestDefaultModel(t *testing.T) {
+	for _, tt := range []struct{ list, want string }{
+		{`{"data":[{"id":"text-embedding-9"},{"id":"chatty"},{"id":"other"}]}`, "chatty"},
+		{`{"data":[{"id":"tts-1"},{"id":"whisper"}]}`, "tts-1"},
+		{`{"models":[{"name":"local"}]}`, "local"},
+		{`{"data":[]}`, ""},
+		{``, ""},
+	} {
+		asked, got := 0, ""
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/models" {
+				asked++
+				io.WriteString(w, tt.list)
+				return
+			}
+			var body struct{ Model string }
+			if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
+				t.Error(err)
+			}
+			got = body.Model
+			io.WriteString(w, "data: [DONE]\n\n")
+		}))
+		m := openai.New(&openai.Options{BaseURL: s.URL})
+		for range 2 {
+			_, err := modeltest.Collect(m.Stream(t.Context(), question))
+			if got != tt.want || (err == nil) != (tt.want != "") {
+				t.Errorf("%s: asked for %q, %v; want %q", tt.list, got, err, tt.want)
+			}
+		}
+		if tt.want != "" && asked != 1 {
+			t.Errorf("%s: listed %d times", tt.list, asked)
+		}
+		s.Close()
 	}
 }
 
@@ -241,7 +277,7 @@ func TestSilence(t *testing.T) {
 					tt.write(w)
 				}()
 			}
-			m := openai.New(&openai.Options{HTTPClient: &http.Client{Transport: pipe{body}}, IdleTimeout: time.Minute, ProgressTimeout: 5 * time.Minute})
+			m := openai.New(&openai.Options{Model: "m", HTTPClient: &http.Client{Transport: pipe{body}}, IdleTimeout: time.Minute, ProgressTimeout: 5 * time.Minute})
 			start := time.Now()
 			parts, err := modeltest.Collect(m.Stream(t.Context(), question))
 			e, ok := errors.AsType[*model.Error](err)

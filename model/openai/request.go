@@ -41,9 +41,9 @@ type toolCall struct {
 }
 
 // body builds the request.
-func (m *Model) body(r *model.Request) ([]byte, error) {
+func (m *Model) body(r *model.Request, id string) ([]byte, error) {
 	b := map[string]any{
-		"model":    m.o.Model,
+		"model":    id,
 		"messages": messages(r),
 		"stream":   true,
 	}

@@ -150,13 +150,13 @@ func TestBody(t *testing.T) {
 			`{"model":"n","top_k":3,"max_tokens":9,
 			"response_format":{"type":"json_schema","json_schema":{"name":"output","schema":{"type":"object"}}},` + rest + `}`},
 	} {
-		got, err := New(&tt.o).body(r)
+		got, err := New(&tt.o).body(r, tt.o.Model)
 		if err != nil {
 			t.Fatal(err)
 		}
 		equalJSON(t, tt.o.BaseURL, got, []byte(tt.want))
 	}
-	if _, err := New(nil).body(&model.Request{Output: json.RawMessage(`{`)}); err == nil {
+	if _, err := New(nil).body(&model.Request{Output: json.RawMessage(`{`)}, "m"); err == nil {
 		t.Error("a schema that is not JSON passes")
 	}
 }
