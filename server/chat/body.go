@@ -1,0 +1,309 @@
+package chat
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+
+	"github.com/spool-run/spool"
+)
+
+// The triggers of a chat body.
+const (
+	TriggerSubmit     = "submit-message"
+	TriggerRegenerate = "regenerate-message"
+)
+
+// Body is a parsed chat POST: ours, or that of a stock AI SDK client, of whose
+// history only the last message is read.
+type Body struct {
+	Session   string // sessionId, else id; "" if the body names none
+	Message   *spool.Message
+	Answers   []Answer         // of a last assistant message, to its calls
+	Replace   *[]spool.Message // history given beside message; nil: none
+	State     json.RawMessage  // nil: none given
+	Trigger   string           // "" is submit-message
+	MessageID string           // the message the trigger is about
+	WhenBusy  spool.WhenBusy
+	CommandID string // the caller's own idempotency key; may be ""
+}
+
+// Answer is what a client says about one call: its output, or a decision.
+type Answer struct {
+	CallID     string
+	Output     json.RawMessage
+	Error      string
+	ApprovalID string // set for a decision
+	Approved   bool
+	Reason     string
+}
+
+type rawBody struct {
+	ID        string            `json:"id"`
+	SessionID string            `json:"sessionId"`
+	Message   json.RawMessage   `json:"message"`
+	Messages  []json.RawMessage `json:"messages"`
+	State     json.RawMessage   `json:"state"`
+	Trigger   string            `json:"trigger"`
+	MessageID string            `json:"messageId"`
+	WhenBusy  spool.WhenBusy    `json:"whenBusy"`
+	CommandID string            `json:"commandId"`
+}
+
+type rawMessage struct {
+	ID       string          `json:"id"`
+	Role     spool.Role      `json:"role"`
+	Content  json.RawMessage `json:"content"`
+	Parts    []rawPart       `json:"parts"`
+	Metadata json.RawMessage `json:"metadata"`
+}
+
+type rawPart struct {
+	Type             string          `json:"type"`
+	ID               string          `json:"id"`
+	Text             string          `json:"text"`
+	Data             json.RawMessage `json:"data"`
+	URL              string          `json:"url"`
+	MediaType        string          `json:"mediaType"`
+	Filename         string          `json:"filename"`
+	Title            string          `json:"title"`
+	SourceID         string          `json:"sourceId"`
+	ProviderMetadata json.RawMessage `json:"providerMetadata"`
+	ToolCallID       string          `json:"toolCallId"`
+	ToolName         string          `json:"toolName"`
+	State            string          `json:"state"`
+	Input            json.RawMessage `json:"input"`
+	Output           json.RawMessage `json:"output"`
+	ErrorText        string          `json:"errorText"`
+	Approval         *struct {
+		ID       string `json:"id"`
+		Approved *bool  `json:"approved"`
+		Reason   string `json:"reason"`
+	} `json:"approval"`
+}
+
+// ParseBody reads a chat POST. Members that it does not know are ignored.
+// Errors: [ErrMalformed].
+func ParseBody(data []byte) (*Body, error) {
+	var raw rawBody
+	if err := decodeOne(data, &raw); err != nil {
+		return nil, err
+	}
+	b := &Body{
+		Session:   raw.SessionID,
+		Trigger:   raw.Trigger,
+		MessageID: raw.MessageID,
+		WhenBusy:  raw.WhenBusy,
+		CommandID: raw.CommandID,
+	}
+	if b.Session == "" {
+		b.Session = raw.ID
+	}
+	if !isNull(raw.State) {
+		b.State = raw.State
+	}
+	switch b.WhenBusy {
+	case "", spool.BusyReject, spool.BusyQueue, spool.BusyInterrupt, spool.BusySteer:
+	default:
+		return nil, ErrMalformed.Because("whenBusy is one of reject, queue, interrupt and steer")
+	}
+	switch b.Trigger {
+	case "", TriggerSubmit, TriggerRegenerate:
+	default:
+		return nil, ErrMalformed.Because("trigger is submit-message or regenerate-message")
+	}
+	if !isNull(raw.Message) {
+		m, err := parseMessage(raw.Message, spool.RoleUser)
+		if err != nil {
+			return nil, err
+		}
+		if m.msg.Role == spool.RoleUser {
+			b.Message = &m.msg
+		}
+		b.Answers = m.answers
+		if raw.Messages != nil {
+			list := make([]spool.Message, 0, len(raw.Messages))
+			for _, data := range raw.Messages {
+				m, err := parseMessage(data, "")
+				if err != nil {
+					return nil, err
+				}
+				if m.msg.Role != spool.RoleSystem {
+					list = append(list, m.msg)
+				}
+			}
+			b.Replace = &list
+		}
+		return b, nil
+	}
+	if n := len(raw.Messages); n > 0 {
+		m, err := parseMessage(raw.Messages[n-1], "")
+		if err != nil {
+			return nil, err
+		}
+		switch m.msg.Role {
+		case spool.RoleUser:
+			b.Message = &m.msg
+		case spool.RoleAssistant:
+			b.Answers = m.answers
+			if b.MessageID == "" {
+				b.MessageID = m.msg.ID
+			}
+		}
+	}
+	return b, nil
+}
+
+type parsedMessage struct {
+	msg     spool.Message
+	answers []Answer
+}
+
+// parseMessage reads a UI message, {role, content}, or a bare string.
+func parseMessage(data json.RawMessage, role spool.Role) (parsedMessage, error) {
+	var p parsedMessage
+	if data = bytes.TrimSpace(data); len(data) > 0 && data[0] == '"' {
+		var text string
+		if err := json.Unmarshal(data, &text); err != nil {
+			return p, ErrMalformed.With("", err)
+		}
+		if role == "" {
+			return p, ErrMalformed.Because("a message in messages is an object with a role")
+		}
+		p.msg = spool.Message{Role: role, Parts: []spool.Part{{Type: spool.PartText, Text: text}}}
+		return p, nil
+	}
+	var raw rawMessage
+	if err := decodeOne(data, &raw); err != nil {
+		return p, err
+	}
+	if raw.Role == "" {
+		raw.Role = role
+	}
+	switch raw.Role {
+	case spool.RoleUser, spool.RoleAssistant, spool.RoleSystem:
+	default:
+		return p, ErrMalformed.Because("a message's role is user, assistant or system")
+	}
+	p.msg = spool.Message{ID: raw.ID, Role: raw.Role}
+	if !isNull(raw.Metadata) {
+		p.msg.Metadata = raw.Metadata
+	}
+	for i := range raw.Parts {
+		if part, ok := raw.Parts[i].part(); ok {
+			p.msg.Parts = append(p.msg.Parts, part)
+		}
+		if a, ok := raw.Parts[i].answer(); ok {
+			p.answers = append(p.answers, a)
+		}
+	}
+	if raw.Parts == nil && !isNull(raw.Content) {
+		if err := p.content(raw.Content); err != nil {
+			return p, err
+		}
+	}
+	return p, nil
+}
+
+// content reads the member that older clients and plain callers use: a string,
+// or a list of parts.
+func (p *parsedMessage) content(data json.RawMessage) error {
+	var text string
+	if json.Unmarshal(data, &text) == nil {
+		p.msg.Parts = []spool.Part{{Type: spool.PartText, Text: text}}
+		return nil
+	}
+	var parts []rawPart
+	if err := json.Unmarshal(data, &parts); err != nil {
+		return ErrMalformed.Because("a message's content is a string or a list of parts")
+	}
+	for i := range parts {
+		if part, ok := parts[i].part(); ok {
+			p.msg.Parts = append(p.msg.Parts, part)
+		}
+	}
+	return nil
+}
+
+func (r *rawPart) part() (spool.Part, bool) {
+	switch {
+	case r.Type == "text":
+		return spool.Part{Type: spool.PartText, Text: r.Text}, true
+	case r.Type == "reasoning":
+		return spool.Part{Type: spool.PartReasoning, Text: r.Text, ProviderMetadata: r.ProviderMetadata}, true
+	case r.Type == "step-start":
+		return spool.Part{Type: spool.PartStep}, true
+	case r.Type == "file":
+		return spool.Part{Type: spool.PartFile, URL: r.URL, MediaType: r.MediaType, Filename: r.Filename}, true
+	case r.Type == "source-url", r.Type == "source-document":
+		return spool.Part{Type: spool.PartSource, ID: r.SourceID, URL: r.URL, Title: r.Title, MediaType: r.MediaType, Filename: r.Filename}, true
+	case strings.HasPrefix(r.Type, "data-"):
+		return spool.Part{Type: spool.PartData, Name: strings.TrimPrefix(r.Type, "data-"), ID: r.ID, Data: r.Data}, true
+	case r.isTool():
+		t := &spool.ToolPart{CallID: r.ToolCallID, Name: r.toolName(), Input: r.Input, Output: r.Output, Error: r.ErrorText, State: spool.ToolPending}
+		switch r.State {
+		case "output-available":
+			t.State = spool.ToolCompleted
+		case "output-error":
+			t.State = spool.ToolFailed
+		case "output-denied":
+			t.State = spool.ToolDenied
+		}
+		return spool.Part{Type: spool.PartTool, Tool: t}, true
+	}
+	return spool.Part{}, false
+}
+
+func (r *rawPart) isTool() bool {
+	return r.ToolCallID != "" && (r.Type == "dynamic-tool" || strings.HasPrefix(r.Type, "tool-"))
+}
+
+func (r *rawPart) toolName() string {
+	if r.ToolName != "" {
+		return r.ToolName
+	}
+	return strings.TrimPrefix(r.Type, "tool-")
+}
+
+// answer reads what the client added to a call. Name and input are the
+// session's own business: only ids and the answer count.
+func (r *rawPart) answer() (Answer, bool) {
+	if !r.isTool() {
+		return Answer{}, false
+	}
+	a := Answer{CallID: r.ToolCallID}
+	switch r.State {
+	case "output-available":
+		a.Output = r.Output
+		if len(a.Output) == 0 {
+			a.Output = json.RawMessage("null")
+		}
+	case "output-error":
+		if a.Error = r.ErrorText; a.Error == "" {
+			a.Error = "the tool failed"
+		}
+	case "approval-responded":
+		if r.Approval == nil || r.Approval.Approved == nil || r.Approval.ID == "" {
+			return Answer{}, false
+		}
+		a.ApprovalID, a.Approved, a.Reason = r.Approval.ID, *r.Approval.Approved, r.Approval.Reason
+	default:
+		return Answer{}, false
+	}
+	return a, true
+}
+
+// decodeOne decodes exactly one JSON object.
+func decodeOne(data []byte, v any) error {
+	if t := bytes.TrimSpace(data); len(t) == 0 || t[0] != '{' {
+		return ErrMalformed.Because("the body is not a JSON object")
+	}
+	if err := json.Unmarshal(data, v); err != nil {
+		return ErrMalformed.With("", err)
+	}
+	return nil
+}
+
+func isNull(data json.RawMessage) bool {
+	return len(data) == 0 || string(data) == "null"
+}

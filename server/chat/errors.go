@@ -1,0 +1,109 @@
+package chat
+
+import (
+	"encoding/json"
+	"errors"
+
+	"github.com/spool-run/spool"
+)
+
+// Errors of chat requests. The HTTP handler maps their codes to statuses.
+var (
+	ErrMalformed         = &spool.Error{Code: "malformed_json", Message: "the body is not JSON of the expected shape"}
+	ErrNoMessage         = &spool.Error{Code: "no_message", Message: "the body holds neither a message nor an answer to a pending call", Hint: "send message, or messages that end with the user's"}
+	ErrNothingToContinue = &spool.Error{Code: "nothing_to_continue", Message: "no call of this session waits for these answers"}
+	ErrNoSuchMessage     = &spool.Error{Code: "no_such_message", Message: "the session has no such message to edit or regenerate"}
+	ErrRefused           = &spool.Error{Code: "refused", Message: "the command was refused"}
+	ErrOverride          = &spool.Error{Code: "override_not_allowed", Message: "this server does not let a request replace history or state", Hint: "allow overrides in the server's options"}
+
+	// ErrCut ends a stream whose reader must come back: the connection is to be
+	// broken, not closed.
+	ErrCut = &spool.Error{Code: "cut", Message: "the reader was cut and may come back"}
+)
+
+// BusyError refuses a command because a run is active. It matches
+// [spool.ErrBusy].
+type BusyError struct {
+	Session string
+	RunID   string // of the active run; "" while a command still waits for one
+}
+
+func (e *BusyError) Error() string { return spool.ErrBusy.With(e.Session, nil).Error() }
+
+// Unwrap returns [spool.ErrBusy].
+func (e *BusyError) Unwrap() error { return spool.ErrBusy }
+
+// FrontendHandlerError is an error that callers of [Frontend] map to an answer
+// with its StatusCode and a body of {error, code}. It is one of the family
+// below; errors.Is compares codes.
+type FrontendHandlerError struct {
+	Message    string
+	Code       string
+	StatusCode int
+	Err        error
+}
+
+// The family. Wrap one with [FrontendHandlerError.With].
+var (
+	ValidationError     = &FrontendHandlerError{Code: "VALIDATION_ERROR", StatusCode: 400, Message: "a request parameter is missing or not valid"}
+	StreamNotFoundError = &FrontendHandlerError{Code: "STREAM_NOT_FOUND", StatusCode: 404, Message: "the stream does not exist"}
+	StreamFailedError   = &FrontendHandlerError{Code: "STREAM_FAILED", StatusCode: 410, Message: "the stream has failed"}
+	ConfigurationError  = &FrontendHandlerError{Code: "CONFIGURATION_ERROR", StatusCode: 501, Message: "the handler lacks what this needs"}
+	ExecutionError      = &FrontendHandlerError{Code: "EXECUTION_ERROR", StatusCode: 500, Message: "the agent could not be executed"}
+	StreamCreationError = &FrontendHandlerError{Code: "STREAM_CREATION_ERROR", StatusCode: 500, Message: "the stream could not be created"}
+)
+
+func (e *FrontendHandlerError) Error() string {
+	if e.Err != nil {
+		return e.Message + ": " + e.Err.Error()
+	}
+	return e.Message
+}
+
+// Unwrap returns the cause.
+func (e *FrontendHandlerError) Unwrap() error { return e.Err }
+
+// Is compares codes.
+func (e *FrontendHandlerError) Is(target error) bool {
+	t, ok := target.(*FrontendHandlerError)
+	return ok && t.Code == e.Code
+}
+
+// With returns a copy that wraps a cause and, if message is not empty, says it.
+func (e *FrontendHandlerError) With(message string, cause error) *FrontendHandlerError {
+	c := *e
+	c.Err = cause
+	if message != "" {
+		c.Message = message
+	}
+	return &c
+}
+
+// MarshalJSON writes {error, code}.
+func (e *FrontendHandlerError) MarshalJSON() ([]byte, error) {
+	return json.Marshal(struct {
+		Error string `json:"error"`
+		Code  string `json:"code"`
+	}{e.Error(), e.Code})
+}
+
+// frontendError puts an error of this package into the family; what is not the
+// caller's or the stream's fault becomes fallback.
+func frontendError(err error, fallback *FrontendHandlerError) error {
+	if err == nil {
+		return nil
+	}
+	if f, ok := errors.AsType[*FrontendHandlerError](err); ok {
+		return f
+	}
+	switch spool.CodeOf(err) {
+	case "malformed_json", "no_message", "nothing_to_continue", "no_such_message", "invalid_session_id",
+		"invalid_id", "invalid", "invalid_chunk", "too_large", "cursor_malformed", "busy", "refused":
+		return ValidationError.With("", err)
+	case "not_found":
+		return StreamNotFoundError.With("", err)
+	case "unsupported":
+		return ConfigurationError.With("", err)
+	}
+	return fallback.With("", err)
+}

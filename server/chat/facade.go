@@ -1,0 +1,218 @@
+package chat
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/spool-run/spool"
+)
+
+// FrontendOptions configure a [Frontend].
+type FrontendOptions struct {
+	Logs *spool.Logs
+	// Agent is the agent type that answers; "" for any.
+	Agent string
+	// NoContentReplay puts a live turn's partial message into snapshots instead
+	// of replaying it on the stream.
+	NoContentReplay bool
+	UI              int           // AI SDK profile: 6 (also 0) or 7
+	ReplayGrace     time.Duration // 0: 60 s
+	Transformer     TransformerOptions
+	Logger          *slog.Logger // nil: none
+}
+
+// TransformerOptions are those of the wire.
+type TransformerOptions struct {
+	StaticTools bool // tool-{name} parts instead of dynamic-tool
+}
+
+// Frontend is chat for callers that have their own HTTP framework: requests in,
+// answers out. Callers own their history: a request may replace the session's
+// messages and state.
+type Frontend struct {
+	deps   Deps
+	logger *slog.Logger
+}
+
+// NewFrontend returns a handler. It fails with [ConfigurationError] without
+// logs.
+func NewFrontend(o FrontendOptions) (*Frontend, error) {
+	if o.Logs == nil {
+		return nil, ConfigurationError.With("a frontend handler needs logs", nil)
+	}
+	if o.ReplayGrace == 0 {
+		o.ReplayGrace = time.Minute
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Frontend{logger: o.Logger, deps: Deps{
+		Logs:           o.Logs,
+		ContentReplay:  !o.NoContentReplay,
+		UI:             o.UI,
+		ReplayGrace:    o.ReplayGrace,
+		AllowOverrides: true,
+		Agent:          o.Agent,
+		StaticTools:    o.Transformer.StaticTools,
+	}}, nil
+}
+
+// FrontendRequest is a POST with a body or a GET of a stream.
+type FrontendRequest struct {
+	Method   string // POST or GET
+	Body     []byte // POST: {message, sessionId?, messages?, state?}, or a stock client's
+	StreamID string // GET: the session
+	ResumeAt string // GET: a cursor, or the raw value of a Last-Event-ID header
+	Header   http.Header
+}
+
+// FrontendResponse is an answer in no framework's terms.
+type FrontendResponse struct {
+	Status  int
+	Headers map[string]string
+	// Body is the stream; empty for 204. A Read that fails with anything but
+	// io.EOF means that the connection must be broken, so that the client comes
+	// back. Close it when done.
+	Body io.ReadCloser
+}
+
+// HandleRequest answers a request. A GET of an unknown or settled stream is a
+// 204. Errors are of the [FrontendHandlerError] family.
+func (h *Frontend) HandleRequest(ctx context.Context, r FrontendRequest) (*FrontendResponse, error) {
+	p := Params{Method: r.Method, Session: r.StreamID}
+	fallback := StreamCreationError
+	switch r.Method {
+	case http.MethodPost:
+		fallback = ExecutionError
+		b, err := ParseBody(r.Body)
+		if err != nil {
+			return nil, frontendError(err, fallback)
+		}
+		p.Body = b
+	case http.MethodGet:
+		if r.StreamID == "" {
+			return nil, ValidationError.With("a GET needs a stream id", nil)
+		}
+		if p.Position = ParseResumePosition(r.ResumeAt); p.Position.Kind == NoPosition && r.Header != nil {
+			p.Position = ExtractResumePosition(r.Header)
+		}
+	default:
+		return nil, ValidationError.With("the method is POST or GET", nil)
+	}
+	res, err := HandleChatStream(ctx, &h.deps, p)
+	if err != nil {
+		h.logger.Debug("request refused", "session", r.StreamID, "err", err)
+		return nil, frontendError(err, fallback)
+	}
+	out := &FrontendResponse{Status: http.StatusNoContent, Headers: map[string]string{HeaderSession: res.Session}, Body: http.NoBody}
+	if res.Incarnation > 0 {
+		out.Headers[HeaderIncarnation] = strconv.FormatUint(res.Incarnation, 10)
+	}
+	if res.Stream != nil {
+		out.Status = http.StatusOK
+		for k, v := range SSEHeaders(nil) {
+			out.Headers[k] = v
+		}
+		out.Body = NewBody(ctx, res.Stream)
+	}
+	return out, nil
+}
+
+// GetSnapshot returns the session's snapshot, or nil if there is no such
+// session. include overrides what the handler's content replay says about a live
+// turn's message.
+func (h *Frontend) GetSnapshot(ctx context.Context, session string, include *bool) (*Snapshot, error) {
+	s, err := BuildSnapshot(ctx, &h.deps, SnapshotParams{Session: session, IncludePartialContent: include})
+	if errors.Is(err, spool.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, frontendError(err, ExecutionError)
+	}
+	return s, nil
+}
+
+// GetMessages returns a page of the session's history.
+func (h *Frontend) GetMessages(ctx context.Context, session string, o MessagesOptions) (*MessagesPage, error) {
+	page, err := Messages(ctx, &h.deps, session, o)
+	return page, frontendError(err, ExecutionError)
+}
+
+// SSEHeaders returns the headers of a chat stream, with custom ones on top.
+func SSEHeaders(custom map[string]string) map[string]string {
+	h := map[string]string{
+		"Content-Type":                  "text/event-stream",
+		"Cache-Control":                 "no-cache, no-transform",
+		"X-Accel-Buffering":             "no",
+		"X-Vercel-AI-UI-Message-Stream": "v1",
+	}
+	for k, v := range custom {
+		h[k] = v
+	}
+	return h
+}
+
+// NewBody makes a source readable. Reads end with io.EOF after the terminal
+// frame, and with another error when the connection must be broken.
+func NewBody(ctx context.Context, src Source) io.ReadCloser {
+	ctx, cancel := context.WithCancel(ctx)
+	return &bodyReader{ctx: ctx, cancel: cancel, src: src}
+}
+
+type bodyReader struct {
+	ctx    context.Context
+	cancel context.CancelFunc
+	src    Source
+	rest   []byte
+	err    error
+}
+
+func (b *bodyReader) Read(p []byte) (int, error) {
+	for len(b.rest) == 0 {
+		if b.err != nil {
+			return 0, b.err
+		}
+		b.rest, b.err = b.src.Next(b.ctx)
+	}
+	n := copy(p, b.rest)
+	b.rest = b.rest[n:]
+	return n, nil
+}
+
+func (b *bodyReader) Close() error {
+	b.cancel()
+	return nil
+}
+
+// Serve is the adapter to net/http: it writes an answer to w, flushing as it
+// goes, and panics with http.ErrAbortHandler if the stream was cut.
+func (r *FrontendResponse) Serve(w http.ResponseWriter) {
+	defer r.Body.Close()
+	for k, v := range r.Headers {
+		w.Header().Set(k, v)
+	}
+	w.WriteHeader(r.Status)
+	rc := http.NewResponseController(w)
+	_ = rc.Flush()
+	buf := make([]byte, 16<<10)
+	for {
+		n, err := r.Body.Read(buf)
+		if n > 0 {
+			if _, werr := w.Write(buf[:n]); werr != nil {
+				return
+			}
+			_ = rc.Flush()
+		}
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		if err != nil {
+			panic(http.ErrAbortHandler)
+		}
+	}
+}

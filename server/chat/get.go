@@ -1,0 +1,116 @@
+package chat
+
+import (
+	"context"
+	"errors"
+
+	"github.com/spool-run/spool"
+)
+
+// get chooses the view that the request's position asks for.
+func (d *Deps) get(ctx context.Context, p Params) (*Response, error) {
+	if err := CheckSession(p.Session); err != nil {
+		return nil, err
+	}
+	g, err := d.Logs.Log(p.Session)
+	if err != nil {
+		return nil, err
+	}
+	res := &Response{Session: p.Session}
+	h, err := g.Head(ctx)
+	if errors.Is(err, spool.ErrNotFound) {
+		return res, nil // nothing to resume
+	}
+	if err != nil {
+		return nil, err
+	}
+	res.Incarnation = max(h.Incarnation, 1)
+	at := attach{d: d, g: g, h: h, ui: p.UI}
+	switch {
+	case p.StartIndex != nil:
+		res.View = ViewCounted
+		return res, at.counted(ctx, res, p.Run, *p.StartIndex)
+	case p.Position.Kind == SeenPosition:
+		res.View = ViewCursor
+		res.Stream, err = at.cursor(ctx, p.Position.Cursor)
+	case p.Position.Kind == SnapshotPosition:
+		res.View = ViewReplay
+		res.Stream, err = at.pageLoad(ctx, p.Position.Cursor)
+	default:
+		res.View = ViewReplay
+		res.Stream, err = at.replay(ctx)
+	}
+	return res, err
+}
+
+// attach is a GET in the making.
+type attach struct {
+	d  *Deps
+	g  *spool.Log
+	h  spool.Head
+	ui int
+}
+
+// due says whether a command waits for a runner.
+func (a *attach) due() bool {
+	return a.h.Due != 0 && a.h.Due <= a.d.Logs.Now().UnixMilli()
+}
+
+// whole replays a turn's message from its start and follows it to its end.
+func (d *Deps) whole(ctx context.Context, g *spool.Log, turn *spool.Turn, ui int) (Source, error) {
+	h, err := g.Head(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p := d.projection(g, h.Incarnation, turn, ui)
+	plan, at, err := p.Attach(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &turnSource{g: g, f: p.Follow(at), turn: turn.ID, incarnation: h.Incarnation, plan: plan, planAt: at}, nil
+}
+
+// coming waits until the turn that a command opens has begun, and gives its
+// source.
+func (a *attach) coming(command string, open func(context.Context, *spool.Turn) (Source, error)) Source {
+	return &late{open: func(ctx context.Context) (Source, error) {
+		for {
+			var turn *spool.Turn
+			var seq uint64
+			gone := false
+			err := view(ctx, a.g, func(f *spool.Fold) error {
+				seq = f.Seq
+				if t := f.Turn(command); t != nil {
+					c := *t
+					turn = &c
+					return nil
+				}
+				v := f.Verdict(command)
+				if run := f.Run(v.RunID); run != nil { // answered by another command's turn
+					if t := f.Turn(run.TurnID); t != nil {
+						c := *t
+						turn = &c
+					}
+					return nil
+				}
+				gone = v.State != spool.VerdictWaiting
+				return nil
+			})
+			switch {
+			case err != nil:
+				return nil, err
+			case turn != nil:
+				return open(ctx, turn)
+			case gone:
+				return settledFrames("", "other"), nil
+			}
+			if err := await(ctx, a.g, a.h.Incarnation, seq); err != nil {
+				return nil, err
+			}
+		}
+	}}
+}
+
+func (a *attach) wholeTurn(ctx context.Context, t *spool.Turn) (Source, error) {
+	return a.d.whole(ctx, a.g, t, a.ui)
+}

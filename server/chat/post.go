@@ -1,0 +1,470 @@
+package chat
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/spool-run/spool"
+)
+
+// decision is what a POST comes to: commands to append, if any, and the commands
+// whose run the answer streams.
+type decision struct {
+	chunks []spool.Chunk
+	follow []string // command ids; the first that has a run counts
+	row    spool.Row
+}
+
+func (d *Deps) post(ctx context.Context, p Params) (*Response, error) {
+	session := p.Session
+	if session == "" {
+		session = p.Body.Session
+	}
+	if session == "" {
+		session = d.Logs.NewID()
+	}
+	if err := CheckSession(session); err != nil {
+		return nil, err
+	}
+	g, err := d.Logs.Log(session)
+	if err != nil {
+		return nil, err
+	}
+	var dec decision
+	err = view(ctx, g, func(f *spool.Fold) error {
+		dec, err = d.decide(f, p.Body)
+		if f.Seq == 0 {
+			dec.row = spool.Row{Agent: d.Agent, Principal: p.Principal, Title: title(p.Body.Message)}
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if len(dec.chunks) > 0 {
+		if _, err := g.Command(ctx, dec.row, dec.chunks...); err != nil {
+			return nil, err
+		}
+		if err := view(ctx, g, func(f *spool.Fold) error { return refusal(f, dec.follow) }); err != nil {
+			return nil, err
+		}
+	}
+	h, err := g.Head(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &Response{
+		Session:     session,
+		Incarnation: max(h.Incarnation, 1),
+		View:        ViewSegment,
+		Stream:      d.segment(g, h.Incarnation, dec.follow, p.UI, 0),
+		RunID:       runID(session, dec.follow[0]),
+	}, nil
+}
+
+// view is [spool.Log.View] with an empty fold for a session that does not exist.
+func view(ctx context.Context, g *spool.Log, fn func(*spool.Fold) error) error {
+	ran := false
+	err := g.View(ctx, func(f *spool.Fold) error {
+		ran = true
+		return fn(f)
+	})
+	if !ran && errors.Is(err, spool.ErrNotFound) {
+		return fn(spool.NewFold(g.Session()))
+	}
+	return err
+}
+
+// refusal returns the error of a decision that the log refused as a whole.
+func refusal(f *spool.Fold, ids []string) error {
+	var err error
+	for _, id := range ids {
+		v := f.Verdict(id)
+		if v.State != spool.VerdictRefused {
+			return nil
+		}
+		switch v.Code {
+		case spool.RefusedBusy:
+			err = busy(f)
+		case spool.RefusedNotPending:
+			err = ErrNothingToContinue.With(f.Session, nil)
+		case spool.RefusedUnknown:
+			err = ErrNoSuchMessage.With(f.Session, nil)
+		default:
+			err = ErrRefused.Because("the command was refused: "+v.Code).With(f.Session, nil)
+		}
+	}
+	return err
+}
+
+func busy(f *spool.Fold) error {
+	e := &BusyError{Session: f.Session}
+	if run := f.OpenRun(); run != nil {
+		e.RunID = run.ID
+	}
+	return e
+}
+
+func (d *Deps) decide(f *spool.Fold, b *Body) (decision, error) {
+	switch {
+	case b.Trigger == TriggerRegenerate:
+		return d.regenerate(f, b)
+	case b.Message != nil:
+		return d.submit(f, b)
+	case len(b.Answers) > 0:
+		return d.answers(f, b)
+	case b.MessageID != "":
+		return decision{}, ErrNothingToContinue.With(f.Session, nil)
+	}
+	return decision{}, ErrNoMessage.With(f.Session, nil)
+}
+
+// submit is a new message, or an edit of an earlier one.
+func (d *Deps) submit(f *spool.Fold, b *Body) (decision, error) {
+	if len(b.Message.Parts) == 0 {
+		return decision{}, ErrNoMessage.Because("the message is empty").With(f.Session, nil)
+	}
+	if (b.Replace != nil || b.State != nil) && !d.AllowOverrides {
+		return decision{}, ErrOverride.With(f.Session, nil)
+	}
+	if b.MessageID != "" {
+		if m := f.Message(b.MessageID); m != nil && m.Role == spool.RoleUser {
+			return d.edit(f, b)
+		}
+	}
+	id := b.CommandID
+	if id == "" {
+		id = b.Message.ID
+	}
+	if id == "" {
+		id = d.Logs.NewID()
+	} else if spool.CheckID(id) != nil {
+		id = "m-" + hash(id)
+	}
+	if f.Verdict(id).State != spool.VerdictUnknown {
+		return decision{follow: []string{id}}, refusal(f, []string{id})
+	}
+	m := *b.Message
+	if m.ID == "" || spool.CheckID(m.ID) != nil {
+		m.ID = id
+	}
+	if f.Live() && (b.WhenBusy == "" || b.WhenBusy == spool.BusyReject) {
+		return decision{}, busy(f)
+	}
+	var chunks []spool.Chunk
+	if b.Replace != nil || b.State != nil {
+		r := &spool.HistoryReplaced{CommandID: "replace-" + hash(id), State: b.State}
+		if b.Replace != nil {
+			list := slices.Clone(*b.Replace)
+			for i := range list {
+				if list[i].ID == "" {
+					list[i].ID = id + "-" + strconv.Itoa(i)
+				}
+			}
+			r.Messages = &list
+		}
+		chunks = append(chunks, r)
+	}
+	chunks = append(chunks, &spool.UserMessage{CommandID: id, Message: m, WhenBusy: whenBusy(b.WhenBusy, spool.BusyReject)})
+	return decision{chunks: chunks, follow: []string{id}}, nil
+}
+
+// edit takes the place of an earlier user message and all that followed. A
+// repeat is known by the turn it opened still being the last: editing back and
+// forth between two texts is two edits.
+func (d *Deps) edit(f *spool.Fold, b *Body) (decision, error) {
+	content := b.Message.Text()
+	for _, part := range b.Message.Parts {
+		if part.Type != spool.PartText {
+			content += "\x00" + part.URL + "\x00" + string(part.Data)
+		}
+	}
+	id, repeated := numbered(f, "edit-"+hash(b.MessageID, content))
+	if repeated {
+		return decision{follow: []string{id}}, nil
+	}
+	m := *b.Message
+	m.ID = b.MessageID
+	i := slices.IndexFunc(f.Messages, func(m *spool.Message) bool { return m.ID == b.MessageID })
+	after := ""
+	if i > 0 {
+		after = f.Messages[i-1].ID
+	}
+	when := whenBusy(b.WhenBusy, spool.BusyInterrupt)
+	return decision{
+		chunks: []spool.Chunk{
+			&spool.HistoryRewound{CommandID: "rewind-" + id, AfterMessageID: after, Trigger: "edit", WhenBusy: when},
+			&spool.UserMessage{CommandID: id, Message: m, WhenBusy: when},
+		},
+		follow: []string{id},
+	}, busyUnless(f, when)
+}
+
+// regenerate answers the user message before an assistant message anew.
+func (d *Deps) regenerate(f *spool.Fold, b *Body) (decision, error) {
+	key := "regen-" + hash(b.MessageID)
+	if b.MessageID != "" && f.Message(b.MessageID) == nil {
+		if id, repeated := numbered(f, key); repeated {
+			return decision{follow: []string{id}}, nil
+		}
+	}
+	i := len(f.Messages)
+	if b.MessageID != "" {
+		if at := slices.IndexFunc(f.Messages, func(m *spool.Message) bool { return m.ID == b.MessageID }); at >= 0 {
+			i = at
+			if f.Messages[at].Role == spool.RoleUser {
+				i = at + 1
+			}
+		}
+	}
+	for i > 0 && f.Messages[i-1].Role != spool.RoleUser {
+		i--
+	}
+	if i == 0 {
+		return decision{}, ErrNoSuchMessage.With(f.Session, nil)
+	}
+	if b.MessageID == "" && i < len(f.Messages) {
+		key = "regen-" + hash(f.Messages[len(f.Messages)-1].ID)
+	}
+	id, repeated := numbered(f, key)
+	if repeated && f.Live() {
+		return decision{follow: []string{id}}, nil
+	}
+	if repeated {
+		id = nextNumber(f, key)
+	}
+	when := whenBusy(b.WhenBusy, spool.BusyInterrupt)
+	return decision{
+		chunks: []spool.Chunk{&spool.HistoryRewound{CommandID: id, AfterMessageID: f.Messages[i-1].ID, Trigger: "regenerate", WhenBusy: when}},
+		follow: []string{id},
+	}, busyUnless(f, when)
+}
+
+func busyUnless(f *spool.Fold, when spool.WhenBusy) error {
+	if when == spool.BusyReject && f.Live() {
+		return busy(f)
+	}
+	return nil
+}
+
+// numbered returns the command id for the next use of key, or, if the key's
+// latest use opened the session's latest turn, that one.
+func numbered(f *spool.Fold, key string) (id string, repeated bool) {
+	id = nextNumber(f, key)
+	n, _ := strconv.Atoi(id[len(key)+1:])
+	if n == 1 {
+		return id, false
+	}
+	previous := key + "-" + strconv.Itoa(n-1)
+	if v := f.Verdict(previous); v.State == spool.VerdictRefused {
+		return id, false
+	}
+	latest := ""
+	if t := f.LastTurn(); t != nil {
+		latest = t.ID
+	}
+	if k := len(f.Waiting); k > 0 {
+		latest = f.Waiting[k-1].ID
+	}
+	if latest == previous {
+		return previous, true
+	}
+	return id, false
+}
+
+func nextNumber(f *spool.Fold, key string) string {
+	for n := 1; ; n++ {
+		id := key + "-" + strconv.Itoa(n)
+		if f.Verdict(id).State == spool.VerdictUnknown {
+			return id
+		}
+	}
+}
+
+// answers are outputs and decisions for calls that wait.
+func (d *Deps) answers(f *spool.Fold, b *Body) (decision, error) {
+	var dec decision
+	var known []string
+	parts := lastParts(f)
+	for _, a := range b.Answers {
+		id := AnswerID(a)
+		if f.Verdict(id).State == spool.VerdictAccepted {
+			known = append(known, id)
+			continue
+		}
+		if f.Status != spool.StatusPaused || !pending(parts, a) {
+			continue
+		}
+		dec.follow = append(dec.follow, id)
+		dec.chunks = append(dec.chunks, a.chunk(id))
+	}
+	if len(dec.chunks) > 0 {
+		return dec, nil
+	}
+	// A repeat, if the run that took the answers is still the last one.
+	if t := f.LastTurn(); t != nil {
+		for _, id := range known {
+			if v := f.Verdict(id); v.RunID == t.LastRun().ID || v.RunID == "" && f.Status == spool.StatusPaused {
+				return decision{follow: known}, nil
+			}
+		}
+	}
+	return decision{}, ErrNothingToContinue.With(f.Session, nil)
+}
+
+// AnswerID is the command id of an answer: the first answer to a call or an
+// approval wins, whichever way it came.
+func AnswerID(a Answer) string {
+	if a.ApprovalID != "" {
+		return "approval-" + hash(a.ApprovalID)
+	}
+	return "result-" + hash(a.CallID)
+}
+
+func (a *Answer) chunk(id string) spool.Chunk {
+	if a.ApprovalID != "" {
+		return &spool.ToolApprovalResponse{CommandID: id, ApprovalID: a.ApprovalID, Approved: a.Approved, Reason: a.Reason}
+	}
+	return &spool.ToolResultSubmitted{CommandID: id, ToolCallID: a.CallID, Result: a.Output, Error: a.Error}
+}
+
+func lastParts(f *spool.Fold) []spool.Part {
+	t := f.LastTurn()
+	if t == nil {
+		return nil
+	}
+	if m := f.Message(t.MessageID); m != nil {
+		return m.Parts
+	}
+	return nil
+}
+
+// pending says whether a call waits for this kind of answer. An output does not
+// stand in for a decision.
+func pending(parts []spool.Part, a Answer) bool {
+	return slices.ContainsFunc(parts, func(p spool.Part) bool {
+		t := p.Tool
+		if t == nil || t.State.Settled() {
+			return false
+		}
+		undecided := t.Approval != nil && t.Approval.Approved == nil
+		if a.ApprovalID != "" {
+			return undecided && t.Approval.ID == a.ApprovalID
+		}
+		return t.CallID == a.CallID && !undecided
+	})
+}
+
+// segment streams the run that answers one of the commands, from its start, and
+// waits for it if need be.
+func (d *Deps) segment(g *spool.Log, incarnation uint64, ids []string, ui, skip int) Source {
+	return &late{open: func(ctx context.Context) (Source, error) {
+		for {
+			var run *spool.Run
+			var turn *spool.Turn
+			var seq uint64
+			var message string
+			refused := false
+			err := view(ctx, g, func(f *spool.Fold) error {
+				seq = f.Seq
+				refused = refusal(f, ids) != nil
+				if t := f.LastTurn(); t != nil {
+					message = t.MessageID
+				}
+				for _, id := range ids {
+					if v := f.Verdict(id); v.RunID != "" {
+						if r := f.Run(v.RunID); r != nil {
+							r, t := *r, *f.Turn(r.TurnID)
+							run, turn = &r, &t
+							return nil
+						}
+					}
+				}
+				return nil
+			})
+			switch {
+			case err != nil:
+				return nil, err
+			case run != nil:
+				return d.run(ctx, g, turn, run, ui, skip)
+			case refused:
+				return settledFrames("", "other"), nil
+			}
+			switch err := await(ctx, g, incarnation, seq); {
+			case errors.Is(err, io.EOF):
+				// Accepted, and nothing to do yet: other calls wait for answers.
+				return settledFrames(message, "tool-calls"), nil
+			case err != nil:
+				return nil, err
+			}
+		}
+	}}
+}
+
+// run streams one run's frames, or the turn's message where the run's own
+// frames can no longer be had.
+func (d *Deps) run(ctx context.Context, g *spool.Log, turn *spool.Turn, run *spool.Run, ui, skip int) (Source, error) {
+	h, err := g.Head(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if run.Start-1 < h.TraceFloor {
+		return d.whole(ctx, g, turn, ui)
+	}
+	return &turnSource{g: g, f: d.projection(g, h.Incarnation, turn, ui).Follow(run.Start - 1), turn: turn.ID,
+		incarnation: h.Incarnation, run: run.Start, skip: skip}, nil
+}
+
+func whenBusy(w, otherwise spool.WhenBusy) spool.WhenBusy {
+	if w == "" {
+		return otherwise
+	}
+	return w
+}
+
+func hash(parts ...string) string {
+	h := sha256.New()
+	for _, p := range parts {
+		_, _ = io.WriteString(h, strconv.Itoa(len(p))+":"+p)
+	}
+	return hex.EncodeToString(h.Sum(nil))[:16]
+}
+
+// runID names a session and, by a command, its run.
+func runID(session, command string) string { return session + "~" + hash(command) }
+
+// SplitRunID takes a run id apart; an id of another form is a session's.
+func SplitRunID(id string) (session, run string) {
+	i := strings.LastIndexByte(id, '~')
+	if i <= 0 || len(id)-i != 17 {
+		return id, ""
+	}
+	if _, err := hex.DecodeString(id[i+1:]); err != nil {
+		return id, ""
+	}
+	return id[:i], id[i+1:]
+}
+
+// title is the beginning of what the user says.
+func title(m *spool.Message) string {
+	if m == nil {
+		return ""
+	}
+	text, _, _ := strings.Cut(strings.TrimSpace(m.Text()), "\n")
+	const most = 80
+	if len(text) <= most {
+		return text
+	}
+	text = text[:most]
+	for !utf8.ValidString(text) {
+		text = text[:len(text)-1]
+	}
+	return text + "…"
+}

@@ -1,0 +1,193 @@
+package chat
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/wire/aisdk"
+)
+
+// Snapshot is a session at one position of its log, as chat clients read it.
+// Build a page from it, and attach with its StreamSequence as position.
+type Snapshot struct {
+	spool.Snapshot
+	Messages  []aisdk.UIMessage `json:"messages"`
+	Timestamp int64             `json:"timestamp"` // Unix milliseconds, of its making
+	Title     string            `json:"title,omitempty"`
+}
+
+// SnapshotParams say what to build.
+type SnapshotParams struct {
+	Session string
+	// Checkpoint is the id of one; "" is now.
+	Checkpoint string
+	// IncludePartialContent says whether a live turn's message is in it; nil:
+	// what Deps.ContentReplay says.
+	IncludePartialContent *bool
+}
+
+// PartialSuffix ends the id of a message that is still being written.
+const PartialSuffix = "-partial"
+
+// BuildSnapshot builds a snapshot. Errors: [spool.ErrNotFound] for an unknown
+// session or checkpoint, and the store's.
+func BuildSnapshot(ctx context.Context, d *Deps, p SnapshotParams) (*Snapshot, error) {
+	g, h, err := d.existing(ctx, p.Session)
+	if err != nil {
+		return nil, err
+	}
+	include := !d.ContentReplay
+	if p.IncludePartialContent != nil {
+		include = *p.IncludePartialContent
+	}
+	s := &Snapshot{Timestamp: d.Logs.Now().UnixMilli()}
+	at := uint64(0)
+	err = g.View(ctx, func(f *spool.Fold) error {
+		if p.Checkpoint == "" {
+			s.take(f, include)
+			return nil
+		}
+		for _, c := range f.Checkpoints {
+			if c.ID == p.Checkpoint {
+				at = c.Seq
+				return nil
+			}
+		}
+		return spool.ErrNotFound.Because("there is no such checkpoint").With(p.Session, nil)
+	})
+	if err != nil {
+		return nil, err
+	}
+	if at > 0 {
+		f, err := g.FoldAt(ctx, at)
+		if err != nil {
+			return nil, err
+		}
+		s.take(f, true)
+	}
+	s.Snapshot.Incarnation = max(h.Incarnation, 1)
+	s.Messages = aisdk.ConvertToUIMessages(s.Snapshot.Messages, d.convert(ctx, g))
+	if l, ok := d.Logs.Store().(spool.Lister); ok {
+		info, err := l.Session(ctx, p.Session)
+		if err != nil && !errors.Is(err, spool.ErrNotFound) {
+			return nil, err
+		}
+		s.Title = info.Title
+	}
+	return s, nil
+}
+
+func (s *Snapshot) take(f *spool.Fold, include bool) {
+	s.Snapshot = f.Snapshot(spool.SnapshotOptions{OmitLive: !include})
+	if f.OpenRun() == nil || s.ExistingMessageID == "" {
+		return
+	}
+	for i := range s.Snapshot.Messages {
+		if m := &s.Snapshot.Messages[i]; m.ID == s.ExistingMessageID {
+			m.ID += PartialSuffix
+		}
+	}
+}
+
+// existing returns the log of a session that exists.
+func (d *Deps) existing(ctx context.Context, session string) (*spool.Log, spool.Head, error) {
+	if err := CheckSession(session); err != nil {
+		return nil, spool.Head{}, err
+	}
+	g, err := d.Logs.Log(session)
+	if err != nil {
+		return nil, spool.Head{}, err
+	}
+	h, err := g.Head(ctx)
+	return g, h, err
+}
+
+func (d *Deps) convert(ctx context.Context, g *spool.Log) *aisdk.ConvertOptions {
+	return d.wire(ctx, g, 6).Convert()
+}
+
+// Checkpoints lists a session's checkpoints, oldest first.
+func Checkpoints(ctx context.Context, d *Deps, session string) ([]spool.Checkpoint, error) {
+	g, _, err := d.existing(ctx, session)
+	if err != nil {
+		return nil, err
+	}
+	list := []spool.Checkpoint{}
+	err = g.View(ctx, func(f *spool.Fold) error {
+		list = append(list, f.Checkpoints...)
+		return nil
+	})
+	return list, err
+}
+
+// MessagesOptions select a page of a history.
+type MessagesOptions struct {
+	Offset int // messages to leave out, from the oldest
+	Limit  int // 0: 50; at most 1000
+	// OmitReasoning and OmitToolResults leave those out.
+	OmitReasoning   bool
+	OmitToolResults bool
+	// GenerateID names the messages by their index in the history; nil keeps
+	// their ids.
+	GenerateID func(index int, m *spool.Message) string
+}
+
+// MessagesPage is a page of a history.
+type MessagesPage struct {
+	Messages []aisdk.UIMessage `json:"messages"`
+	HasMore  bool              `json:"hasMore"`
+	Total    int               `json:"total"`
+}
+
+// Messages returns a page of a session's history. With content replay a live
+// turn's assistant message is not in it.
+func Messages(ctx context.Context, d *Deps, session string, o MessagesOptions) (*MessagesPage, error) {
+	if o.Offset < 0 || o.Limit < 0 {
+		return nil, spool.ErrInvalid.Because("offset and limit are 0 or more")
+	}
+	if o.Limit == 0 {
+		o.Limit = 50
+	}
+	o.Limit = min(o.Limit, 1000)
+	g, _, err := d.existing(ctx, session)
+	if err != nil {
+		return nil, err
+	}
+	var s Snapshot
+	err = g.View(ctx, func(f *spool.Fold) error {
+		s.take(f, !d.ContentReplay)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	all := s.Snapshot.Messages
+	from := min(o.Offset, len(all))
+	to := min(from+o.Limit, len(all))
+	convert := d.convert(ctx, g)
+	convert.OmitReasoning, convert.OmitToolResults = o.OmitReasoning, o.OmitToolResults
+	page := &MessagesPage{Messages: aisdk.ConvertToUIMessages(all[from:to], convert), HasMore: to < len(all), Total: len(all)}
+	if o.GenerateID != nil {
+		for i := range page.Messages {
+			page.Messages[i].ID = o.GenerateID(from+i, &all[from+i])
+		}
+	}
+	return page, nil
+}
+
+// LoadAllUIMessages returns a session's whole history.
+func LoadAllUIMessages(ctx context.Context, d *Deps, session string) ([]aisdk.UIMessage, error) {
+	var all []aisdk.UIMessage
+	for {
+		page, err := Messages(ctx, d, session, MessagesOptions{Offset: len(all), Limit: 1000})
+		if err != nil {
+			return nil, fmt.Errorf("load messages: %w", err)
+		}
+		all = append(all, page.Messages...)
+		if !page.HasMore || len(page.Messages) == 0 {
+			return all, nil
+		}
+	}
+}

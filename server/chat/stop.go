@@ -1,0 +1,105 @@
+package chat
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/spool-run/spool"
+)
+
+// StopOptions say what to stop and why.
+type StopOptions struct {
+	RunID  string `json:"runId"` // the run meant; "" for whichever is active
+	Reason string `json:"reason"`
+}
+
+// ParseStop reads a stop's body, which may be empty.
+func ParseStop(data []byte) (StopOptions, error) {
+	var o StopOptions
+	if len(bytes.TrimSpace(data)) == 0 {
+		return o, nil
+	}
+	return o, decodeOne(data, &o)
+}
+
+// Settled is where a session stands after a command.
+type Settled struct {
+	Session        string       `json:"sessionId"`
+	Status         spool.Status `json:"status"`
+	Reason         string       `json:"reason,omitempty"`
+	RunID          string       `json:"runId,omitempty"` // the run that the command was about
+	StreamSequence uint64       `json:"streamSequence"`
+	Pending        bool         `json:"pending,omitempty"` // the command was stored, and has not taken effect yet
+}
+
+// stopPatience is how long [Stop] waits for the run to settle.
+const stopPatience = 10 * time.Second
+
+// Stop cancels what runs, keeps what was written, and returns when the run has
+// settled. A session where nothing runs is settled already. Errors:
+// [spool.ErrNotFound] for an unknown session, and the store's.
+func Stop(ctx context.Context, d *Deps, session string, o StopOptions) (*Settled, error) {
+	g, err := d.Logs.Log(session)
+	if err != nil {
+		return nil, err
+	}
+	h, err := g.Head(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s := &Settled{Session: session}
+	command := ""
+	look := func(f *spool.Fold) error {
+		s.Status, s.Reason, s.StreamSequence = f.Status, f.Reason, f.Seq
+		switch run := f.OpenRun(); {
+		case s.RunID != "":
+			r := f.Run(s.RunID)
+			s.Pending = r != nil && r.End == 0
+		case run != nil && (o.RunID == "" || o.RunID == run.ID):
+			s.RunID, s.Pending, command = run.ID, true, "stop-"+hash(run.ID)
+		case run == nil && len(f.Waiting) > 0 && o.RunID == "":
+			s.Pending = true
+			if command == "" {
+				command = "stop-" + hash(f.Waiting[0].ID)
+			}
+		default:
+			s.Pending = false
+		}
+		if s.Pending {
+			s.Status, s.Reason = spool.StatusActive, ""
+		}
+		return nil
+	}
+	if err := g.View(ctx, look); err != nil {
+		return nil, err
+	}
+	if !s.Pending {
+		return s, nil
+	}
+	if _, err := g.Command(ctx, spool.Row{}, &spool.StopRequested{CommandID: command, Target: s.RunID, Reason: o.Reason}); err != nil {
+		return nil, err
+	}
+	patience, cancel := context.WithTimeout(ctx, stopPatience)
+	defer cancel()
+	for {
+		if err := g.View(ctx, look); err != nil {
+			return nil, err
+		}
+		if !s.Pending {
+			return s, nil
+		}
+		switch err := await(patience, g, h.Incarnation, s.StreamSequence); {
+		case err == nil, errors.Is(err, io.EOF):
+			if err != nil && s.Pending {
+				return s, g.View(ctx, look)
+			}
+		case ctx.Err() == nil && patience.Err() != nil:
+			return s, nil
+		default:
+			return nil, err
+		}
+	}
+}

@@ -1,0 +1,91 @@
+package chat
+
+import (
+	"context"
+
+	"github.com/spool-run/spool"
+)
+
+// counted is the view of a client that counts the frames it received since a
+// run's start: uncompacted, from frame start on; a negative start counts from
+// the newest frame. key names the run; "" is the latest.
+func (a *attach) counted(ctx context.Context, res *Response, key string, start int) error {
+	var turn *spool.Turn
+	var run *spool.Run
+	var command string
+	err := a.g.View(ctx, func(f *spool.Fold) error {
+		for _, w := range f.Waiting {
+			if key == "" || hash(w.ID) == key {
+				command = w.ID
+			}
+		}
+		for i := len(f.Turns) - 1; i >= 0 && run == nil; i-- {
+			t := f.Turns[i]
+			for j := len(t.Runs) - 1; j >= 0 && run == nil; j-- {
+				for _, id := range t.Runs[j].Commands {
+					if key == "" || hash(id) == key {
+						r, c := *t.Runs[j], *t
+						run, turn, command = &r, &c, id
+					}
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil || command == "" {
+		return err
+	}
+	res.RunID = runID(a.g.Session(), command)
+	if run == nil {
+		res.Stream = a.d.segment(a.g, a.h.Incarnation, []string{command}, a.ui, max(start, 0))
+		return nil
+	}
+	n, discarded, err := a.count(ctx, turn, run)
+	if err != nil {
+		return err
+	}
+	tail := n - 1
+	res.Tail = &tail
+	if start < 0 {
+		start = max(n+start, 0)
+	}
+	if discarded >= 0 && start > discarded {
+		return spool.ErrCursorRetracted.With(a.g.Session(), nil)
+	}
+	res.Stream, err = a.d.run(ctx, a.g, turn, run, a.ui, start)
+	return err
+}
+
+// count returns how many frames a run has so far, the end mark not counted, and
+// how many came before its first retraction, or -1.
+func (a *attach) count(ctx context.Context, turn *spool.Turn, run *spool.Run) (n, discarded int, err error) {
+	discarded = -1
+	if run.Start-1 < a.h.TraceFloor {
+		return 0, -1, spool.ErrTrimmed.With(a.g.Session(), nil)
+	}
+	until := run.End
+	if until == 0 {
+		until = a.h.Seq
+	}
+	reader := a.d.projection(a.g, a.h.Incarnation, turn, a.ui).Follow(run.Start - 1)
+	begun := false
+	for at := run.Start - 1; at < until; {
+		b, err := reader.Next(ctx)
+		if err != nil {
+			return 0, -1, err
+		}
+		for _, f := range b.Frames {
+			if f.Cut && discarded < 0 {
+				discarded = n
+			}
+			if !isDone(f.Data) && (begun || !own(f.Data)) {
+				n++
+			}
+			begun = begun || f.Seq >= run.Start
+		}
+		if at = b.At; b.Quiet || len(b.Frames) > b.PlainFrames && b.Frames[len(b.Frames)-1].Terminal {
+			break
+		}
+	}
+	return n, discarded, nil
+}

@@ -1,0 +1,147 @@
+package chat
+
+import (
+	"context"
+
+	"github.com/spool-run/spool"
+)
+
+// cursor is the view of a reader that has seen everything up to c and splices
+// what follows: the frames after c, uncompacted, of c's own turn, to that turn's
+// end. No source: it has seen the end.
+func (a *attach) cursor(ctx context.Context, c spool.Cursor) (Source, error) {
+	session := a.g.Session()
+	if c != (spool.Cursor{}) {
+		if err := checkCursor(c, a.h); err != nil {
+			return nil, spool.ErrCursorAhead.With(session, nil)
+		}
+	}
+	if c.Seq < a.h.TraceFloor {
+		return nil, spool.ErrTrimmed.With(session, nil)
+	}
+	var turn *spool.Turn
+	var waiting string
+	err := a.g.View(ctx, func(f *spool.Fold) error {
+		id, live := f.LiveAt(c.Seq)
+		t := f.Turn(id)
+		switch {
+		case live && t == nil:
+			waiting = id
+			return nil
+		case t == nil: // before the first turn
+			if len(f.Turns) == 0 {
+				if len(f.Waiting) > 0 {
+					waiting = f.Waiting[0].ID
+				}
+				return nil
+			}
+			t = f.Turns[0]
+		}
+		last := t.LastRun()
+		quiet := !(f.Status == spool.StatusPaused && a.due())
+		if last.End != 0 && last.End <= c.Seq && turnOver(f, t.ID, quiet) && !c.InPlan {
+			return nil
+		}
+		copied := *t
+		turn = &copied
+		return nil
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case waiting != "":
+		return a.coming(waiting, func(ctx context.Context, t *spool.Turn) (Source, error) {
+			return a.after(ctx, t, c)
+		}), nil
+	case turn == nil:
+		return nil, nil
+	}
+	return a.after(ctx, turn, c)
+}
+
+// after reads a turn after a cursor, which may lie inside an attach plan: the
+// same plan is made again and its first frames left out.
+func (a *attach) after(ctx context.Context, t *spool.Turn, c spool.Cursor) (Source, error) {
+	if a.ui < 7 {
+		inside, err := retracted(ctx, a.d.Logs.Store(), a.g.Session(), c.Seq)
+		if err != nil {
+			return nil, err
+		}
+		if inside {
+			return nil, spool.ErrCursorRetracted.With(a.g.Session(), nil)
+		}
+	}
+	p := a.d.projection(a.g, a.h.Incarnation, t, a.ui)
+	src := &turnSource{g: a.g, f: p.Follow(c.Seq), turn: t.ID, incarnation: a.h.Incarnation}
+	if c.InPlan {
+		plan, err := p.At(ctx, c.Seq)
+		if err != nil {
+			return nil, err
+		}
+		n := min(c.PlanFrames, uint64(len(plan)))
+		src.plan, src.planAt, src.planN = plan[n:], c.Seq, n
+	}
+	return src, nil
+}
+
+// retracted says whether a sequence lies inside a model phase that was discarded
+// later: the next thing that its agent settled is the discarding of a step that
+// had begun by then.
+func retracted(ctx context.Context, store spool.Store, session string, seq uint64) (bool, error) {
+	if seq == 0 {
+		return false, nil
+	}
+	var step string
+	after := seq
+	for step == "" {
+		recs, err := store.ReadKept(ctx, session, spool.KeptQuery{After: after, Max: 16})
+		if err != nil || len(recs) == 0 {
+			return false, err
+		}
+		for _, r := range recs {
+			after = r.Seq
+			if r.Agent != session {
+				continue
+			}
+			switch r.Type {
+			case spool.TypeStepDiscarded:
+				c, err := spool.DecodeChunk(r.Data)
+				if err != nil {
+					return false, err
+				}
+				if d, ok := c.(*spool.StepDiscarded); ok {
+					step = d.StepID
+				}
+			case spool.TypeAssistantMessage, spool.TypeStepStarted, spool.TypeRunStarted, spool.TypeRunFinished, spool.TypeRunSuspended:
+				return false, nil
+			}
+			if step != "" {
+				break
+			}
+		}
+	}
+	before := seq + 1
+	for {
+		recs, err := store.ReadKept(ctx, session, spool.KeptQuery{Backwards: true, Before: before, Max: 16})
+		if err != nil || len(recs) == 0 {
+			return false, err
+		}
+		for _, r := range recs {
+			before = r.Seq
+			if r.Agent != session {
+				continue
+			}
+			switch r.Type {
+			case spool.TypeStepStarted:
+				c, err := spool.DecodeChunk(r.Data)
+				if err != nil {
+					return false, err
+				}
+				s, ok := c.(*spool.StepStarted)
+				return ok && s.StepID == step, nil
+			case spool.TypeAssistantMessage, spool.TypeStepDiscarded, spool.TypeRunFinished, spool.TypeRunSuspended, spool.TypeRunStarted:
+				return false, nil
+			}
+		}
+	}
+}

@@ -1,0 +1,48 @@
+package chat
+
+import (
+	"context"
+
+	"github.com/spool-run/spool"
+)
+
+// pageLoad is the view of a page that was built from the snapshot at c. A turn
+// that was live then is not in the snapshot, and is replayed whatever became of
+// it; one that was quiet is there, and is replayed only if it went on since.
+func (a *attach) pageLoad(ctx context.Context, c spool.Cursor) (Source, error) {
+	// A snapshot's position is a bare number in every incarnation.
+	if c.Seq > a.h.Seq || c.Incarnation > 1 && c.Incarnation != max(a.h.Incarnation, 1) {
+		return nil, spool.ErrCursorAhead.With(a.g.Session(), nil)
+	}
+	var turn *spool.Turn
+	var waiting string
+	err := a.g.View(ctx, func(f *spool.Fold) error {
+		id, live := f.LiveAt(c.Seq)
+		t := f.Turn(id)
+		switch {
+		case live && t == nil:
+			waiting = id
+			return nil
+		case live:
+		case t == nil, t != f.LastTurn(), f.OpenRun() == nil && len(f.Waiting) > 0:
+			return nil // nothing was there, or the page lacks the later turn's message
+		default:
+			going := f.OpenRun() != nil || f.Status == spool.StatusPaused && a.due()
+			if t.LastRun().Start <= c.Seq && !going {
+				return nil
+			}
+		}
+		copied := *t
+		turn = &copied
+		return nil
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case waiting != "":
+		return a.coming(waiting, a.wholeTurn), nil
+	case turn == nil:
+		return nil, nil
+	}
+	return a.wholeTurn(ctx, turn)
+}

@@ -1,0 +1,42 @@
+package chat
+
+import (
+	"context"
+
+	"github.com/spool-run/spool"
+)
+
+// replay is the view of a reader without a position: the turn's message from its
+// start, then what follows; also for a grace time after the turn became quiet.
+// No source: there is nothing to resume.
+func (a *attach) replay(ctx context.Context) (Source, error) {
+	var turn *spool.Turn
+	var waiting string
+	err := a.g.View(ctx, func(f *spool.Fold) error {
+		t := f.LastTurn()
+		switch {
+		case f.OpenRun() == nil && len(f.Waiting) > 0:
+			waiting = f.Waiting[0].ID
+			return nil
+		case t == nil:
+			return nil
+		case f.OpenRun() == nil && !(f.Status == spool.StatusPaused && a.due()):
+			end := t.LastRun().EndTime
+			if a.d.Logs.Now().UnixMilli() >= end+a.d.ReplayGrace.Milliseconds() {
+				return nil
+			}
+		}
+		c := *t
+		turn = &c
+		return nil
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case waiting != "":
+		return a.coming(waiting, a.wholeTurn), nil
+	case turn == nil:
+		return nil, nil
+	}
+	return a.wholeTurn(ctx, turn)
+}

@@ -1,0 +1,343 @@
+package server_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/server"
+	"github.com/spool-run/spool/server/chat"
+)
+
+func TestBusy(t *testing.T) {
+	t.Parallel()
+	k := newKit(t, nil)
+	first := k.say("s", "u1", "hi")
+	k.problem(http.StatusConflict, "busy", "POST", "/api/chat/s", userBody("s", "u2", "more"))
+	o := k.own("s")
+	o.start("u1")
+	p := k.problem(http.StatusConflict, "busy", "POST", "/api/chat/s", userBody("s", "u2", "more"))
+	if p.RunID != "run-u1" || p.Attach != "/api/chat/s/stream" {
+		t.Errorf("problem: %+v", p)
+	}
+	// A queued message gets its own run's frames, once that has begun.
+	queued := k.stream("POST", "/api/chat/s", strings.Replace(userBody("s", "u3", "queued"), `{"id"`, `{"whenBusy":"queue","id"`, 1))
+	o.text("one")
+	o.finish()
+	if got := textOf(first.all()); got != "one" {
+		t.Errorf("first: %q", got)
+	}
+	o = k.own("s")
+	o.start("u3")
+	o.text("two")
+	o.finish()
+	if got := queued.all(); textOf(got) != "two" || strings.Contains(datas(got), "answer-u1") {
+		t.Errorf("queued: %s", datas(got))
+	}
+	// The refused message left nothing behind.
+	if snap := k.snapshot("s"); len(snap.Messages) != 4 {
+		t.Errorf("messages: %+v", snap.Messages)
+	}
+}
+
+func (k *kit) log(session string) []spool.Record {
+	k.Helper()
+	recs, err := k.store.Read(k.Context(), session, 0, 1000)
+	if err != nil {
+		k.Fatal(err)
+	}
+	return recs
+}
+
+func TestEdit(t *testing.T) {
+	t.Parallel()
+	k := newKit(t, nil)
+	k.turn("s", "u1", "first")
+	k.turn("s", "u2", "second")
+	body := func(text string) string {
+		return strings.Replace(userBody("s", "u1", text), `{"id"`, `{"messageId":"u1","id"`, 1)
+	}
+	play := func(text, answer string) {
+		t.Helper()
+		e := k.stream("POST", "/api/chat/s", body(text))
+		repeat := k.stream("POST", "/api/chat/s", body(text))
+		o := k.own("s")
+		var command string
+		if err := o.g.View(t.Context(), func(f *spool.Fold) error { command = f.Waiting[0].ID; return nil }); err != nil {
+			t.Fatal(err)
+		}
+		o.start(command)
+		o.text(answer)
+		o.finish()
+		a, b := e.all(), repeat.all()
+		if textOf(a) != answer || datas(a) != datas(b) {
+			t.Errorf("edit to %q: %s\nrepeat: %s", text, datas(a), datas(b))
+		}
+		snap := k.snapshot("s")
+		if len(snap.Messages) != 2 || snap.Messages[0].ID != "u1" || snap.Messages[0].Parts[0].Text != text {
+			t.Errorf("after the edit to %q: %s", text, mustJSON(snap.Messages))
+		}
+	}
+	before := len(k.log("s"))
+	play("A", "about A")
+	recs := k.log("s")[before:]
+	if recs[0].Type != spool.TypeHistoryRewound || recs[1].Type != spool.TypeUserMessage {
+		t.Errorf("the edit is %s, %s", recs[0].Type, recs[1].Type)
+	}
+	// Back and forth is two more edits, not repeats.
+	play("B", "about B")
+	play("A", "about A again")
+}
+
+func TestRegenerate(t *testing.T) {
+	t.Parallel()
+	k := newKit(t, nil)
+	k.turn("s", "u1", "first")
+	regen := func(messageID string) string {
+		return mustJSON(map[string]any{"id": "s", "trigger": "regenerate-message", "messageId": messageID, "messages": []any{}})
+	}
+	e := k.stream("POST", "/api/chat/s", regen("answer-u1"))
+	repeat := k.stream("POST", "/api/chat/s", regen("answer-u1"))
+	o := k.own("s")
+	var command string
+	if err := o.g.View(t.Context(), func(f *spool.Fold) error { command = f.Waiting[0].ID; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	o.start(command)
+	o.text("better")
+	o.finish()
+	a, b := e.all(), repeat.all()
+	if textOf(a) != "better" || datas(a) != datas(b) {
+		t.Errorf("regenerate: %s\nrepeat: %s", datas(a), datas(b))
+	}
+	if got := k.stream("POST", "/api/chat/s", regen("answer-u1")).all(); datas(got) != datas(a) {
+		t.Errorf("late repeat: %s", datas(got))
+	}
+	snap := k.snapshot("s")
+	if len(snap.Messages) != 2 || snap.Messages[1].ID == "answer-u1" {
+		t.Errorf("messages: %s", mustJSON(snap.Messages))
+	}
+	k.problem(http.StatusNotFound, "no_such_message", "POST", "/api/chat/empty", regen("x"))
+}
+
+func TestStop(t *testing.T) {
+	t.Parallel()
+	k := newKit(t, nil)
+	k.problem(http.StatusNotFound, "not_found", "POST", "/api/chat/unknown/stop", "")
+	e := k.say("s", "u1", "hi")
+	o := k.own("s")
+	o.start("u1")
+	o.text("half ")
+	answered := make(chan []byte)
+	go func() {
+		res, err := http.Post(k.http.URL+"/api/chat/s/stop", "application/json", strings.NewReader(`{"reason":"enough"}`))
+		if err != nil {
+			close(answered)
+			return
+		}
+		defer res.Body.Close()
+		var raw json.RawMessage
+		_ = json.NewDecoder(res.Body).Decode(&raw)
+		answered <- raw
+	}()
+	// The owner sees the stop and obeys.
+	r := o.g.Reader(spool.ReadOptions{Follow: true})
+	for stopped := false; !stopped; {
+		recs, err := r.Next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, rec := range recs {
+			stopped = stopped || rec.Type == spool.TypeStopRequested
+		}
+	}
+	o.end(spool.OutcomeStopped, "")
+	var settled chat.Settled
+	if err := json.Unmarshal(<-answered, &settled); err != nil {
+		t.Fatal(err)
+	}
+	if settled.Status != spool.StatusEnded || settled.Reason != "stopped" || settled.RunID != "run-u1" || settled.Pending {
+		t.Errorf("settled: %+v", settled)
+	}
+	if got := e.all(); textOf(got) != "half " || !strings.Contains(datas(got), `"type":"abort"`) {
+		t.Errorf("stream: %s", datas(got))
+	}
+	// Again: nothing runs, which is what was asked for.
+	var again chat.Settled
+	if err := json.Unmarshal(k.status(http.StatusOK, "POST", "/api/chat/s/stop", ""), &again); err != nil || again.Reason != "stopped" {
+		t.Errorf("again: %+v, %v", again, err)
+	}
+}
+
+// TestClientTool: a continuation POST gets the same message's next segment,
+// without its own output; a repeat the same; one that answers nothing a 409.
+func TestClientTool(t *testing.T) {
+	t.Parallel()
+	k := newKit(t, nil)
+	e := k.say("s", "u1", "where am I?")
+	o := k.own("s")
+	o.start("u1")
+	base := []spool.Chunk{
+		&spool.ToolArgStreamStart{ToolCallID: "c1", ToolName: "locate"},
+		&spool.ToolArgStreamEnd{ToolCallID: "c1", ToolName: "locate", Arguments: json.RawMessage(`{}`)},
+	}
+	o.commit(spool.Row{}, nil, base...)
+	var close []spool.Chunk
+	if err := o.g.View(t.Context(), func(f *spool.Fold) error { close = f.CloseModelPhase("tool-calls", nil); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	o.commit(spool.Row{}, nil, append(close, &spool.ToolStart{ToolCallID: "c1", ToolName: "locate", Arguments: json.RawMessage(`{}`)})...)
+	o.commit(spool.Row{Status: spool.StatusPaused}, nil, &spool.RunSuspended{Kind: "awaiting_client_tool", ToolCallIDs: []string{"c1"}, StepID: o.stepID()})
+	o.release()
+	first := e.all()
+	if !strings.Contains(datas(first), `"finishReason":"tool-calls"`) {
+		t.Fatalf("first segment: %s", datas(first))
+	}
+	body := func(state, call string) string {
+		return mustJSON(map[string]any{"id": "s", "trigger": "submit-message", "messageId": "answer-u1", "messages": []any{
+			map[string]any{"id": "u1", "role": "user", "parts": []any{}},
+			map[string]any{"id": "answer-u1", "role": "assistant", "parts": []any{
+				map[string]any{"type": "dynamic-tool", "toolName": "locate", "toolCallId": call, "state": state, "input": map[string]any{}, "output": "here"},
+			}},
+		}})
+	}
+	k.problem(http.StatusConflict, "nothing_to_continue", "POST", "/api/chat/s", body("output-available", "other"))
+	k.problem(http.StatusConflict, "nothing_to_continue", "POST", "/api/chat/s", body("input-available", "c1"))
+	next := k.stream("POST", "/api/chat/s", body("output-available", "c1"))
+	repeat := k.stream("POST", "/api/chat/s", body("output-available", "c1"))
+	replay := k.stream("GET", "/api/chat/s/stream", "")
+	o = k.own("s")
+	answer := chat.AnswerID(chat.Answer{CallID: "c1"})
+	o.start(answer, "u1")
+	o.text("You are here")
+	o.finish()
+	a, b := next.all(), repeat.all()
+	if datas(a) != datas(b) || textOf(a) != "You are here" {
+		t.Errorf("segment: %s\nrepeat: %s", datas(a), datas(b))
+	}
+	if a[0].Data != `{"type":"start","messageId":"answer-u1"}` || strings.Contains(datas(a), "tool-output-available") {
+		t.Errorf("segment: %s", datas(a))
+	}
+	whole := replay.all()
+	if !strings.Contains(datas(whole), `"tool-output-available"`) || textOf(whole) != "You are here" {
+		t.Errorf("replay: %s", datas(whole))
+	}
+	if snap := k.snapshot("s"); len(snap.Messages) != 2 || snap.Messages[1].ID != "answer-u1" {
+		t.Errorf("messages: %s", mustJSON(snap.Messages))
+	}
+}
+
+func TestOverrides(t *testing.T) {
+	t.Parallel()
+	body := mustJSON(map[string]any{"message": "go on", "commandId": "c1", "state": map[string]any{"n": 1}, "messages": []any{
+		map[string]any{"role": "system", "content": "ignored"},
+		map[string]any{"role": "user", "content": "I am Alice"},
+		map[string]any{"role": "assistant", "content": "Hello Alice"},
+	}})
+	k := newKit(t, nil)
+	k.problem(http.StatusForbidden, "override_not_allowed", "POST", "/api/chat/s", body)
+
+	k = newKit(t, &server.Options{AllowOverrides: true})
+	k.turn("s", "u1", "to be replaced")
+	e := k.stream("POST", "/api/chat/s", body)
+	o := k.own("s")
+	o.start("c1")
+	o.text("ok")
+	o.finish()
+	e.all()
+	snap := k.snapshot("s")
+	var got []string
+	for _, m := range snap.Messages {
+		got = append(got, m.Role+": "+m.Parts[0].Text)
+	}
+	want := `["user: I am Alice","assistant: Hello Alice","user: go on","assistant: "]`
+	if s := strings.TrimSpace(mustJSON(got)); s != want || string(snap.State) != `{"n":1}` {
+		t.Errorf("messages %s, state %s", s, snap.State)
+	}
+}
+
+func TestSnapshot(t *testing.T) {
+	t.Parallel()
+	k := newKit(t, nil)
+	k.problem(http.StatusNotFound, "not_found", "GET", "/api/chat/unknown/snapshot", "")
+	e := k.say("s", "u1", "a question")
+	if s := k.snapshot("s"); s.Status != spool.StatusActive || len(s.Messages) != 1 || s.StreamSequence != 1 || s.StartSequence != 0 || s.Title != "a question" {
+		t.Errorf("waiting: %s", mustJSON(s))
+	}
+	o := k.own("s")
+	o.start("u1")
+	o.text("half")
+	if s := k.snapshot("s"); s.Status != spool.StatusActive || len(s.Messages) != 1 || s.ExistingMessageID != "answer-u1" {
+		t.Errorf("live: %s", mustJSON(s))
+	}
+	partial := k.beside(&server.Options{PartialInBody: true})
+	if s := partial.snapshot("s"); len(s.Messages) != 2 || s.Messages[1].ID != "answer-u1-partial" {
+		t.Errorf("live, without content replay: %s", mustJSON(s))
+	}
+	o.finish()
+	e.all()
+	s := k.snapshot("s")
+	if s.Status != spool.StatusEnded || len(s.Messages) != 2 || s.Messages[1].ID != "answer-u1" || s.CheckpointID == nil || *s.CheckpointID != "cp-run-u1" || s.Incarnation != 1 {
+		t.Errorf("settled: %s", mustJSON(s))
+	}
+	k.turn("s", "u2", "more")
+	var old chat.Snapshot
+	if err := json.Unmarshal(k.status(http.StatusOK, "GET", "/api/chat/s/snapshot?checkpoint=cp-run-u1", ""), &old); err != nil || old.StreamSequence != s.Checkpoint.StreamSequence {
+		t.Errorf("at the checkpoint: %s, %v", mustJSON(old), err)
+	}
+	k.problem(http.StatusNotFound, "not_found", "GET", "/api/chat/s/snapshot?checkpoint=none", "")
+	if data := k.status(http.StatusOK, "GET", "/api/chat/s/checkpoints", ""); strings.Count(string(data), `"id":`) != 2 {
+		t.Errorf("checkpoints: %s", data)
+	}
+	for path, want := range map[string]string{
+		"/api/chat/s/messages?offset=1&limit=2": `"hasMore":true,"total":4`,
+		"/api/messages/s?offset=3":              `"hasMore":false,"total":4`,
+	} {
+		if data := k.status(http.StatusOK, "GET", path, ""); !strings.Contains(string(data), want) {
+			t.Errorf("%s: %s", path, data)
+		}
+	}
+}
+
+func TestSessionsAndDelete(t *testing.T) {
+	t.Parallel()
+	k := newKit(t, nil)
+	k.turn("a", "u1", "x")
+	k.turn("b", "u1", "y")
+	var list struct {
+		Sessions []struct {
+			Session, Status, Title string
+			StreamSequence         uint64
+		}
+	}
+	if err := json.Unmarshal(k.status(http.StatusOK, "GET", "/sessions?status=ended", ""), &list); err != nil {
+		t.Fatal(err)
+	}
+	if len(list.Sessions) != 2 || list.Sessions[0].Title != "question u1" || list.Sessions[0].StreamSequence == 0 {
+		t.Errorf("sessions: %+v", list)
+	}
+	k.status(http.StatusNoContent, "DELETE", "/api/chat/a", "")
+	k.problem(http.StatusNotFound, "not_found", "DELETE", "/api/chat/a", "")
+	k.problem(http.StatusNotFound, "not_found", "GET", "/api/chat/a/snapshot", "")
+	k.status(http.StatusNoContent, "GET", "/api/chat/a/stream", "")
+	// The same id begins anew, in the next incarnation.
+	e := k.say("a", "u1", "hi")
+	if got := e.res.Header.Get("X-Stream-Incarnation"); got != "2" {
+		t.Errorf("incarnation %s", got)
+	}
+	o := k.own("a")
+	o.start("u1")
+	o.text("new")
+	o.finish()
+	for _, ev := range e.all() {
+		if ev.ID != "" && !strings.HasSuffix(ev.ID, ".2") {
+			t.Errorf("id %s lacks the incarnation", ev.ID)
+		}
+	}
+	k.problem(http.StatusConflict, "cursor_ahead", "GET", "/api/chat/a/stream", "", "Last-Event-ID", "2")
+	if got := textOf(k.stream("GET", "/api/chat/a/stream", "", "Last-Event-ID", "2.2").all()); got != "new" {
+		t.Errorf("cursor of the new incarnation: %q", got)
+	}
+}

@@ -1,0 +1,257 @@
+package server_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/server"
+)
+
+func TestBadInput(t *testing.T) {
+	t.Parallel()
+	k := newKit(t, nil)
+	long := strings.Repeat("x", 10<<10)
+	ok := userBody("", "u1", "hi")
+	for _, tt := range []struct {
+		method, path, body string
+		status             int
+		code               string
+	}{
+		{"POST", "/api/chat/%2e%2e", ok, 400, "invalid_id"},
+		{"POST", "/api/chat/..", ok, 400, "invalid_id"},
+		{"POST", "/api/chat/.", ok, 400, "invalid_id"},
+		{"POST", "/api/chat/a%2Fb", ok, 400, "invalid_id"},
+		{"POST", "/api/chat/a%5Cb", ok, 400, "invalid_id"},
+		{"POST", "/api/chat/a%00b", ok, 400, "invalid_id"},
+		{"POST", "/api/chat/a%0Ab", ok, 400, "invalid_id"},
+		{"POST", "/api/chat/%ff", ok, 400, "invalid_id"},
+		{"POST", "/api/chat/" + long, ok, 400, "invalid_id"},
+		{"POST", "/api/chat/child.3", ok, 400, "invalid_session_id"},
+		{"POST", "/api/chat/", ok, 400, "invalid_id"},
+		{"GET", "/api/chat/%2e%2e/stream", "", 400, "invalid_id"},
+		{"GET", "/api/chat/%2e%2e/snapshot", "", 400, "invalid_id"},
+		{"GET", "/stream/..%2f..%2fetc", "", 400, "invalid_id"},
+		{"DELETE", "/api/chat/" + long, "", 400, "invalid_id"},
+		{"POST", "/api/chat", `{"sessionId":"../x","message":"hi"}`, 400, "invalid_id"},
+		{"POST", "/api/chat", `{"id":"a.1","message":"hi"}`, 400, "invalid_session_id"},
+		{"POST", "/api/chat/s", ``, 400, "malformed_json"},
+		{"POST", "/api/chat/s", `{`, 400, "malformed_json"},
+		{"POST", "/api/chat/s", `[]`, 400, "malformed_json"},
+		{"POST", "/api/chat/s", `null`, 400, "malformed_json"},
+		{"POST", "/api/chat/s", `"hi"`, 400, "malformed_json"},
+		{"POST", "/api/chat/s", `{"message":"a"}{"message":"b"}`, 400, "malformed_json"},
+		{"POST", "/api/chat/s", `{"message":5}`, 400, "malformed_json"},
+		{"POST", "/api/chat/s", `{"messages":"hi"}`, 400, "malformed_json"},
+		{"POST", "/api/chat/s", `{"messages":["hi"]}`, 400, "malformed_json"},
+		{"POST", "/api/chat/s", `{"messages":[{"role":"robot"}]}`, 400, "malformed_json"},
+		{"POST", "/api/chat/s", `{"message":"hi","whenBusy":"perhaps"}`, 400, "malformed_json"},
+		{"POST", "/api/chat/s", `{"message":"hi","trigger":"explode"}`, 400, "malformed_json"},
+		{"POST", "/api/chat/s", `{"message":{"role":"user","parts":{}}}`, 400, "malformed_json"},
+		{"POST", "/api/chat/s", `{}`, 400, "no_message"},
+		{"POST", "/api/chat/s", `{"messages":[]}`, 400, "no_message"},
+		{"POST", "/api/chat/s", `{"message":{"role":"user","parts":[]}}`, 400, "no_message"},
+		{"POST", "/api/chat/s", `{"messages":[{"id":"a","role":"assistant","parts":[]}]}`, 409, "nothing_to_continue"},
+		{"POST", "/api/chat/s/stop", `{`, 400, "malformed_json"},
+		{"PUT", "/api/chat/s", ok, 405, "method_not_allowed"},
+		{"POST", "/api/chat/s/stream", ok, 405, "method_not_allowed"},
+		{"GET", "/api/chat", "", 405, "method_not_allowed"},
+		{"POST", "/sessions", "", 405, "method_not_allowed"},
+		{"POST", "/healthz", "", 405, "method_not_allowed"},
+		{"GET", "/api/nothing", "", 404, "no_such_route"},
+		{"GET", "/api/chat/s/what", "", 404, "no_such_route"},
+		{"GET", "/api/chat/s?after=-1", "", 400, "cursor_malformed"},
+		{"GET", "/api/chat/s?after=", "", 400, "cursor_malformed"},
+		{"GET", "/api/chat/s?after=1e3", "", 400, "cursor_malformed"},
+		{"GET", "/api/chat/s?after=p-1", "", 400, "cursor_malformed"},
+		{"GET", "/api/chat/s?after=99999999999999999999", "", 400, "cursor_malformed"},
+		{"GET", "/api/chat/s/messages?limit=-1", "", 400, "invalid"},
+		{"GET", "/sessions?status=happy", "", 400, "invalid"},
+	} {
+		k.problem(tt.status, tt.code, tt.method, tt.path, tt.body)
+	}
+	if res := k.do("PUT", "/api/chat/s", ""); res.Header.Get("Allow") != "DELETE, GET, HEAD, POST" {
+		t.Errorf("Allow: %q", res.Header.Get("Allow"))
+	}
+	// None of it left a trace.
+	page, err := k.store.Sessions(t.Context(), spool.SessionQuery{})
+	if err != nil || len(page.Sessions) != 0 {
+		t.Errorf("sessions: %+v, %v", page, err)
+	}
+}
+
+func TestBodyLimits(t *testing.T) {
+	t.Parallel()
+	k := newKit(t, nil)
+	big := bytes.Repeat([]byte("x"), 16<<20+1)
+	k.problem(http.StatusRequestEntityTooLarge, "too_large", "POST", "/api/chat/s", string(big))
+	k.problem(http.StatusRequestEntityTooLarge, "too_large", "POST", "/api/chat/s/stop", string(big[:1<<20+1]))
+}
+
+func TestAuthorize(t *testing.T) {
+	t.Parallel()
+	k := newKit(t, &server.Options{
+		Principal: func(r *http.Request) (string, error) {
+			who := r.Header.Get("Authorization")
+			if who == "" {
+				return "", errors.New("nobody")
+			}
+			return who, nil
+		},
+		Authorize: func(_ context.Context, principal, session string, action server.Action) error {
+			if action == server.ActionList || strings.HasPrefix(session, principal+"-") {
+				return nil
+			}
+			return errors.New("not yours")
+		},
+	})
+	body := userBody("", "u1", "hi")
+	e := k.stream("POST", "/api/chat/ann-1", body, "Authorization", "ann")
+	o := k.own("ann-1")
+	o.start("u1")
+	o.finish()
+	e.all()
+	for _, who := range []string{"", "bob"} {
+		for path, method := range map[string]string{
+			"/api/chat/ann-1": "POST", "/api/chat/ann-1/stream": "GET", "/api/chat/ann-1/snapshot": "GET",
+			"/api/chat/ann-1/messages": "GET", "/api/chat/ann-1/checkpoints": "GET", "/api/chat/ann-1/stop": "POST",
+			"/api/chat/ann-1/blobs/x": "GET", "/stream/ann-1": "GET", "/stream/ann-1/info": "GET", "/api/messages/ann-1": "GET",
+		} {
+			k.problem(http.StatusNotFound, "not_found", method, path, body, "Authorization", who)
+		}
+		k.problem(http.StatusNotFound, "not_found", "DELETE", "/api/chat/ann-1", "", "Authorization", who)
+		k.problem(http.StatusNotFound, "not_found", "POST", "/api/chat", `{"sessionId":"ann-1","message":"hi"}`, "Authorization", who)
+	}
+	if data := k.status(http.StatusOK, "GET", "/sessions", "", "Authorization", "ann"); !strings.Contains(string(data), `"ann-1"`) {
+		t.Errorf("ann sees %s", data)
+	}
+	if data := k.status(http.StatusOK, "GET", "/sessions", "", "Authorization", "bob"); strings.Contains(string(data), `"ann-1"`) {
+		t.Errorf("bob sees %s", data)
+	}
+}
+
+func TestCORS(t *testing.T) {
+	t.Parallel()
+	k := newKit(t, &server.Options{AllowOrigin: func(o string) bool { return o == "https://app.example" }})
+	res := k.do("OPTIONS", "/api/chat/s", "", "Origin", "https://app.example", "Access-Control-Request-Method", "POST")
+	h := res.Header
+	if res.StatusCode != http.StatusNoContent || h.Get("Access-Control-Allow-Origin") != "https://app.example" ||
+		!strings.Contains(h.Get("Access-Control-Allow-Headers"), "Last-Event-ID") || !strings.Contains(h.Get("Access-Control-Allow-Methods"), "DELETE") {
+		t.Errorf("preflight: %s %v", res.Status, h)
+	}
+	res = k.do("GET", "/api/chat/s/stream", "", "Origin", "https://app.example")
+	if !strings.Contains(res.Header.Get("Access-Control-Expose-Headers"), "X-Stream-Incarnation") || !strings.Contains(strings.Join(res.Header.Values("Vary"), ","), "Origin") {
+		t.Errorf("answer: %v", res.Header)
+	}
+	// A stranger's page reads nothing and changes nothing, not even by a form.
+	res = k.do("GET", "/sessions", "", "Origin", "https://evil.example")
+	if res.Header.Get("Access-Control-Allow-Origin") != "" {
+		t.Errorf("a stranger was let in: %v", res.Header)
+	}
+	k.problem(http.StatusForbidden, "cross_origin", "POST", "/api/chat/s", userBody("s", "u1", "hi"), "Origin", "https://evil.example", "Content-Type", "text/plain")
+	// The page itself may.
+	u, _ := url.Parse(k.http.URL)
+	e := k.stream("POST", "/api/chat/s", userBody("s", "u1", "hi"), "Origin", "http://"+u.Host)
+	_ = e.res.Body.Close()
+	for origin, want := range map[string]bool{
+		"http://localhost:5173": true, "http://127.0.0.1:1": true, "http://[::1]:3": true,
+		"http://localhost.evil.example": false, "https://evil.example": false, "null": false, "": false,
+	} {
+		if server.LoopbackOrigin(origin) != want {
+			t.Errorf("LoopbackOrigin(%q) = %v", origin, !want)
+		}
+	}
+}
+
+// TestSlowReader: a reader that does not read is cut by the write deadline while
+// others go on, and comes back to the same message.
+func TestSlowReader(t *testing.T) {
+	t.Parallel()
+	k := newKit(t, &server.Options{WriteTimeout: 100 * time.Millisecond})
+	e := k.say("s", "u1", "hi")
+	o := k.own("s")
+	o.start("u1")
+
+	u, _ := url.Parse(k.http.URL)
+	conn, err := net.Dial("tcp", u.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := conn.(*net.TCPConn).SetReadBuffer(4 << 10); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(conn, "GET /api/chat/s/stream HTTP/1.1\r\nHost: "+u.Host+"\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	// Enough to fill every buffer between here and there; the deadline is the
+	// server's, the test waits for its effect.
+	piece := strings.Repeat("0123456789abcdef", 8<<10)
+	fast := make(chan []event)
+	go func() { fast <- e.all() }()
+	written := 0
+	for !strings.Contains(string(k.status(http.StatusOK, "GET", "/metrics", "")), `spool_reader_ends_total{reason="slow"} 1`) {
+		if written > 256 {
+			t.Fatalf("a reader that reads nothing was not cut after %d MiB", written*len(piece)>>20)
+		}
+		o.text(piece)
+		written++
+	}
+	o.finish()
+	want := strings.Repeat(piece, written)
+	if got := textOf(<-fast); got != want {
+		t.Errorf("the other reader has %d of %d bytes", len(got), len(want))
+	}
+	// What reached the slow one ends in the middle, and never with an end.
+	raw, _ := io.ReadAll(conn)
+	if bytes.Contains(raw, []byte("[DONE]")) || bytes.HasSuffix(raw, []byte("0\r\n\r\n")) {
+		t.Error("the slow reader was told that the stream is complete")
+	}
+	if got := textOf(k.stream("GET", "/api/chat/s/stream", "").all()); got != want {
+		t.Errorf("back again it has %d of %d bytes", len(got), len(want))
+	}
+}
+
+func TestHeartbeat(t *testing.T) {
+	t.Parallel()
+	k := newKit(t, &server.Options{Heartbeat: 20 * time.Millisecond})
+	res := k.do("POST", "/api/chat/s", userBody("s", "u1", "hi"))
+	buf := make([]byte, 0, 256)
+	for strings.Count(string(buf), ": hb\n\n") < 2 { // ends: heartbeats come for ever
+		n, err := res.Body.Read(buf[len(buf):cap(buf)])
+		if err != nil {
+			t.Fatal(err)
+		}
+		buf = buf[:len(buf)+n]
+	}
+	if !strings.HasPrefix(string(buf), ":") {
+		t.Errorf("before the first event: %q", buf)
+	}
+}
+
+func TestStatic(t *testing.T) {
+	t.Parallel()
+	k := newKit(t, &server.Options{Assets: assets(), Info: server.Info{Model: "m", Demo: true}})
+	for _, path := range []string{"/", "/inspect", "/index.html"} {
+		if data := k.status(http.StatusOK, "GET", path, ""); string(data) != "<p>page" {
+			t.Errorf("%s: %q", path, data)
+		}
+	}
+	if res := k.do("GET", "/assets/a-123.js", ""); !strings.Contains(res.Header.Get("Cache-Control"), "immutable") || !strings.Contains(res.Header.Get("Content-Type"), "javascript") {
+		t.Errorf("asset: %v", res.Header)
+	}
+	k.problem(http.StatusNotFound, "no_such_route", "GET", "/assets/", "")
+	k.problem(http.StatusNotFound, "no_such_route", "GET", "/%2e%2e/%2e%2e/etc/passwd", "")
+	k.problem(http.StatusMethodNotAllowed, "method_not_allowed", "POST", "/", "")
+	if data := k.status(http.StatusOK, "GET", "/api/info", ""); strings.TrimSpace(string(data)) != `{"model":"m","demo":true}` {
+		t.Errorf("info: %s", data)
+	}
+}

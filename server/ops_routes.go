@@ -1,0 +1,76 @@
+package server
+
+import (
+	"errors"
+	"io/fs"
+	"net/http"
+	"path"
+	"strings"
+
+	"github.com/spool-run/spool"
+)
+
+func (s *Server) info(w http.ResponseWriter, _ *request) error {
+	writeJSON(w, http.StatusOK, s.o.Info)
+	return nil
+}
+
+func (s *Server) healthz(w http.ResponseWriter, _ *request) error {
+	writeJSON(w, http.StatusOK, map[string]string{"status": "ok"})
+	return nil
+}
+
+// readyz says whether requests should come here: the store answers and the
+// server does not drain.
+func (s *Server) readyz(w http.ResponseWriter, r *request) error {
+	if s.drain.Err() != nil {
+		return errDraining
+	}
+	// Any answer will do, that there is no such session above all.
+	if _, err := s.logs.Store().Head(r.Context(), "readyz"); err != nil && !errors.Is(err, spool.ErrNotFound) {
+		return spool.ErrUnavailable.With("", err)
+	}
+	writeJSON(w, http.StatusOK, map[string]string{"status": "ready"})
+	return nil
+}
+
+func (s *Server) metricsText(w http.ResponseWriter, _ *request) error {
+	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+	_, _ = w.Write([]byte(s.metrics.text()))
+	return nil
+}
+
+// static serves the page. Paths without a dot are the page's own routes.
+func (s *Server) static(w http.ResponseWriter, r *http.Request, name *string) {
+	p := strings.TrimPrefix(path.Clean("/"+r.URL.Path), "/")
+	api := strings.HasPrefix(p, "api/") || strings.HasPrefix(p, "stream/")
+	if s.o.Assets == nil || api {
+		s.fail(w, r, errRoute)
+		return
+	}
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		w.Header().Set("Allow", "GET, HEAD")
+		s.fail(w, r, errMethod)
+		return
+	}
+	*name = "/"
+	if p == "" || p == "inspect" {
+		p = "index.html"
+	}
+	if !fs.ValidPath(p) {
+		s.fail(w, r, errRoute)
+		return
+	}
+	if i, err := fs.Stat(s.o.Assets, p); err != nil || i.IsDir() {
+		s.fail(w, r, errRoute)
+		return
+	}
+	h := w.Header()
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cache-Control", "no-cache")
+	if strings.HasPrefix(p, "assets/") { // their names hold their hashes
+		h.Set("Cache-Control", "public, max-age=31536000, immutable")
+	}
+	http.ServeFileFS(w, r, s.o.Assets, p)
+}

@@ -1,0 +1,128 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+
+	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/server/chat"
+)
+
+// Problem is the body of every error answer.
+type Problem struct {
+	Error  string `json:"error"`            // for people
+	Code   string `json:"code"`             // stable
+	Hint   string `json:"hint,omitempty"`   // for operators
+	RunID  string `json:"runId,omitempty"`  // busy: the active run
+	Attach string `json:"attach,omitempty"` // busy: where to follow it
+}
+
+var (
+	errMethod      = &spool.Error{Code: "method_not_allowed", Message: "the route does not take this method"}
+	errRoute       = &spool.Error{Code: "no_such_route", Message: "there is nothing at this path"}
+	errCrossOrigin = &spool.Error{Code: "cross_origin", Message: "this origin may not change anything here", Hint: "add it to the server's allowed origins"}
+	errDraining    = &spool.Error{Code: "draining", Message: "the server is shutting down"}
+	errMalformed   = chat.ErrMalformed
+	errUnexpected  = &spool.Error{Code: "internal", Message: "something went wrong here"}
+)
+
+// statuses is the one table from codes to HTTP. A code that is not in it is a
+// 500.
+var statuses = map[string]int{
+	"invalid_id":           400,
+	"invalid_session_id":   400,
+	"invalid":              400,
+	"invalid_chunk":        400,
+	"malformed_json":       400,
+	"no_message":           400,
+	"cursor_malformed":     400,
+	"override_not_allowed": 403,
+	"cross_origin":         403,
+	"executor_superseded":  403,
+	"producer_fenced":      403,
+	"not_found":            404,
+	"no_such_route":        404,
+	"no_such_message":      404,
+	"method_not_allowed":   405,
+	"busy":                 409,
+	"nothing_to_continue":  409,
+	"refused":              409,
+	"cursor_trimmed":       409,
+	"cursor_retracted":     409,
+	"cursor_ahead":         409,
+	"producer_gap":         409,
+	"producer_stopped":     409,
+	"nothing_due":          409,
+	"stream_failed":        410,
+	"too_large":            413,
+	"chunk_not_allowed":    422,
+	"unsupported":          501,
+	"unavailable":          503,
+	"closed":               503,
+	"draining":             503,
+}
+
+// statusOf returns the HTTP status of an error's code.
+func statusOf(err error) int {
+	if s, ok := statuses[spool.CodeOf(err)]; ok {
+		return s
+	}
+	return http.StatusInternalServerError
+}
+
+// fail answers with an error. What the table does not know is logged and not
+// shown.
+func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
+	if r.Context().Err() != nil && errors.Is(err, context.Canceled) {
+		return // nobody is there
+	}
+	status := statusOf(err)
+	var known *spool.Error
+	if !errors.As(err, &known) {
+		known = errUnexpected
+	}
+	if status == http.StatusInternalServerError {
+		s.log.Error("request failed", "method", r.Method, "path", r.URL.Path, "err", err)
+	}
+	p := Problem{Error: known.Error(), Code: known.Code, Hint: known.Hint}
+	if status == http.StatusInternalServerError {
+		p = Problem{Error: errUnexpected.Error(), Code: known.Code, Hint: known.Hint}
+	}
+	if busy, ok := errors.AsType[*chat.BusyError](err); ok {
+		p.RunID = busy.RunID
+		p.Attach = chatURL(busy.Session) + "/stream"
+	}
+	if status == http.StatusServiceUnavailable {
+		w.Header().Set("Retry-After", strconv.Itoa(1+s.jitter(4)))
+	}
+	writeJSON(w, status, p)
+}
+
+func writeJSON(w http.ResponseWriter, status int, v any) {
+	data, err := json.Marshal(v)
+	if err != nil {
+		status, data = http.StatusInternalServerError, []byte(`{"error":"the answer could not be encoded","code":"internal"}`)
+	}
+	h := w.Header()
+	h.Set("Content-Type", "application/json; charset=utf-8")
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(status)
+	_, _ = w.Write(append(data, '\n'))
+}
+
+// body reads a request's body up to limit bytes.
+func body(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
+	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
+	if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return nil, spool.ErrTooLarge.Because("the body is larger than " + strconv.FormatInt(tooLarge.Limit, 10) + " bytes")
+	}
+	if err != nil {
+		return nil, errMalformed.With("", err)
+	}
+	return data, nil
+}

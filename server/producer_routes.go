@@ -1,0 +1,90 @@
+package server
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"strconv"
+
+	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/runner"
+	"github.com/spool-run/spool/server/chat"
+)
+
+// Headers of a producer's appends.
+const (
+	HeaderProducerEpoch = "Producer-Epoch"
+	HeaderProducerSeq   = "Producer-Seq"
+)
+
+// produce lets a producer outside claim a session (?claim) or append to its run.
+func (s *Server) produce(w http.ResponseWriter, r *request) error {
+	data, err := body(w, r.Request, maxOtherBody)
+	if err != nil {
+		return err
+	}
+	w.Header().Set(chat.HeaderSession, r.session)
+	if r.URL.Query().Has("claim") {
+		row := spool.Row{Agent: s.o.Agent, Principal: r.principal}
+		run, err := s.external.Claim(r.Context(), r.session, row, r.URL.Query().Get("agent"))
+		if err != nil {
+			return err
+		}
+		writeJSON(w, http.StatusOK, struct {
+			runner.ExternalRun
+			TTL int64 `json:"ttl"` // milliseconds without an append after which the claim is over
+		}{run, run.TTL.Milliseconds()})
+		return nil
+	}
+	epoch, err := strconv.ParseUint(r.Header.Get(HeaderProducerEpoch), 10, 64)
+	if err != nil || epoch == 0 {
+		return spool.ErrInvalid.Because("an append needs the header Producer-Epoch, from POST ?claim")
+	}
+	seq, err := strconv.ParseUint(r.Header.Get(HeaderProducerSeq), 10, 64)
+	if err != nil {
+		return spool.ErrInvalid.Because("an append needs the header Producer-Seq: how many chunks were appended under this claim before")
+	}
+	chunks, err := parseChunks(data)
+	if err != nil {
+		return err
+	}
+	res, err := s.external.Append(r.Context(), r.session, epoch, seq, chunks)
+	if err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusOK, struct {
+		First uint64 `json:"first"`
+		Last  uint64 `json:"last"`
+	}{res.First, res.Last})
+	return nil
+}
+
+// parseChunks reads one chunk, a JSON array of them, or JSON lines.
+func parseChunks(data []byte) ([]spool.Chunk, error) {
+	var raw []json.RawMessage
+	if t := bytes.TrimSpace(data); len(t) > 0 && t[0] == '[' {
+		if err := json.Unmarshal(t, &raw); err != nil {
+			return nil, errMalformed.With("", err)
+		}
+	} else {
+		for d := json.NewDecoder(bytes.NewReader(t)); d.More(); {
+			var one json.RawMessage
+			if err := d.Decode(&one); err != nil {
+				return nil, errMalformed.With("", err)
+			}
+			raw = append(raw, one)
+		}
+	}
+	if len(raw) > spool.MaxAppendRecords {
+		return nil, spool.ErrTooLarge.Because("an append has at most 1000 chunks")
+	}
+	chunks := make([]spool.Chunk, len(raw))
+	for i, one := range raw {
+		c, err := spool.DecodeChunk(one)
+		if err != nil {
+			return nil, err
+		}
+		chunks[i] = c
+	}
+	return chunks, nil
+}

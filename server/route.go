@@ -1,0 +1,140 @@
+package server
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/spool-run/spool/server/chat"
+)
+
+// request is what a route's handler gets: the request, who asks, and the path's
+// variables.
+type request struct {
+	*http.Request
+	session   string
+	principal string
+	vars      map[string]string
+}
+
+type handler func(w http.ResponseWriter, r *request) error
+
+// route is one line of the table. Its name is its pattern; {session} in it is
+// checked and authorised before the handler runs.
+type route struct {
+	pattern string
+	parts   []string
+	methods map[string]method
+}
+
+type method struct {
+	action Action // "" asks nobody: operations, and routes that find the session in the body
+	do     handler
+}
+
+func (s *Server) table() []route {
+	attach := method{ActionRead, s.attach}
+	messages := method{ActionRead, s.messages}
+	return compile([]route{
+		{pattern: "/api/info", methods: map[string]method{"GET": {"", s.info}}},
+		{pattern: "/api/chat", methods: map[string]method{"POST": {"", s.post}}},
+		{pattern: "/api/chat/{session}", methods: map[string]method{"POST": {ActionSend, s.post}, "GET": attach, "DELETE": {ActionDelete, s.remove}}},
+		{pattern: "/api/chat/{session}/stream", methods: map[string]method{"GET": attach}},
+		{pattern: "/api/chat/{session}/snapshot", methods: map[string]method{"GET": {ActionRead, s.snapshot}}},
+		{pattern: "/api/chat/{session}/checkpoints", methods: map[string]method{"GET": {ActionRead, s.checkpoints}}},
+		{pattern: "/api/chat/{session}/messages", methods: map[string]method{"GET": messages}},
+		{pattern: "/api/messages/{session}", methods: map[string]method{"GET": messages}},
+		{pattern: "/api/chat/{session}/stop", methods: map[string]method{"POST": {ActionStop, s.stop}}},
+		{pattern: "/api/chat/{session}/blobs/{hash}", methods: map[string]method{"GET": {ActionRead, s.blob}}},
+		// The stock client appends its chat id to whatever api it was given.
+		{pattern: "/api/chat/{session}/{chat}/stream", methods: map[string]method{"GET": attach}},
+		{pattern: "/stream/{session}", methods: map[string]method{"GET": {ActionRead, s.native}, "POST": {ActionAppend, s.produce}}},
+		{pattern: "/stream/{session}/info", methods: map[string]method{"GET": {ActionRead, s.streamInfo}}},
+		{pattern: "/sessions", methods: map[string]method{"GET": {ActionList, s.sessions}}},
+		{pattern: "/healthz", methods: map[string]method{"GET": {"", s.healthz}}},
+		{pattern: "/readyz", methods: map[string]method{"GET": {"", s.readyz}}},
+		{pattern: "/metrics", methods: map[string]method{"GET": {"", s.metricsText}}},
+	})
+}
+
+func compile(routes []route) []route {
+	for i := range routes {
+		routes[i].parts = strings.Split(routes[i].pattern[1:], "/")
+	}
+	return routes
+}
+
+// route finds the handler by the escaped path, so that no path is cleaned,
+// redirected or cut differently before its ids are checked.
+func (s *Server) route(w http.ResponseWriter, r *http.Request, name *string) {
+	parts := strings.Split(strings.TrimPrefix(r.URL.EscapedPath(), "/"), "/")
+	for i := range s.routes {
+		rt := &s.routes[i]
+		vars, ok := rt.match(parts)
+		if !ok {
+			continue
+		}
+		*name = rt.pattern
+		m, ok := rt.methods[r.Method]
+		if !ok && r.Method == http.MethodHead {
+			m, ok = rt.methods[http.MethodGet]
+		}
+		if !ok {
+			w.Header().Set("Allow", rt.allow())
+			s.fail(w, r, errMethod)
+			return
+		}
+		req := &request{Request: r, vars: vars, session: vars["session"]}
+		if req.URL.Query().Has("startIndex") {
+			req.session, req.vars["run"] = chat.SplitRunID(req.session)
+		}
+		if m.action != "" {
+			var err error
+			if req.principal, err = s.authorize(r, req.session, m.action); err != nil {
+				s.fail(w, r, err)
+				return
+			}
+		}
+		if err := m.do(w, req); err != nil {
+			s.fail(w, r, err)
+		}
+		return
+	}
+	s.static(w, r, name)
+}
+
+func (rt *route) match(parts []string) (map[string]string, bool) {
+	if len(parts) != len(rt.parts) {
+		return nil, false
+	}
+	vars := map[string]string{}
+	for i, want := range rt.parts {
+		if len(want) > 2 && want[0] == '{' {
+			value, err := url.PathUnescape(parts[i])
+			if err != nil {
+				return nil, false
+			}
+			vars[want[1:len(want)-1]] = value
+			continue
+		}
+		if parts[i] != want {
+			return nil, false
+		}
+	}
+	return vars, true
+}
+
+func (rt *route) allow() string {
+	var list []string
+	for m := range rt.methods {
+		list = append(list, m)
+		if m == http.MethodGet {
+			list = append(list, http.MethodHead)
+		}
+	}
+	slices.Sort(list)
+	return strings.Join(list, ", ")
+}
+
+func chatURL(session string) string { return "/api/chat/" + url.PathEscape(session) }

@@ -1,0 +1,214 @@
+// Package server is Spool over HTTP: one http.Handler with the chat routes of
+// the AI SDK wire, the native streams, listings and operations.
+//
+// The handler executes nothing. What a request asks for is appended to the
+// session's log as a command; a runner, here or on another node, acts on it, and
+// every stream is a view of the log.
+package server
+
+import (
+	"context"
+	"io/fs"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/runner"
+	"github.com/spool-run/spool/server/chat"
+)
+
+// Action is what a request wants to do with a session.
+type Action string
+
+const (
+	ActionRead   Action = "read"   // streams, snapshots, messages, blobs
+	ActionSend   Action = "send"   // messages and answers; may create the session
+	ActionStop   Action = "stop"   //
+	ActionDelete Action = "delete" //
+	ActionAppend Action = "append" // as an external producer; may create the session
+	ActionList   Action = "list"   // listings; the session is ""
+)
+
+// Info is what the page asks about the server: GET /api/info.
+type Info struct {
+	Model string `json:"model"`
+	Demo  bool   `json:"demo"`
+}
+
+// Options configure a [Server]. The zero value serves everyone.
+type Options struct {
+	// Principal says who asks; "" is nobody in particular. An error is answered
+	// like a failed Authorize. nil: "" for every request.
+	Principal func(r *http.Request) (string, error)
+	// Authorize decides every request. Any error is answered with 404
+	// not_found, so that strangers learn nothing. nil allows everything.
+	Authorize func(ctx context.Context, principal, session string, action Action) error
+	// AllowOrigin names the pages of other hosts that may use this server; nil
+	// for none.
+	AllowOrigin func(origin string) bool
+	// AllowOverrides lets a chat body replace the session's history or state.
+	AllowOverrides bool
+
+	UI            int           // AI SDK profile without an opt-in: 6 (default) or 7
+	ReplayGrace   time.Duration // how long a settled turn is replayed without a position; 0: 60 s, negative: not at all
+	Heartbeat     time.Duration // a comment after this much silence; 0: 10 s
+	WriteTimeout  time.Duration // a reader that takes longer for one write is cut; 0: 15 s
+	DrainSpread   time.Duration // readers are cut within this time of Drain; 0: at once
+	PartialInBody bool          // snapshots hold a live turn's message too, and a page load is not replayed ("content replay off")
+
+	Agent  string       // Row.Agent of sessions created here
+	Info   Info         //
+	Assets fs.FS        // what / serves; nil for nothing
+	Logger *slog.Logger // nil: the logs' own
+	Jitter func(n int) int
+}
+
+// Server is the HTTP face of a store's logs.
+type Server struct {
+	logs    *spool.Logs
+	o       Options
+	chat    *chat.Deps
+	log     *slog.Logger
+	metrics *metrics
+	routes  []route
+
+	external *runner.External
+
+	drain     context.Context // ended by Drain
+	startDraw context.CancelFunc
+	closed    context.Context // ended when Shutdown gives up waiting
+	close     context.CancelFunc
+	readers   sync.WaitGroup
+	mu        sync.Mutex // orders readers.Add against Shutdown's Wait
+}
+
+// New returns a handler over logs. Options may be nil.
+func New(logs *spool.Logs, o *Options) *Server {
+	s := &Server{logs: logs, metrics: newMetrics()}
+	if o != nil {
+		s.o = *o
+	}
+	if s.o.UI == 0 {
+		s.o.UI = 6
+	}
+	if s.o.ReplayGrace == 0 {
+		s.o.ReplayGrace = time.Minute
+	}
+	if s.o.Heartbeat <= 0 {
+		s.o.Heartbeat = 10 * time.Second
+	}
+	if s.o.WriteTimeout <= 0 {
+		s.o.WriteTimeout = 15 * time.Second
+	}
+	if s.o.Jitter == nil {
+		s.o.Jitter = rand.IntN
+	}
+	if s.log = s.o.Logger; s.log == nil {
+		s.log = logs.Logger()
+	}
+	s.chat = &chat.Deps{
+		Logs:           logs,
+		ContentReplay:  !s.o.PartialInBody,
+		UI:             s.o.UI,
+		ReplayGrace:    max(s.o.ReplayGrace, 0),
+		AllowOverrides: s.o.AllowOverrides,
+		Agent:          s.o.Agent,
+	}
+	s.external = runner.NewExternal(logs, nil)
+	s.drain, s.startDraw = context.WithCancel(context.Background())
+	s.closed, s.close = context.WithCancel(context.Background())
+	s.routes = s.table()
+	return s
+}
+
+// Drain cuts every reader, without a terminal frame, so that it comes back
+// elsewhere, and refuses new ones with 503. Runs are not touched.
+func (s *Server) Drain() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.startDraw()
+}
+
+// Shutdown drains and waits until every reader is gone or ctx ends.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.Drain()
+	done := make(chan struct{})
+	s.logs.Go(func() {
+		s.readers.Wait()
+		close(done)
+	})
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		s.close()
+		return ctx.Err()
+	}
+}
+
+// enter counts a reader in, unless the server drains.
+func (s *Server) enter() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.drain.Err() != nil {
+		return false
+	}
+	s.readers.Add(1)
+	return true
+}
+
+func (s *Server) jitter(n int) int {
+	if n <= 0 {
+		return 0
+	}
+	return s.o.Jitter(n)
+}
+
+// ServeHTTP answers one request.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	c := &counted{ResponseWriter: w}
+	name := "none"
+	defer func() {
+		if c.status == 0 {
+			c.status = http.StatusOK
+		}
+		s.metrics.request(name, c.status)
+	}()
+	if !s.cors(c, r) {
+		s.fail(c, r, errCrossOrigin)
+		return
+	}
+	if r.Method == http.MethodOptions {
+		c.WriteHeader(http.StatusNoContent)
+		return
+	}
+	s.route(c, r, &name)
+}
+
+func (s *Server) principal(r *http.Request) (string, error) {
+	if s.o.Principal == nil {
+		return "", nil
+	}
+	return s.o.Principal(r)
+}
+
+// authorize checks a session's id and whether the request may do this to it.
+func (s *Server) authorize(r *http.Request, session string, action Action) (principal string, err error) {
+	if action != ActionList {
+		if err := chat.CheckSession(session); err != nil {
+			return "", err
+		}
+	}
+	principal, err = s.principal(r)
+	if err == nil && s.o.Authorize != nil {
+		err = s.o.Authorize(r.Context(), principal, session, action)
+	}
+	if err != nil {
+		s.log.Debug("refused", "session", session, "action", action, "err", err)
+		return "", spool.ErrNotFound
+	}
+	return principal, nil
+}

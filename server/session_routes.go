@@ -1,0 +1,179 @@
+package server
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/server/chat"
+)
+
+func (s *Server) snapshot(w http.ResponseWriter, r *request) error {
+	snap, err := chat.BuildSnapshot(r.Context(), s.chat, chat.SnapshotParams{
+		Session:    r.session,
+		Checkpoint: r.URL.Query().Get("checkpoint"),
+	})
+	if err != nil {
+		return err
+	}
+	h := w.Header()
+	h.Set(chat.HeaderSession, r.session)
+	h.Set(chat.HeaderIncarnation, strconv.FormatUint(snap.Incarnation, 10))
+	writeJSON(w, http.StatusOK, snap)
+	return nil
+}
+
+func (s *Server) checkpoints(w http.ResponseWriter, r *request) error {
+	list, err := chat.Checkpoints(r.Context(), s.chat, r.session)
+	if err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusOK, map[string]any{"checkpoints": list})
+	return nil
+}
+
+func (s *Server) messages(w http.ResponseWriter, r *request) error {
+	var o chat.MessagesOptions
+	var err error
+	if o.Offset, err = number(r.URL.Query(), "offset"); err != nil {
+		return err
+	}
+	if o.Limit, err = number(r.URL.Query(), "limit"); err != nil {
+		return err
+	}
+	page, err := chat.Messages(r.Context(), s.chat, r.session, o)
+	if err != nil {
+		return err
+	}
+	w.Header().Set(chat.HeaderSession, r.session)
+	writeJSON(w, http.StatusOK, page)
+	return nil
+}
+
+func number(q url.Values, name string) (int, error) {
+	v := q.Get(name)
+	if v == "" {
+		return 0, nil
+	}
+	n, err := strconv.Atoi(v)
+	if err != nil || n < 0 {
+		return 0, spool.ErrInvalid.Because(name + " is a whole number, 0 or more")
+	}
+	return n, nil
+}
+
+// remove deletes a session with everything in it. It is idempotent for whoever
+// may delete: the second time there is nothing there, and that is a 404.
+func (s *Server) remove(w http.ResponseWriter, r *request) error {
+	t, ok := s.logs.Store().(spool.Trimmer)
+	if !ok {
+		return spool.ErrUnsupported
+	}
+	if err := t.Delete(r.Context(), r.session); err != nil {
+		return err
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// blob sends a large value that a record refers to. It never changes.
+func (s *Server) blob(w http.ResponseWriter, r *request) error {
+	b, ok := s.logs.Store().(spool.BlobStore)
+	if !ok {
+		return spool.ErrUnsupported
+	}
+	data, err := b.GetBlob(r.Context(), r.session, r.vars["hash"])
+	if err != nil {
+		return err
+	}
+	h := w.Header()
+	h.Set("Content-Type", "application/octet-stream")
+	if json.Valid(data) {
+		h.Set("Content-Type", "application/json; charset=utf-8")
+	}
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Content-Security-Policy", "sandbox")
+	h.Set("Cache-Control", "private, max-age=31536000, immutable")
+	h.Set("Content-Length", strconv.Itoa(len(data)))
+	w.WriteHeader(http.StatusOK)
+	_, _ = w.Write(data)
+	return nil
+}
+
+// sessions lists what runs and what ran, newest first.
+func (s *Server) sessions(w http.ResponseWriter, r *request) error {
+	l, ok := s.logs.Store().(spool.Lister)
+	if !ok {
+		return spool.ErrUnsupported
+	}
+	q := r.URL.Query()
+	limit, err := number(q, "limit")
+	if err != nil {
+		return err
+	}
+	query := spool.SessionQuery{Status: spool.Status(q.Get("status")), After: q.Get("after"), Max: min(limit, 1000)}
+	switch query.Status {
+	case "", spool.StatusActive, spool.StatusPaused, spool.StatusEnded, spool.StatusFailed:
+	default:
+		return spool.ErrInvalid.Because("status is one of active, paused, ended and failed")
+	}
+	// Whoever is somebody sees their own.
+	query.Principal = r.principal
+	page, err := l.Sessions(r.Context(), query)
+	if err != nil {
+		return err
+	}
+	type line struct {
+		spool.SessionInfo
+		StreamSequence uint64 `json:"streamSequence"`
+		Incarnation    uint64 `json:"incarnation"`
+		Due            int64  `json:"due,omitempty"`
+	}
+	out := struct {
+		Sessions []line `json:"sessions"`
+		Next     string `json:"nextAfter,omitempty"`
+	}{Sessions: []line{}, Next: page.NextAfter}
+	for _, i := range page.Sessions {
+		out.Sessions = append(out.Sessions, line{i, i.Head.Seq, max(i.Head.Incarnation, 1), i.Head.Due})
+	}
+	writeJSON(w, http.StatusOK, out)
+	return nil
+}
+
+// streamInfo is what the native wire's readers ask before they attach.
+func (s *Server) streamInfo(w http.ResponseWriter, r *request) error {
+	g, err := s.logs.Log(r.session)
+	if err != nil {
+		return err
+	}
+	h, err := g.Head(r.Context())
+	if err != nil {
+		return err
+	}
+	info := struct {
+		Session     string       `json:"session"`
+		Status      spool.Status `json:"status"`
+		Latest      uint64       `json:"latestSequence"`
+		TraceFloor  uint64       `json:"traceFloor"`
+		Floor       uint64       `json:"floor"`
+		Incarnation uint64       `json:"incarnation"`
+		Error       string       `json:"error,omitempty"`
+	}{r.session, h.Status, h.Seq, h.TraceFloor, h.Floor, max(h.Incarnation, 1), ""}
+	if h.Status == spool.StatusFailed {
+		err := g.View(r.Context(), func(f *spool.Fold) error {
+			if f.Error != nil {
+				info.Error = f.Error.Error
+			}
+			return nil
+		})
+		if err != nil && !errors.Is(err, spool.ErrNotFound) {
+			return err
+		}
+	}
+	w.Header().Set(chat.HeaderIncarnation, strconv.FormatUint(info.Incarnation, 10))
+	writeJSON(w, http.StatusOK, info)
+	return nil
+}

@@ -1,0 +1,180 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/internal/sse"
+	"github.com/spool-run/spool/server/chat"
+)
+
+// What ended a reader; the label of the metric.
+const (
+	endDone    = "done"    // its terminal frame was sent
+	endGone    = "gone"    // the client left
+	endSlow    = "slow"    // a write deadline passed
+	endDrained = "drained" // the server shut down
+	endCut     = "cut"     // its view cannot go on here
+	endError   = "error"   // the log could not be read
+)
+
+// writeBytes bounds one write under one deadline, so that a slow reader that
+// still reads is not mistaken for a stalled one.
+const writeBytes = 32 << 10
+
+// stream copies a source to the client until the source ends. A source that
+// ends with io.EOF has sent its terminal frame and the response is closed; on
+// every other end the connection is broken, so that the client comes back.
+func (s *Server) stream(w http.ResponseWriter, r *http.Request, src chat.Source, view string) error {
+	if !s.enter() {
+		return errDraining
+	}
+	defer s.readers.Done()
+	sse.SetHeaders(w.Header())
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(http.StatusOK)
+	if r.Method == http.MethodHead {
+		return nil
+	}
+
+	ctx, stop := s.readerContext(r.Context())
+	defer stop()
+	s.metrics.reader(view, 1)
+	defer s.metrics.reader(view, -1)
+
+	out := &sink{w: w, rc: http.NewResponseController(w), timeout: s.o.WriteTimeout}
+	end := s.copy(ctx, out, src)
+	s.metrics.end(end)
+	s.metrics.bytes.Add(out.n)
+	if end == endDone {
+		_ = out.rc.SetWriteDeadline(time.Time{}) // the connection goes on
+		return nil
+	}
+	if end == endDrained {
+		s.spread()
+	}
+	s.log.Debug("reader cut", "path", r.URL.Path, "view", view, "reason", end)
+	panic(http.ErrAbortHandler)
+}
+
+func (s *Server) copy(ctx context.Context, out *sink, src chat.Source) string {
+	if err := out.write([]byte(": spool\n\n")); err != nil {
+		return out.reason(ctx, err)
+	}
+	// The wait is renewed at half the heartbeat, so that a busy stream does not
+	// make a timer for each write and a silent one is never silent for longer.
+	var wait waiter
+	wait.renew(ctx, s.o.Heartbeat/2)
+	defer func() { wait.cancel() }()
+	silent := false
+	for {
+		buf, err := src.Next(wait.ctx)
+		if len(buf) > 0 {
+			silent = false
+			if werr := out.write(buf); werr != nil {
+				return out.reason(ctx, werr)
+			}
+		}
+		switch {
+		case err == nil:
+		case errors.Is(err, io.EOF):
+			return endDone
+		case ctx.Err() != nil:
+			return s.left(ctx)
+		case wait.ctx.Err() != nil && errors.Is(err, context.DeadlineExceeded):
+			if silent {
+				if err := out.write([]byte(": hb\n\n")); err != nil {
+					return out.reason(ctx, err)
+				}
+			}
+			wait.cancel()
+			wait.renew(ctx, s.o.Heartbeat/2)
+			silent = true
+		case errors.Is(err, chat.ErrCut), errors.Is(err, spool.ErrTrimmed):
+			return endCut
+		default:
+			s.log.Error("stream failed", "err", err)
+			return endError
+		}
+	}
+}
+
+// waiter is a context that is renewed when it ends.
+type waiter struct {
+	ctx    context.Context
+	cancel context.CancelFunc
+}
+
+func (w *waiter) renew(parent context.Context, d time.Duration) {
+	w.ctx, w.cancel = context.WithTimeout(parent, d)
+}
+
+// readerContext ends with the request or with the server's drain.
+func (s *Server) readerContext(parent context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(parent)
+	stop := context.AfterFunc(s.drain, func() { cancel(errDraining) })
+	return ctx, func() { stop(); cancel(nil) }
+}
+
+func (s *Server) left(ctx context.Context) string {
+	if errors.Is(context.Cause(ctx), errDraining) {
+		return endDrained
+	}
+	return endGone
+}
+
+// spread waits a random part of the drain's spread, so that the readers of one
+// server do not all come back in the same moment.
+func (s *Server) spread() {
+	if s.o.DrainSpread <= 0 {
+		return
+	}
+	t := time.NewTimer(time.Duration(s.jitter(int(s.o.DrainSpread))))
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-s.closed.Done():
+	}
+}
+
+// sink writes with a deadline on each piece.
+type sink struct {
+	w       http.ResponseWriter
+	rc      *http.ResponseController
+	timeout time.Duration
+	n       int64
+}
+
+func (k *sink) write(p []byte) error {
+	for len(p) > 0 {
+		piece := p[:min(len(p), writeBytes)]
+		p = p[len(piece):]
+		if err := k.rc.SetWriteDeadline(time.Now().Add(k.timeout)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+			return err
+		}
+		n, err := k.w.Write(piece)
+		k.n += int64(n)
+		if err != nil {
+			return err
+		}
+		if err := k.rc.Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
+			return err
+		}
+	}
+	return nil
+}
+
+func (k *sink) reason(ctx context.Context, err error) string {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return endSlow
+	}
+	if errors.Is(context.Cause(ctx), errDraining) {
+		return endDrained
+	}
+	return endGone
+}
