@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/spool-run/spool"
@@ -135,12 +136,14 @@ type Log interface {
 }
 
 // Seams are what a run takes from outside so that tests and other engines can
-// control it. All are needed.
+// control it. All but the logger are needed.
 type Seams struct {
 	Now   func() time.Time
 	NewID func() string
 	Go    func(func())                                     // runs a function concurrently
 	Sleep func(ctx context.Context, d time.Duration) error // waits, or returns ctx's error
+
+	Logger *slog.Logger // gets the stacks of tools that panicked; nil: discard
 }
 
 // Describe says what a failed run's log tells about its error.

@@ -136,7 +136,7 @@ func (h *host) run(ctx context.Context, outcomes chan<- error) {
 	})
 	defer stop()
 	info := &h.step.run.Info
-	result, err := callTool(tool.NewContext(callCtx, tool.Call{
+	result, err := h.callTool(tool.NewContext(callCtx, tool.Call{
 		Session: info.Session, RunID: info.RunID, Step: h.step.number,
 		ID: h.call.id, Name: h.call.name, EffectID: h.call.effectID,
 	}, h), t, json.RawMessage(h.call.args))
@@ -145,18 +145,13 @@ func (h *host) run(ctx context.Context, outcomes chan<- error) {
 
 var errTimeout = errors.New("agent: the tool took too long")
 
-// panicked is a tool's panic as an outcome.
-type panicked struct {
-	value any
-	stack []byte
-}
-
-func (p *panicked) Error() string { return fmt.Sprintf("the tool panicked: %v", p.value) }
-
-func callTool(ctx tool.Context, t tool.Tool, input json.RawMessage) (result json.RawMessage, err error) {
+func (h *host) callTool(ctx tool.Context, t tool.Tool, input json.RawMessage) (result json.RawMessage, err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			result, err = nil, &panicked{v, debug.Stack()}
+			if log := h.step.run.Seams.Logger; log != nil {
+				log.Error("a tool panicked", "session", h.step.run.Info.Session, "tool", h.call.name, "panic", v, "stack", string(debug.Stack()))
+			}
+			result, err = nil, fmt.Errorf("the tool panicked: %v", v)
 		}
 	}()
 	result, err = t.Call(ctx, input)

@@ -42,13 +42,14 @@ func (a *Agent) Step(ctx context.Context, r *Run) (Result, error) {
 	if err := s.append(ctx, &spool.StepStarted{StepID: s.id}); err != nil {
 		return Result{}, err
 	}
-	if err := s.callModel(ctx, req); err != nil {
+	err = s.callModel(ctx, req)
+	r.Info.Usage = r.Info.Usage.Add(s.usage) // what a cut answer has cost counts too
+	if err != nil {
 		return Result{}, err
 	}
 	if err := s.closeModelPhase(ctx); err != nil {
 		return Result{}, err
 	}
-	r.Info.Usage = r.Info.Usage.Add(s.usage)
 	if err := s.runTools(ctx); err != nil {
 		return Result{}, err
 	}

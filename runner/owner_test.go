@@ -302,3 +302,18 @@ func TestClosedStoreEndsRun(t *testing.T) {
 		}
 	})
 }
+
+func TestSessionThatCannotBeServedIsLeftAlone(t *testing.T) {
+	inWorld(t, func(w *world) {
+		var failures atomic.Int64
+		w.start(demo(nil), &runner.Options{Observer: runner.Observer{Failed: func(string, error) { failures.Add(1) }}})
+		_, err := w.store.Append(w.t.Context(), spool.Append{Session: "s", Records: []spool.Record{{Type: "user_message", Agent: "s", Data: []byte("{}")}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Minute)
+		if n := failures.Load(); n < 2 || n > 11 {
+			t.Errorf("it was tried %d times in five minutes", n)
+		}
+	})
+}

@@ -80,14 +80,14 @@ func (s *session) steps(ctx context.Context, p plan, info *agent.RunInfo) (agent
 	defer func() { cancel(errLeft); <-watched }()
 
 	g := &gate{Writer: s.w, log: s.log}
-	run := &agent.Run{Info: *info, Log: g, Seams: agent.Seams{Now: r.logs.Now, NewID: r.logs.NewID, Go: r.logs.Go, Sleep: r.logs.Sleep}}
+	run := &agent.Run{Info: *info, Log: g, Seams: agent.Seams{Now: r.logs.Now, NewID: r.logs.NewID, Go: r.logs.Go, Sleep: r.logs.Sleep, Logger: r.logs.Logger()}}
 	type end struct {
 		result agent.Result
 		err    error
 	}
 	done := make(chan end, 1)
 	r.logs.Go(func() {
-		result, err := drive(runCtx, s.agent, run)
+		result, err := r.drive(runCtx, s.agent, run)
 		done <- end{result, err}
 	})
 	var e end
@@ -113,10 +113,11 @@ func (s *session) steps(ctx context.Context, p plan, info *agent.RunInfo) (agent
 }
 
 // drive runs steps. A panic of the model fails the run, not the process.
-func drive(ctx context.Context, a *agent.Agent, run *agent.Run) (result agent.Result, err error) {
+func (r *Runner) drive(ctx context.Context, a *agent.Agent, run *agent.Run) (result agent.Result, err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			err = &panicked{value: v, stack: debug.Stack()}
+			r.logs.Logger().Error("the agent panicked", "session", run.Info.Session, "panic", v, "stack", string(debug.Stack()))
+			err = fmt.Errorf("the agent panicked: %v", v)
 		}
 	}()
 	for {
@@ -129,13 +130,6 @@ func drive(ctx context.Context, a *agent.Agent, run *agent.Run) (result agent.Re
 		}
 	}
 }
-
-type panicked struct {
-	value any
-	stack []byte
-}
-
-func (p *panicked) Error() string { return fmt.Sprintf("the agent panicked: %v", p.value) }
 
 // watch reads the commands that arrive while a run is open and cancels it when
 // one of them asks for that.

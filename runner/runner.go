@@ -194,17 +194,19 @@ func (r *Runner) claimLoop(ctx context.Context) error {
 		case errors.Is(err, spool.ErrClosed):
 			return err
 		case errors.Is(err, spool.ErrNothingDue):
-			err = r.logs.AwaitDue(ctx, claim)
-		}
-		// Whoever was faster, or a store that cannot be reached, must not make
-		// this a busy loop.
-		if misses++; err != nil || misses > 2 {
-			if err != nil && ctx.Err() == nil {
-				r.failed("", err)
+			begun := r.logs.Now()
+			if err = r.logs.AwaitDue(ctx, claim); err == nil && r.logs.Now().Sub(begun) > 20*time.Millisecond {
+				misses = 0
+				continue
 			}
+		}
+		// Somebody was faster, or the store cannot be reached: that must not make
+		// this a busy loop.
+		if err != nil && ctx.Err() == nil {
+			r.failed("", err)
+		}
+		if misses++; err != nil || misses > 2 {
 			_ = r.logs.Sleep(ctx, min(10*time.Millisecond<<min(misses, 9), 2*time.Second))
-		} else if err == nil && misses > 64 {
-			misses = 0
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"strings"
 	"time"
 
@@ -41,9 +42,9 @@ func (r *Runner) serve(lease spool.Lease) {
 	}
 	release()
 	if err != nil && !errors.Is(err, errDetached) {
+		// The lease is left to expire: whatever the matter is, it is looked at
+		// again then and not at once.
 		r.failed(lease.Session, err)
-	}
-	if errors.Is(err, spool.ErrSuperseded) {
 		return
 	}
 	rctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.o.LeaseTTL)
@@ -56,7 +57,7 @@ func (r *Runner) serve(lease spool.Lease) {
 func (r *Runner) work(ctx context.Context, lease spool.Lease) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			err = fmt.Errorf("runner: panic: %v", v)
+			err = fmt.Errorf("runner: panic: %v\n%s", v, debug.Stack())
 		}
 	}()
 	s := &session{r: r, lease: lease}
@@ -226,13 +227,13 @@ func (r *Runner) hold(lease spool.Lease) (ctx context.Context, release func()) {
 				return
 			case <-renew.C:
 			}
-			begun := time.Now()
+			begun := r.logs.Now()
 			rctx, stop := context.WithTimeout(ctx, third)
 			err := r.leaser.Renew(rctx, lease)
 			stop()
 			switch {
 			case err == nil:
-				deadline.Reset(2*third - time.Since(begun))
+				deadline.Reset(2*third - r.logs.Now().Sub(begun))
 				renew.Reset(third)
 			case errors.Is(err, spool.ErrSuperseded):
 				cancel(spool.ErrSuperseded)

@@ -221,3 +221,23 @@ func (w *world) run(session, turn string) (id string) {
 	}
 	return id
 }
+
+func TestReplacedHistory(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.start(demo(nil), nil)
+		w.say("s", "u1", "hello")
+		w.settled("s")
+		messages := []spool.Message{say("m1", "tools").Message}
+		w.command("s", &spool.HistoryReplaced{CommandID: "h1", Messages: &messages, State: []byte(`{"itinerary":["home"]}`)})
+		w.settled("s")
+		head, err := w.log("s").Head(w.t.Context())
+		if err != nil || head.Due != 0 {
+			t.Errorf("%+v, %v", head, err)
+		}
+		w.say("s", "u2", "tools")
+		f := w.fold("s")
+		if len(f.Messages) != 3 || f.Messages[0].ID != "m1" || string(f.State) != `{"itinerary":["home","3 days in Lisbon"]}` {
+			t.Errorf("%d messages, state %s", len(f.Messages), f.State)
+		}
+	})
+}
