@@ -126,7 +126,8 @@ func Chunks(records iter.Seq2[Record, error]) iter.Seq2[Chunk, error] {
 //
 // Each stream is read by a goroutine of its own, with a context that is
 // cancelled when the consumer stops: a stream must end when its context does,
-// and the merge returns when all have.
+// and the merge returns when all have. If ctx ends first, so does the merge, with
+// its error.
 //
 //	both := spool.CombineStreams(ctx,
 //		func(ctx context.Context) iter.Seq2[spool.Record, error] { return a.Records(ctx, o) },
@@ -137,6 +138,7 @@ func CombineStreams[T any](ctx context.Context, streams ...func(context.Context)
 		err  error
 	}
 	return func(yield func(T, error) bool) {
+		caller := ctx
 		ctx, cancel := context.WithCancel(ctx)
 		results := make(chan result)
 		var readers sync.WaitGroup
@@ -161,6 +163,10 @@ func CombineStreams[T any](ctx context.Context, streams ...func(context.Context)
 					return
 				}
 			case <-all:
+				if err := caller.Err(); err != nil {
+					var none T
+					yield(none, err)
+				}
 				return
 			}
 		}

@@ -108,12 +108,12 @@ func (v *validator) lifecycle(c Chunk) {
 		v.id("stepId", c.StepID)
 	case *AssistantMessage:
 		v.id("messageId", c.MessageID)
-		v.id("stepId", c.StepID)
+		v.optID("stepId", c.StepID) // external producers need not have steps
 		v.parts("parts", c.Parts)
 		optOneOf(v, "finishReason", c.FinishReason, finishReasons...)
 		v.usage(c.Usage)
 	case *StepCommitted:
-		v.id("stepId", c.StepID)
+		v.optID("stepId", c.StepID)
 		v.optID("checkpointId", c.CheckpointID)
 		v.data(c.Data)
 	case *StepDiscarded:
