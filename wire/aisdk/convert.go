@@ -17,7 +17,9 @@ type ConvertOptions struct {
 	// OmitToolResults leaves the outcomes of calls out: all have their input,
 	// none an output.
 	OmitToolResults bool
-	// StaticTools, NoStepEvents, LiteralErrors and Resolve are the profile's.
+	// UI7, StaticTools, NoStepEvents, LiteralErrors and Resolve are the
+	// profile's.
+	UI7           bool
 	StaticTools   bool
 	NoStepEvents  bool
 	LiteralErrors bool
@@ -27,7 +29,7 @@ type ConvertOptions struct {
 }
 
 func (o *ConvertOptions) profile() *Options {
-	return &Options{StaticTools: o.StaticTools, NoStepEvents: o.NoStepEvents, LiteralErrors: o.LiteralErrors, Resolve: o.Resolve}
+	return &Options{UI7: o.UI7, StaticTools: o.StaticTools, NoStepEvents: o.NoStepEvents, LiteralErrors: o.LiteralErrors, Resolve: o.Resolve}
 }
 
 // Convert returns the options under which converted messages equal what this
@@ -36,7 +38,7 @@ func (o *Options) Convert() *ConvertOptions {
 	if o == nil {
 		return nil
 	}
-	return &ConvertOptions{StaticTools: o.StaticTools, NoStepEvents: o.NoStepEvents, LiteralErrors: o.LiteralErrors, Resolve: o.Resolve}
+	return &ConvertOptions{UI7: o.UI7, StaticTools: o.StaticTools, NoStepEvents: o.NoStepEvents, LiteralErrors: o.LiteralErrors, Resolve: o.Resolve}
 }
 
 // ConvertToUIMessages converts a history. Nil options are the zero value.
@@ -154,7 +156,7 @@ func convertTool(t *spool.ToolPart, o *Options) UIPart {
 		}
 	case outcomeError:
 		part.State, part.ErrorText = StateOutputError, t.Error
-		if t.InputInvalid && o.StaticTools {
+		if t.InputInvalid && o.StaticTools && !o.UI7 {
 			part.RawInput, part.Input = part.Input, nil
 		}
 	case outcomeDenied:

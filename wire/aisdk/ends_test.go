@@ -74,7 +74,7 @@ func TestEnds(t *testing.T) {
 		"completed with tools last": {open().call("c", "where", "{}").said().dispatch("c", "where", "{}").result("c", "where", "1").
 			commit().finish(spool.OutcomeCompleted, "tool-calls"),
 			[]string{`{"type":"tool-output-available","toolCallId":"c","output":1,"dynamic":true}`, `{"type":"finish-step"}`,
-				`{"type":"start-step"}`, `{"type":"finish-step"}`, `{"type":"finish","finishReason":"tool-calls"` + metadata, "[DONE]"}},
+				`{"type":"start-step"}`, `{"type":"finish-step"}`, `{"type":"start","messageId":"a-t"}`, `{"type":"finish","finishReason":"tool-calls"` + metadata, "[DONE]"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -178,10 +178,14 @@ func (p *Projector) sync() {
 // emptyStep ends a message whose last step holds tool calls, all with their
 // outcomes: clients that send such a message by themselves would do so for
 // ever. A next step takes the empty one's place.
+//
+// Clients do not publish a message for a step alone; a start that says nothing
+// new makes them.
 func (p *Projector) emptyStep(v *view) {
 	v.endStep(p)
 	p.w.open("start-step").close()
 	p.w.open("finish-step").close()
+	p.w.open("start").str("messageId", p.fold.Message().ID).close()
 	v.dangling = true
 }
 

@@ -21,6 +21,7 @@ var profiles = map[string]aisdk.Options{
 	"default": {},
 	"ui7":     {UI7: true},
 	"static":  {StaticTools: true},
+	"static7": {StaticTools: true, UI7: true},
 	"nosteps": {NoStepEvents: true},
 }
 

@@ -121,9 +121,11 @@ func (t *Transformer) Finalize() []spool.Frame {
 }
 
 func (t *Transformer) start(dst []spool.Frame) []spool.Frame {
+	m := t.p.fold.Message()
+	m.ID = messageID(t.o.GenerateMessageID, t.agent)
 	w := &t.p.w
 	w.frames = dst
-	w.open("start").str("messageId", messageID(t.o.GenerateMessageID, t.agent)).
+	w.open("start").str("messageId", m.ID).
 		rawOpt("messageMetadata", t.metadata(nil, t.o.StartMetadata)).close()
 	dst = w.frames
 	w.frames = nil

@@ -216,3 +216,21 @@ func TestRespond(t *testing.T) {
 	}()
 	aisdk.Respond(httptest.NewRecorder(), nil, frames(true))
 }
+
+func TestTransformerEndsWithAnEmptyStep(t *testing.T) {
+	tr := aisdk.NewTransformer(nil)
+	var frames []spool.Frame
+	for _, c := range append([]spool.Chunk{&spool.StepStarted{Base: agent()}}, chunks()...) {
+		out, _ := tr.Transform(c)
+		frames = append(frames, out...)
+	}
+	frames = append(frames, tr.Finalize()...)
+	rd, err := read(&aisdk.Options{}, frames, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	parts := rd.client.Message.Parts
+	if n := len(parts); n != 5 || parts[n-1].Type != "step-start" || rd.client.Message.ID != "msg-s" {
+		t.Errorf("%+v", rd.client.Message)
+	}
+}
