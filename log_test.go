@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -492,5 +493,37 @@ func TestLogsCache(t *testing.T) {
 	}
 	if _, err := g.Reader(ReadOptions{}).Next(context.Background()); !errors.Is(err, ErrNotFound) || errors.Is(err, io.EOF) {
 		t.Error(err)
+	}
+}
+
+// Logs that nobody holds are forgotten, but for the warm ones; a held one is
+// always the same.
+func TestIdleLogsAreForgotten(t *testing.T) {
+	logs := NewLogs(newFakeStore(), &Options{Warm: 4})
+	defer logs.Close()
+	held, err := logs.Log("held")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 1000 {
+		if _, err := logs.Log(fmt.Sprint("s", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for tries := 0; ; tries++ {
+		runtime.GC()
+		runtime.Gosched()
+		logs.mu.Lock()
+		n := len(logs.logs)
+		logs.mu.Unlock()
+		if n <= 5 {
+			break
+		}
+		if tries == 1000 {
+			t.Fatalf("%d logs are still known", n)
+		}
+	}
+	if again, err := logs.Log("held"); err != nil || again != held {
+		t.Errorf("another handle: %v", err)
 	}
 }

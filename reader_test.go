@@ -454,3 +454,43 @@ func (b *brokenWait) Wait(ctx context.Context, session string, seen Head) (Head,
 	}
 	return b.fakeStore.Wait(ctx, session, seen)
 }
+
+type closedStore struct {
+	*fakeStore
+	closed chan struct{}
+}
+
+func (c *closedStore) Wait(ctx context.Context, _ string, _ Head) (Head, error) {
+	select {
+	case <-c.closed:
+		return Head{}, ErrClosed
+	case <-ctx.Done():
+		return Head{}, ctx.Err()
+	}
+}
+
+func TestClosedStoreEndsWhoeverWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &closedStore{newFakeStore(), make(chan struct{})}
+		logs := NewLogs(store, nil)
+		defer logs.Close()
+		g := mustLog(t, logs)
+		activate(t, g.Writer(store.claim("s"), WriterOptions{}), StatusActive)
+		done := make(chan error)
+		go func() {
+			_, err := g.Reader(ReadOptions{}).Next(context.Background())
+			done <- err
+		}()
+		go func() {
+			_, err := g.Projection("lines", 0, mkLines(nil)).Follow(0).Next(context.Background())
+			done <- err
+		}()
+		synctest.Wait()
+		close(store.closed)
+		for range 2 {
+			if err := <-done; !errors.Is(err, ErrClosed) {
+				t.Error(err)
+			}
+		}
+	})
+}

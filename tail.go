@@ -33,6 +33,7 @@ type tail struct {
 	wake     chan struct{} // closed when anything above changes; nil when nobody waits
 	waiters  int
 	watching bool
+	closed   bool // the store is
 
 	turn     chan struct{} // held by whoever reads the store for all
 	started  uint64        // refreshes, under mu
@@ -260,6 +261,10 @@ func (t *tail) release() { <-t.turn }
 // awaitLocked blocks until something changes. It is called with mu held and returns
 // without it.
 func (t *tail) awaitLocked(ctx context.Context) error {
+	if t.closed {
+		t.mu.Unlock()
+		return ErrClosed
+	}
 	if t.wake == nil {
 		t.wake = make(chan struct{})
 	}
@@ -316,6 +321,12 @@ func (t *tail) watch() {
 			t.vanish()
 			_ = t.logs.Sleep(t.logs.ctx, backoff(failures))
 			failures++
+		case errors.Is(err, ErrClosed):
+			t.mu.Lock()
+			t.closed, t.watching = true, false
+			t.broadcastLocked()
+			t.mu.Unlock()
+			return
 		case expired:
 		default:
 			if failures == 0 {
