@@ -1,0 +1,33 @@
+package aisdk_test
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/wire/aisdk"
+	"github.com/spool-run/spool/wire/wiretest"
+)
+
+func TestWire(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"default", "ui7"} {
+		o, ok := profiles[name]
+		if !ok {
+			t.Fatalf("there is no profile %s", name)
+		}
+		t.Run(name, func(t *testing.T) {
+			wiretest.Run(t, wiretest.Wire{
+				PerTurn: true,
+				New:     func(turn *spool.Turn) spool.Projector { return aisdk.NewProjector(turn.ID, &o) },
+				Fold: func(stream []byte) (json.RawMessage, error) {
+					c := &aisdk.Client{UI7: o.UI7}
+					if err := c.Write(stream); err != nil {
+						return nil, err
+					}
+					return json.Marshal(canonical(t, c.Message, &o))
+				},
+			})
+		})
+	}
+}
