@@ -20,8 +20,10 @@ import (
 // mortal is a store whose process can die: then nothing gets through any more.
 type mortal struct {
 	*memstore.Store
-	mu   sync.Mutex
-	dead bool
+	mu    sync.Mutex
+	dead  bool
+	lives int  // appends until it dies; 0: it does not
+	lost  bool // the last append is stored, but nobody learns of it
 }
 
 var errDead = errors.New("the process is dead")
@@ -40,6 +42,16 @@ func (m *mortal) check() error {
 func (m *mortal) Append(ctx context.Context, a spool.Append) (spool.Appended, error) {
 	if err := m.check(); err != nil {
 		return spool.Appended{}, err
+	}
+	if m.lives > 0 {
+		if m.lives--; m.lives == 0 {
+			m.die()
+			if !m.lost {
+				return spool.Appended{}, errDead
+			}
+			_, _ = m.Store.Append(ctx, a)
+			return spool.Appended{}, errDead
+		}
 	}
 	return m.Store.Append(ctx, a)
 }
@@ -71,7 +83,8 @@ func (w *world) second(name string) (*world, *mortal) {
 	m := &mortal{Store: w.store.(*memstore.Store)}
 	other := &world{t: w.t, store: m, ends: w.ends}
 	other.logs = spool.NewLogs(m, &spool.Options{
-		NewID: func() string { return fmt.Sprintf("%s-%06d", name, other.ids.Add(1)) },
+		NewID:        func() string { return fmt.Sprintf("%s-%06d", name, other.ids.Add(1)) },
+		BatchRecords: 7,
 	})
 	*w.ends = append(*w.ends, func() { _ = other.logs.Close() })
 	return other, m
@@ -316,4 +329,57 @@ func TestSessionThatCannotBeServedIsLeftAlone(t *testing.T) {
 			t.Errorf("it was tried %d times in five minutes", n)
 		}
 	})
+}
+
+// Whatever append an owner dies at, whether that append is stored or not, the
+// next owner settles the run with what was shown, and the session goes on.
+func TestKillAtEveryAppend(t *testing.T) {
+	for _, lost := range []bool{false, true} {
+		for k, done := 1, false; !done; k++ {
+			inWorld(t, func(w *world) {
+				first, store := w.second("first")
+				store.lives, store.lost = k, lost
+				_, stop := first.start(demo(nil), nil)
+				w.say("s", "u1", "tools")
+				time.Sleep(time.Minute)
+				stop()
+				done = store.check() == nil // it lived to the end
+				shown := w.shown("s")
+				if done && k < 20 {
+					t.Errorf("only %d appends", k)
+				}
+				w.start(demo(nil), nil)
+				f := w.fold("s")
+				if len(f.Turns) != 1 || f.Live() || len(f.Turns[0].Runs) != 1 {
+					t.Fatalf("killed at %d: %s", k, mustJSON(f.Turns))
+				}
+				if f.Reason != "completed" && (f.Reason != "failed" || f.Error.Code != runner.CodeExecutorLost) {
+					t.Errorf("killed at %d: %s %+v", k, f.Reason, f.Error)
+				}
+				for _, p := range f.Messages[1].Parts {
+					if p.Open || p.Tool != nil && !p.Tool.State.Settled() {
+						t.Errorf("killed at %d: left open: %s", k, mustJSON(p))
+					}
+				}
+				if got := f.Messages[1].Text(); got != shown && f.Reason == "failed" && shown != "" {
+					t.Errorf("killed at %d: shown %q, kept %q", k, shown, got)
+				}
+				w.say("s", "u2", "hello")
+				if f := w.fold("s"); len(f.Turns) != 2 || f.Reason != "completed" {
+					t.Errorf("killed at %d: the session did not go on: %s", k, f.Reason)
+				}
+			})
+		}
+	}
+}
+
+// shown returns the text that readers have seen so far.
+func (w *world) shown(session string) string {
+	var b strings.Builder
+	for _, r := range w.records(session) {
+		if c, ok := w.decode(r).(*spool.TextDelta); ok {
+			b.WriteString(c.Delta)
+		}
+	}
+	return b.String()
 }
