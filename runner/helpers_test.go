@@ -269,9 +269,14 @@ func tools() []tool.Tool {
 				return "late", nil
 			}
 		}),
-		tool.New("deaf", "", func(tool.Context, struct{}) (string, error) {
+		tool.New("deaf", "", func(ctx tool.Context, _ struct{}) (string, error) {
 			time.Sleep(time.Minute)
-			return "late", nil
+			ctx.Context = context.WithoutCancel(ctx)
+			return "late", ctx.Emit("late", 1, nil)
+		}),
+		tool.New("dutiful", "", func(ctx tool.Context, _ struct{}) (string, error) {
+			<-ctx.Done()
+			return "finished nevertheless", nil
 		}),
 	}
 }

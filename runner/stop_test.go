@@ -88,7 +88,7 @@ func TestStopBeforeAnyoneClaims(t *testing.T) {
 func TestStopInATool(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.start(demo(map[string]scripted.Scene{"go": useTool(
-			call("a", "slow", "{}"), call("b", "deaf", "{}"), call("c", "plan_trip", `{"city":"Rome","days":1}`))}),
+			call("a", "slow", "{}"), call("b", "deaf", "{}"), call("c", "plan_trip", `{"city":"Rome","days":1}`), call("d", "dutiful", "{}"))}),
 			&runner.Options{StopGrace: time.Second})
 		w.say("s", "u1", "go")
 		w.until("s", spool.TypeToolEnd, nil)
@@ -99,21 +99,17 @@ func TestStopInATool(t *testing.T) {
 		for _, c := range toolParts(f) {
 			states = append(states, string(c.State))
 		}
-		if got := strings.Join(states, " "); got != "error error completed" {
+		if got := strings.Join(states, " "); got != "error error completed completed" {
 			t.Errorf("calls: %s", got)
 		}
 		if string(f.State) != `{"itinerary":["1 days in Rome"]}` {
 			t.Errorf("what a finished call did to the state is lost: %s", f.State)
 		}
-		n := len(w.settled("s"))
-		time.Sleep(2 * time.Minute) // the deaf tool comes back
-		if len(w.settled("s")) != n {
-			t.Error("something was written after the end")
-		}
 		w.say("s", "u2", "hello")
 		if f := w.fold("s"); f.Reason != "completed" {
 			t.Errorf("the session did not go on: %s", f.Reason)
 		}
+		time.Sleep(time.Minute) // until the deaf tool is back
 	})
 }
 
@@ -238,6 +234,52 @@ func TestReplacedHistory(t *testing.T) {
 		f := w.fold("s")
 		if len(f.Messages) != 3 || f.Messages[0].ID != "m1" || string(f.State) != `{"itinerary":["home","3 days in Lisbon"]}` {
 			t.Errorf("%d messages, state %s", len(f.Messages), f.State)
+		}
+	})
+}
+
+func TestInterruptDoesNotHitWhatIsQueuedBeforeIt(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.start(demo(nil), nil)
+		w.say("s", "u1", "slowly")
+		w.until("s", spool.TypeTextDelta, nil)
+		for _, id := range []string{"u2", "u3"} {
+			m := say(id, "slowly")
+			m.WhenBusy = spool.BusyQueue
+			if id == "u3" {
+				m.WhenBusy = spool.BusyInterrupt
+			}
+			w.command("s", m)
+		}
+		w.until("s", spool.TypeTextDelta, func(c spool.Chunk) bool { return c.ChunkBase().RunID != w.run("s", "u1") })
+		m := say("u4", "hello")
+		m.WhenBusy = spool.BusyQueue
+		w.command("s", m)
+		var ends []string
+		for _, turn := range w.fold("s").Turns {
+			ends = append(ends, turn.ID+" "+string(turn.LastRun().Outcome))
+		}
+		if got := strings.Join(ends, ", "); got != "u1 stopped, u2 completed, u3 completed, u4 completed" {
+			t.Error(got)
+		}
+	})
+}
+
+func TestToolThatIsLeftBehindWritesNothing(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.start(demo(map[string]scripted.Scene{"go": useTool(call("b", "deaf", "{}")), "longer": sayFor(100, time.Second)}), nil)
+		w.say("s", "u1", "go")
+		w.until("s", spool.TypeToolStart, nil)
+		next := say("u2", "longer") // the same owner goes on with it when the tool comes back
+		next.WhenBusy = spool.BusyQueue
+		w.command("s", next)
+		w.stop("s", "x1")
+		f := w.fold("s")
+		if f.Reason != "completed" || len(f.Turns) != 2 || f.Turns[0].LastRun().Outcome != "stopped" {
+			t.Errorf("turns %s", mustJSON(f.Turns))
+		}
+		if got := kinds(w.settled("s")); strings.Contains(got, "custom") {
+			t.Errorf("the tool wrote after the end of its run: %s", got)
 		}
 	})
 }
