@@ -1,0 +1,175 @@
+package sqlitestore
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"path/filepath"
+
+	"modernc.org/sqlite"
+
+	"github.com/spool-run/spool"
+)
+
+// SQLite's primary result codes that are told apart.
+const (
+	codeBusy      = 5
+	codeLocked    = 6
+	codeReadOnly  = 8
+	codeIOErr     = 10
+	codeCorrupt   = 11
+	codeFull      = 13
+	codeCantOpen  = 14
+	codeNotADB    = 26
+	primaryResult = 0xff
+)
+
+// conn is one connection with its prepared statements. It is used by one
+// goroutine at a time, directly and not through database/sql, whose conversions
+// would cost more than the inserts.
+type conn struct {
+	c     driver.Conn
+	stmts map[string]driver.Stmt
+	args  []driver.NamedValue
+}
+
+// dial opens the file with a busy timeout and what else applies to every
+// connection.
+func dial(path string, pragmas ...string) (*conn, error) {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return nil, err
+	}
+	u := url.URL{Scheme: "file", Path: abs}
+	dc, err := new(sqlite.Driver).Open(u.String())
+	if err != nil {
+		return nil, err
+	}
+	c := &conn{c: dc, stmts: map[string]driver.Stmt{}}
+	for _, p := range append([]string{"busy_timeout = 10000"}, pragmas...) {
+		if err := c.script("PRAGMA " + p); err != nil {
+			c.close()
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+func (c *conn) close() error {
+	for _, s := range c.stmts {
+		s.Close()
+	}
+	return c.c.Close()
+}
+
+// script runs statements that are not worth keeping prepared.
+func (c *conn) script(sql string) error {
+	_, err := c.c.(driver.ExecerContext).ExecContext(context.Background(), sql, nil)
+	return err
+}
+
+func (c *conn) prepared(sql string) (driver.Stmt, error) {
+	if s := c.stmts[sql]; s != nil {
+		return s, nil
+	}
+	s, err := c.c.Prepare(sql)
+	if err != nil {
+		return nil, fmt.Errorf("prepare %s: %w", sql, err)
+	}
+	c.stmts[sql] = s
+	return s, nil
+}
+
+func (c *conn) bind(args []driver.Value) []driver.NamedValue {
+	c.args = c.args[:0]
+	for i, a := range args {
+		c.args = append(c.args, driver.NamedValue{Ordinal: i + 1, Value: a})
+	}
+	return c.args
+}
+
+// exec runs a statement. Arguments are int64, string, []byte or nil.
+func (c *conn) exec(sql string, args ...driver.Value) error {
+	s, err := c.prepared(sql)
+	if err != nil {
+		return err
+	}
+	_, err = s.(driver.StmtExecContext).ExecContext(context.Background(), c.bind(args))
+	return err
+}
+
+// query runs a statement and hands over its rows, which are reused.
+func (c *conn) query(fn func(row []driver.Value) error, sql string, args ...driver.Value) (err error) {
+	s, err := c.prepared(sql)
+	if err != nil {
+		return err
+	}
+	rows, err := s.(driver.StmtQueryContext).QueryContext(context.Background(), c.bind(args))
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if e := rows.Close(); err == nil {
+			err = e
+		}
+	}()
+	row := make([]driver.Value, len(rows.Columns()))
+	for {
+		if err := rows.Next(row); err == io.EOF {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		if err := fn(row); err != nil {
+			return err
+		}
+	}
+}
+
+// number returns the only value of a query's only row.
+func (c *conn) number(sql string, args ...driver.Value) (n int64, err error) {
+	err = c.query(func(row []driver.Value) error {
+		n, _ = row[0].(int64)
+		return nil
+	}, sql, args...)
+	return n, err
+}
+
+func code(err error) int {
+	if e, ok := errors.AsType[*sqlite.Error](err); ok {
+		return e.Code() & primaryResult
+	}
+	return 0
+}
+
+func busy(err error) bool { return code(err) == codeBusy || code(err) == codeLocked }
+
+// translate gives SQLite's errors the package's codes; others pass.
+func translate(err error) error {
+	if err == nil {
+		return nil
+	}
+	if spool.CodeOf(err) != "" || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	e := *spool.ErrUnavailable
+	e.Err = err
+	switch code(err) {
+	case codeFull:
+		e.Message, e.Hint = "the disk is full", "make room; nothing of the failed append was stored"
+	case codeBusy, codeLocked:
+		e.Message, e.Hint = "another process holds the database's write lock", "look for a process that keeps a transaction open"
+	case codeReadOnly:
+		e.Message, e.Hint = "the database cannot be written", "check the permissions of the file and its directory"
+	case codeIOErr:
+		e.Message, e.Hint = "the disk failed", "see the cause; do not go on without checking the file"
+	case codeCorrupt, codeNotADB:
+		e.Message, e.Hint = "the file is damaged or no database", "check it with: sqlite3 FILE 'PRAGMA integrity_check'"
+	case codeCantOpen:
+		e.Message, e.Hint = "the database file cannot be opened", "check the path; its directory must exist"
+	}
+	return &e
+}

@@ -1,0 +1,249 @@
+package sqlitestore
+
+import (
+	"context"
+	"database/sql/driver"
+
+	"github.com/spool-run/spool"
+)
+
+// slice is how many rows one transaction removes.
+const slice = 1000
+
+// Trim implements [spool.Trimmer].
+func (s *Store) Trim(ctx context.Context, session string, traceFloor, floor uint64) error {
+	if err := s.write(ctx, 1, func(t *tx) error {
+		st, err := t.existing(session)
+		if err != nil {
+			return err
+		}
+		h := &st.head
+		h.Floor = max(h.Floor, min(floor, h.Seq))
+		h.TraceFloor = max(h.TraceFloor, min(traceFloor, h.Seq), h.Floor)
+		t.touch(st)
+		return nil
+	}); err != nil {
+		return err
+	}
+	// The floors are law from here on; the rows go in slices, so that appends
+	// come in between. A trim that is cut short is finished by the next one.
+	for done := false; !done; {
+		if err := s.write(ctx, slice, func(t *tx) error {
+			var err error
+			done, err = t.trimSlice(session)
+			return err
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *tx) trimSlice(session string) (done bool, err error) {
+	st, err := t.session(session)
+	if err != nil || !st.alive {
+		return true, err
+	}
+	if err := t.flushRecords(); err != nil {
+		return false, err
+	}
+	switch h := &st.head; {
+	case st.trimmed < h.Floor:
+		to := min(st.trimmed+slice, h.Floor)
+		if err := t.c.exec("DELETE FROM record WHERE sid = ? AND seq > ? AND seq <= ?", st.sid, int64(st.trimmed), int64(to)); err != nil {
+			return false, err
+		}
+		st.trimmed, st.traceTrimmed = to, max(st.traceTrimmed, to)
+	case st.traceTrimmed < h.TraceFloor:
+		to := min(st.traceTrimmed+slice, h.TraceFloor)
+		if err := t.c.exec("DELETE FROM record WHERE sid = ? AND seq > ? AND seq <= ? AND trace = 1", st.sid, int64(st.traceTrimmed), int64(to)); err != nil {
+			return false, err
+		}
+		st.traceTrimmed = to
+	default:
+		return true, nil
+	}
+	t.touch(st)
+	return st.trimmed == st.head.Floor && st.traceTrimmed == st.head.TraceFloor, nil
+}
+
+// Delete implements [spool.Trimmer]. The session is gone with the first commit;
+// what it held follows in slices.
+func (s *Store) Delete(ctx context.Context, session string) error {
+	sid := new(int64)
+	if err := s.write(ctx, 1, func(t *tx) error {
+		st, err := t.existing(session)
+		if err != nil {
+			return err
+		}
+		if err := t.flush(); err != nil {
+			return err
+		}
+		*sid = st.sid
+		if err := t.c.exec("INSERT INTO garbage (sid) VALUES (?)", st.sid); err != nil {
+			return err
+		}
+		if err := t.c.exec("DELETE FROM session WHERE sid = ?", st.sid); err != nil {
+			return err
+		}
+		st.sid, st.alive = 0, false
+		st.head = spool.Head{Epoch: st.head.Epoch, Incarnation: st.head.Incarnation}
+		st.row, st.updated, st.command = spool.Row{}, 0, 0
+		st.owner, st.ttl, st.expires = "", 0, 0
+		st.traceTrimmed, st.trimmed, st.writers = 0, 0, nil
+		t.touch(st)
+		return t.save(st) // the tombstone
+	}); err != nil {
+		return err
+	}
+	return s.sweep(ctx, *sid)
+}
+
+// sweep removes what a deleted session held.
+func (s *Store) sweep(ctx context.Context, sid int64) error {
+	for _, sql := range []string{
+		"DELETE FROM record WHERE rowid IN (SELECT rowid FROM record WHERE sid = ? LIMIT ?)",
+		"DELETE FROM blob WHERE rowid IN (SELECT rowid FROM blob WHERE sid = ? LIMIT (? + 999) / 1000)", // one: they are large
+		"DELETE FROM fold WHERE rowid IN (SELECT rowid FROM fold WHERE sid = ? LIMIT (? + 999) / 1000)",
+		"DELETE FROM writer WHERE sid = ?1 AND ?2 > 0",
+		"DELETE FROM garbage WHERE sid = ?1 AND ?2 > 0",
+	} {
+		for left := int64(1); left > 0; {
+			if err := s.write(ctx, slice, func(t *tx) (err error) {
+				if err := t.c.exec(sql, sid, int64(slice)); err != nil {
+					return err
+				}
+				left, err = t.c.number("SELECT changes()")
+				return err
+			}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Sessions implements [spool.Lister].
+func (s *Store) Sessions(ctx context.Context, q spool.SessionQuery) (spool.SessionPage, error) {
+	if err := s.usable(ctx); err != nil {
+		return spool.SessionPage{}, err
+	}
+	after, err := spool.ParseListing(q.After)
+	if err != nil {
+		return spool.SessionPage{}, err
+	}
+	limit := q.Max
+	if limit <= 0 {
+		limit = 100
+	}
+	sql, args := "SELECT "+stateColumns+" FROM session WHERE alive = 1", []driver.Value{}
+	if q.Status != "" {
+		sql, args = sql+" AND status = ?", append(args, string(q.Status))
+	}
+	if q.Principal != "" {
+		sql, args = sql+" AND principal = ?", append(args, q.Principal)
+	}
+	if q.After != "" {
+		sql, args = sql+" AND (updated < ? OR updated = ? AND id > ?)", append(args, after.Updated, after.Updated, after.Session)
+	}
+	sql += " ORDER BY updated DESC, id LIMIT ?"
+	args = append(args, int64(limit)+1)
+	var page spool.SessionPage
+	if err := s.read(ctx, func(c *conn) error {
+		return c.query(func(row []driver.Value) error {
+			page.Sessions = append(page.Sessions, scanState(row).info())
+			return nil
+		}, sql, args...)
+	}); err != nil {
+		return spool.SessionPage{}, err
+	}
+	if len(page.Sessions) > limit {
+		page.Sessions = page.Sessions[:limit]
+		page.NextAfter = spool.ListingAfter(page.Sessions[limit-1])
+	}
+	return page, nil
+}
+
+func (st *state) info() spool.SessionInfo {
+	return spool.SessionInfo{Session: st.id, Row: st.row, Head: st.head, Updated: st.updated}
+}
+
+// Session implements [spool.Lister].
+func (s *Store) Session(ctx context.Context, session string) (spool.SessionInfo, error) {
+	st, err := s.state(ctx, session)
+	if err != nil {
+		return spool.SessionInfo{}, err
+	}
+	return st.info(), nil
+}
+
+// SaveFold implements [spool.FoldStore].
+func (s *Store) SaveFold(ctx context.Context, session, name string, f spool.SavedFold) error {
+	return s.write(ctx, 1+len(f.Data)/256, func(t *tx) error {
+		st, err := t.existing(session)
+		if err != nil {
+			return err
+		}
+		return t.c.exec("INSERT OR REPLACE INTO fold (sid, name, version, incarnation, seq, data) VALUES (?,?,?,?,?,?)",
+			st.sid, name, int64(f.Version), int64(f.Incarnation), int64(f.Seq), nonNil(f.Data))
+	})
+}
+
+// LoadFold implements [spool.FoldStore].
+func (s *Store) LoadFold(ctx context.Context, session, name string) (f spool.SavedFold, err error) {
+	found := false
+	if err := s.read(ctx, func(c *conn) error {
+		return c.query(func(row []driver.Value) error {
+			n := func(i int) int64 { v, _ := row[i].(int64); return v }
+			data, _ := row[3].([]byte)
+			f = spool.SavedFold{Version: int(n(0)), Incarnation: uint64(n(1)), Seq: uint64(n(2)), Data: data}
+			found = true
+			return nil
+		}, "SELECT f.version, f.incarnation, f.seq, f.data FROM session s JOIN fold f ON f.sid = s.sid WHERE s.id = ? AND s.alive = 1 AND f.name = ?", session, name)
+	}); err != nil {
+		return spool.SavedFold{}, err
+	}
+	if !found {
+		return spool.SavedFold{}, spool.ErrNotFound.Because("there is no such saved fold").With(session, nil)
+	}
+	return f, nil
+}
+
+// PutBlob implements [spool.BlobStore].
+func (s *Store) PutBlob(ctx context.Context, session, hash string, data []byte) error {
+	return s.write(ctx, 1+len(data)/256, func(t *tx) error {
+		st, err := t.session(session)
+		if err != nil {
+			return err
+		}
+		if err := t.identify(st); err != nil {
+			return err
+		}
+		return t.c.exec("INSERT OR IGNORE INTO blob (sid, hash, data) VALUES (?,?,?)", st.sid, hash, nonNil(data))
+	})
+}
+
+// GetBlob implements [spool.BlobStore].
+func (s *Store) GetBlob(ctx context.Context, session, hash string) (data []byte, err error) {
+	found := false
+	if err := s.read(ctx, func(c *conn) error {
+		return c.query(func(row []driver.Value) error {
+			data, found = row[0].([]byte)
+			return nil
+		}, "SELECT b.data FROM session s JOIN blob b ON b.sid = s.sid WHERE s.id = ? AND b.hash = ?", session, hash)
+	}); err != nil {
+		return nil, err
+	}
+	if !found {
+		return nil, spool.ErrNotFound.Because("there is no such blob").With(session, nil)
+	}
+	return data, nil
+}
+
+// nonNil keeps empty data from becoming NULL.
+func nonNil(b []byte) []byte {
+	if b == nil {
+		return []byte{}
+	}
+	return b
+}

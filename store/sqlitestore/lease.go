@@ -1,0 +1,165 @@
+package sqlitestore
+
+import (
+	"context"
+	"database/sql/driver"
+	"strings"
+	"time"
+
+	"github.com/spool-run/spool"
+)
+
+// Claim implements [spool.Leaser].
+func (s *Store) Claim(ctx context.Context, c spool.Claim) (spool.Lease, error) {
+	if err := s.usable(ctx); err != nil {
+		return spool.Lease{}, err
+	}
+	if err := c.Check(); err != nil {
+		return spool.Lease{}, err
+	}
+	out := new(spool.Lease)
+	if err := s.write(ctx, 1, func(t *tx) error {
+		var err error
+		*out, err = t.claim(&c)
+		return err
+	}); err != nil {
+		return spool.Lease{}, err
+	}
+	return *out, nil
+}
+
+func (t *tx) claim(c *spool.Claim) (spool.Lease, error) {
+	id := c.Session
+	if id == "" {
+		if err := t.flush(); err != nil { // the index must know what we know
+			return spool.Lease{}, err
+		}
+		sql, args := claimable(c, t.now)
+		if err := t.c.query(func(row []driver.Value) error {
+			id, _ = row[1].(string)
+			return nil
+		}, sql, args...); err != nil {
+			return spool.Lease{}, err
+		}
+		if id == "" {
+			return spool.Lease{}, spool.ErrNothingDue
+		}
+	}
+	st, err := t.session(id)
+	if err != nil {
+		return spool.Lease{}, err
+	}
+	if !c.Force && (st.readyAt() > t.now || !c.Matches(st.row.Agent)) {
+		return spool.Lease{}, spool.ErrNothingDue
+	}
+	if err := t.create(st); err != nil {
+		return spool.Lease{}, err
+	}
+	if err := t.c.exec("DELETE FROM writer WHERE sid = ?", st.sid); err != nil {
+		return spool.Lease{}, err
+	}
+	st.writers = map[string]*written{}
+	st.head.Epoch++
+	st.owner, st.ttl = c.Owner, int64((c.TTL+time.Millisecond-1)/time.Millisecond)
+	st.expires = t.now + st.ttl
+	return spool.Lease{Session: id, Epoch: st.head.Epoch, Owner: c.Owner, TTL: c.TTL, Head: st.head}, nil
+}
+
+// claimable selects the session that can be claimed for longest.
+func claimable(c *spool.Claim, now int64) (sql string, args []driver.Value) {
+	sql, args = "SELECT ready, id FROM session WHERE ready IS NOT NULL AND ready <= ?", []driver.Value{now}
+	if c.Session != "" {
+		sql, args = sql+" AND id = ?", append(args, c.Session)
+	}
+	if c.Agents != nil {
+		sql += " AND agent IN (''" + strings.Repeat(",?", len(c.Agents)) + ")"
+		for _, a := range c.Agents {
+			args = append(args, a)
+		}
+	}
+	return sql + " ORDER BY ready LIMIT 1", args
+}
+
+// Renew implements [spool.Leaser].
+func (s *Store) Renew(ctx context.Context, l spool.Lease) error {
+	return s.write(ctx, 1, func(t *tx) error {
+		st, err := t.session(l.Session)
+		if err != nil {
+			return err
+		}
+		if !st.alive || st.head.Epoch != l.Epoch || st.owner == "" {
+			return spool.ErrSuperseded.With(l.Session, nil)
+		}
+		st.renew(t.now)
+		t.touch(st)
+		return nil
+	})
+}
+
+// Release implements [spool.Leaser].
+func (s *Store) Release(ctx context.Context, l spool.Lease) error {
+	return s.write(ctx, 1, func(t *tx) error {
+		st, err := t.session(l.Session)
+		if err != nil {
+			return err
+		}
+		if st.alive && st.head.Epoch == l.Epoch {
+			st.owner, st.ttl, st.expires = "", 0, 0
+			t.touch(st)
+		}
+		return nil
+	})
+}
+
+// AwaitDue implements [spool.Leaser].
+func (s *Store) AwaitDue(ctx context.Context, c spool.Claim) error {
+	if err := s.usable(ctx); err != nil {
+		return err
+	}
+	defer s.hub.watching()()
+	for {
+		kicked := s.hub.kicked()
+		now := s.now().UnixMilli()
+		found, next := false, int64(never)
+		if err := s.read(ctx, func(conn *conn) error {
+			sql, args := claimable(&c, now)
+			if err := conn.query(func([]driver.Value) error { found = true; return nil }, sql, args...); err != nil || found {
+				return err
+			}
+			return conn.query(func(row []driver.Value) error {
+				if v, ok := row[0].(int64); ok {
+					next = v
+				}
+				return nil
+			}, "SELECT min(ready) FROM session WHERE ready > ?", now)
+		}); err != nil {
+			return err
+		}
+		if found {
+			return nil
+		}
+		var timer *time.Timer
+		var alarm <-chan time.Time
+		if next != never {
+			// Look again after a second at the latest: the store's clock need
+			// not run with the timer's.
+			timer = time.NewTimer(min(time.Duration(next-now)*time.Millisecond, time.Second))
+			alarm = timer.C
+		}
+		var err error
+		select {
+		case <-kicked:
+		case <-alarm:
+		case <-ctx.Done():
+			err = ctx.Err()
+		case <-s.closed:
+			err = spool.ErrClosed
+		}
+		if timer != nil {
+			timer.Stop()
+		}
+		if err != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,184 @@
+package sqlitestore
+
+import (
+	"crypto/rand"
+	"database/sql/driver"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spool-run/spool"
+)
+
+const (
+	schemaVersion = 1
+	applicationID = 0x53504c31 // "SPL1": what file(1) and other programs see
+)
+
+// The schema, for reading with the sqlite3 command. Times are Unix
+// milliseconds. A session that was deleted stays as a row with alive = 0; one
+// with incarnation = 0 has blobs but no log yet. trace_trimmed and trimmed say
+// how far the records below trace_floor and floor are really gone. ready is
+// since when the session can be claimed.
+const schema = `
+CREATE TABLE session (
+  sid INTEGER PRIMARY KEY AUTOINCREMENT,
+  id TEXT NOT NULL UNIQUE,
+  alive INTEGER NOT NULL,
+  seq INTEGER NOT NULL,
+  incarnation INTEGER NOT NULL,
+  trace_floor INTEGER NOT NULL,
+  floor INTEGER NOT NULL,
+  epoch INTEGER NOT NULL,
+  status TEXT NOT NULL,
+  due INTEGER NOT NULL,
+  last_command INTEGER NOT NULL,
+  agent TEXT NOT NULL,
+  principal TEXT NOT NULL,
+  title TEXT NOT NULL,
+  updated INTEGER NOT NULL,
+  lease_owner TEXT NOT NULL,
+  lease_ttl INTEGER NOT NULL,
+  lease_expires INTEGER NOT NULL,
+  trace_trimmed INTEGER NOT NULL,
+  trimmed INTEGER NOT NULL,
+  ready INTEGER,
+  version INTEGER NOT NULL
+);
+CREATE INDEX session_ready ON session (ready) WHERE ready IS NOT NULL;
+CREATE INDEX session_principal ON session (principal) WHERE principal <> '';
+CREATE TABLE record (
+  sid INTEGER NOT NULL,
+  seq INTEGER NOT NULL,
+  type TEXT NOT NULL,
+  agent TEXT NOT NULL,
+  time INTEGER NOT NULL,
+  trace INTEGER NOT NULL,
+  data TEXT NOT NULL
+);
+CREATE UNIQUE INDEX record_seq ON record (sid, seq);
+CREATE INDEX record_kept ON record (sid, seq) WHERE trace = 0;
+CREATE TABLE writer (
+  sid INTEGER NOT NULL,
+  name TEXT NOT NULL,
+  ordinal INTEGER NOT NULL,
+  first INTEGER NOT NULL,
+  last INTEGER NOT NULL,
+  PRIMARY KEY (sid, name)
+) WITHOUT ROWID;
+CREATE TABLE fold (
+  sid INTEGER NOT NULL,
+  name TEXT NOT NULL,
+  version INTEGER NOT NULL,
+  incarnation INTEGER NOT NULL,
+  seq INTEGER NOT NULL,
+  data BLOB NOT NULL,
+  PRIMARY KEY (sid, name)
+);
+CREATE TABLE blob (
+  sid INTEGER NOT NULL,
+  hash TEXT NOT NULL,
+  data BLOB NOT NULL,
+  PRIMARY KEY (sid, hash)
+);
+CREATE TABLE garbage (sid INTEGER PRIMARY KEY);
+CREATE TABLE unsynced (token TEXT PRIMARY KEY, boot TEXT NOT NULL);
+`
+
+// prepare makes or checks the schema, on a connection without a transaction.
+func prepare(c *conn, path string) error {
+	// Cheap when it is WAL already; makes the file otherwise.
+	if err := c.query(func([]driver.Value) error { return nil }, "PRAGMA journal_mode = WAL"); err != nil {
+		return err
+	}
+	if err := c.script("BEGIN IMMEDIATE"); err != nil {
+		return err
+	}
+	err := func() error {
+		version, err := c.number("PRAGMA user_version")
+		if err != nil {
+			return err
+		}
+		tables, err := c.number("SELECT count(*) FROM sqlite_schema")
+		if err != nil {
+			return err
+		}
+		switch {
+		case version == schemaVersion:
+			app, err := c.number("PRAGMA application_id")
+			if err == nil && app != applicationID {
+				err = refuse(path, "it belongs to another program")
+			}
+			return err
+		case version > schemaVersion:
+			return refuse(path, fmt.Sprintf("its schema version is %d, this program knows %d; use a newer one", version, schemaVersion))
+		case version != 0 || tables > 0:
+			return refuse(path, "it belongs to another program")
+		}
+		if err := c.script(schema); err != nil {
+			return err
+		}
+		return c.script(fmt.Sprintf("PRAGMA user_version = %d; PRAGMA application_id = %d", schemaVersion, applicationID))
+	}()
+	if err != nil {
+		c.script("ROLLBACK")
+		return err
+	}
+	return c.script("COMMIT")
+}
+
+func refuse(path, why string) error {
+	return spool.ErrInvalid.Because(fmt.Sprintf("%s is no Spool database: %s", path, why))
+}
+
+// bootID names this start of the host, "" where there is no way to know.
+func bootID() string {
+	b, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return strings.TrimSpace(string(b))
+}
+
+// mark raises every log's incarnation if an earlier process wrote without
+// syncing, did not close, and the host was started anew since: then what it
+// acknowledged last may be lost. With unsynced set it leaves such a mark itself
+// and returns its name. Both are synced, whatever the store's own setting.
+func mark(c *conn, boot string, unsynced bool) (token string, err error) {
+	lost, err := c.number("SELECT count(*) FROM unsynced WHERE boot <> ?1 OR ?1 = ''", boot)
+	if err != nil || lost == 0 && !unsynced {
+		return "", err
+	}
+	if err := c.script("PRAGMA synchronous = FULL; BEGIN IMMEDIATE"); err != nil {
+		return "", err
+	}
+	err = func() error {
+		// Asked again inside the transaction: another process may open too.
+		if lost, err = c.number("SELECT count(*) FROM unsynced WHERE boot <> ?1 OR ?1 = ''", boot); err != nil {
+			return err
+		}
+		if lost > 0 {
+			if err := c.exec("UPDATE session SET incarnation = incarnation + 1, version = version + 1 WHERE alive = 1"); err != nil {
+				return err
+			}
+			if err := c.exec("DELETE FROM unsynced WHERE boot <> ?1 OR ?1 = ''", boot); err != nil {
+				return err
+			}
+		}
+		if unsynced {
+			token = rand.Text()
+			return c.exec("INSERT INTO unsynced (token, boot) VALUES (?, ?)", token, boot)
+		}
+		return nil
+	}()
+	if err != nil {
+		c.script("ROLLBACK")
+		return "", err
+	}
+	return token, c.script("COMMIT")
+}
+
+// unmark takes the mark back: its commit syncs everything before it.
+func unmark(c *conn, token string) error {
+	if err := c.script("PRAGMA busy_timeout = 10000; PRAGMA synchronous = FULL"); err != nil {
+		return err
+	}
+	return c.exec("DELETE FROM unsynced WHERE token = ?", token)
+}

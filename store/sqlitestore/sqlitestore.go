@@ -1,0 +1,191 @@
+// Package sqlitestore keeps logs in one SQLite file, through the pure Go port
+// modernc.org/sqlite: nothing to install, readable with the sqlite3 command.
+//
+// One goroutine writes. It takes what is queued, however many sessions that
+// concerns, commits it as one transaction, and answers: the more callers, the
+// larger the commits. With the default, SyncFull, an append is on the disk when
+// it is acknowledged. With SyncNormal the last commits can be lost when the
+// host loses power (not when the process is killed); the store notices at the
+// next open and raises the incarnation of its logs.
+//
+// Several processes may open the file at once, on one host: SQLite's locks do
+// not work on network file systems.
+package sqlitestore
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/spool-run/spool"
+)
+
+var (
+	_ spool.Store     = (*Store)(nil)
+	_ spool.Leaser    = (*Store)(nil)
+	_ spool.Lister    = (*Store)(nil)
+	_ spool.Trimmer   = (*Store)(nil)
+	_ spool.FoldStore = (*Store)(nil)
+	_ spool.BlobStore = (*Store)(nil)
+)
+
+// When commits reach the disk.
+const (
+	SyncFull   = "full"   // before they are acknowledged
+	SyncNormal = "normal" // when the host's system gets to it
+)
+
+// Options configures a store; nil means the zero value.
+type Options struct {
+	// Sync is SyncFull or SyncNormal; "" means SyncFull.
+	Sync string
+	// Now is the store's clock; nil means time.Now.
+	Now func() time.Time
+}
+
+// readers is how many reads may run at once.
+const readers = 4
+
+// Store keeps logs in a SQLite file.
+type Store struct {
+	path   string
+	now    func() time.Time
+	token  string // of our mark in table unsynced
+	w      *writer
+	pool   chan *conn // nil entries are connections not opened yet
+	hub    hub
+	closed chan struct{}
+
+	closeOnce sync.Once
+	closeErr  error
+}
+
+// Open opens the database at path, and makes it if it is not there. Errors:
+// [spool.ErrInvalid] for a file of another program or of a newer version,
+// [spool.ErrUnavailable] if the file cannot be used.
+func Open(path string, o *Options) (*Store, error) { return open(path, o, bootID()) }
+
+func open(path string, o *Options, boot string) (*Store, error) {
+	if o == nil {
+		o = &Options{}
+	}
+	s := &Store{path: path, now: o.Now, closed: make(chan struct{}), pool: make(chan *conn, readers)}
+	if s.now == nil {
+		s.now = time.Now
+	}
+	synchronous := ""
+	switch o.Sync {
+	case "", SyncFull:
+		synchronous = "FULL"
+	case SyncNormal:
+		synchronous = "NORMAL"
+	default:
+		return nil, spool.ErrInvalid.Because("sync is full or normal, not " + o.Sync)
+	}
+	if path == "" || path == ":memory:" {
+		return nil, spool.ErrInvalid.Because("a SQLite store needs a file; use memstore for one without")
+	}
+	c, err := dial(path, "cache_size = -65536", "wal_autocheckpoint = 1000", "temp_store = MEMORY")
+	if err != nil {
+		return nil, translate(err)
+	}
+	if err = prepare(c, path); err == nil {
+		s.token, err = mark(c, boot, o.Sync == SyncNormal)
+	}
+	if err == nil {
+		// The writer waits for other processes by itself, see writer.begin.
+		err = c.script("PRAGMA busy_timeout = 0; PRAGMA synchronous = " + synchronous)
+	}
+	if err == nil {
+		s.w, err = newWriter(s, c)
+	}
+	if err != nil {
+		c.close()
+		return nil, translate(err)
+	}
+	for range readers {
+		s.pool <- nil
+	}
+	s.hub.init(s)
+	go s.w.run()
+	s.w.collectGarbage()
+	return s, nil
+}
+
+// Close waits for what was accepted, ends every waiting call and closes the
+// file.
+func (s *Store) Close() error {
+	s.closeOnce.Do(func() {
+		close(s.closed)
+		for range readers {
+			if c := <-s.pool; c != nil {
+				c.close()
+			}
+		}
+		s.closeErr = translate(s.w.stop(s.token))
+	})
+	return s.closeErr
+}
+
+// usable is the first thing every method asks.
+func (s *Store) usable(ctx context.Context) error {
+	select {
+	case <-s.closed:
+		return spool.ErrClosed
+	default:
+		return ctx.Err()
+	}
+}
+
+// read runs fn on a reading connection.
+func (s *Store) read(ctx context.Context, fn func(c *conn) error) error {
+	if err := s.usable(ctx); err != nil {
+		return err
+	}
+	var c *conn
+	select {
+	case c = <-s.pool:
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-s.closed:
+		return spool.ErrClosed
+	}
+	defer func() { s.pool <- c }()
+	if c == nil {
+		opened, err := dial(s.path, "query_only = ON", "cache_size = -16384")
+		if err != nil {
+			return translate(err)
+		}
+		c = opened
+	}
+	return translate(fn(c))
+}
+
+// write runs fn in a transaction of the writer and returns once it is
+// committed. fn may run more than once; what it returns fails only itself.
+func (s *Store) write(ctx context.Context, weight int, fn func(t *tx) error) error {
+	if err := s.usable(ctx); err != nil {
+		return err
+	}
+	r := &request{ctx: ctx, weight: weight, fn: fn, done: make(chan struct{})}
+	select {
+	case s.w.queue <- r:
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-s.closed:
+		return spool.ErrClosed
+	}
+	select {
+	case <-r.done:
+		return translate(r.err)
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-s.w.stopped:
+		select {
+		case <-r.done:
+			return translate(r.err)
+		default:
+			return spool.ErrClosed
+		}
+	}
+}

@@ -1,0 +1,226 @@
+package sqlitestore
+
+import (
+	"database/sql/driver"
+	"math"
+
+	"github.com/spool-run/spool"
+)
+
+// state is a session's row, as the writer holds it.
+type state struct {
+	sid     int64 // 0: not stored yet
+	id      string
+	alive   bool
+	head    spool.Head // Epoch and Incarnation also of a tombstone
+	command uint64
+	row     spool.Row
+	updated int64
+
+	owner   string // "" when released or never claimed
+	ttl     int64
+	expires int64
+
+	traceTrimmed, trimmed uint64
+	ready                 int64 // as stored
+	version               int64
+
+	writers map[string]*written // nil: not loaded
+	touched bool
+	dirty   bool
+}
+
+type written struct {
+	ordinal, first, last uint64
+	dirty                bool
+}
+
+const never = math.MaxInt64
+
+const stateColumns = `sid, id, alive, seq, incarnation, trace_floor, floor, epoch, status, due, last_command,
+ agent, principal, title, updated, lease_owner, lease_ttl, lease_expires, trace_trimmed, trimmed, ready, version`
+
+// scanState reads stateColumns.
+func scanState(row []driver.Value) *state {
+	n := func(i int) int64 { v, _ := row[i].(int64); return v }
+	u := func(i int) uint64 { return uint64(n(i)) }
+	s := func(i int) string { v, _ := row[i].(string); return v }
+	st := &state{
+		sid: n(0), id: s(1), alive: n(2) == 1,
+		head: spool.Head{
+			Seq: u(3), Incarnation: u(4), TraceFloor: u(5), Floor: u(6), Epoch: u(7),
+			Status: spool.Status(s(8)), Due: n(9),
+		},
+		command: u(10),
+		row:     spool.Row{Status: spool.Status(s(8)), Agent: s(11), Principal: s(12), Title: s(13)},
+		updated: n(14), owner: s(15), ttl: n(16), expires: n(17),
+		traceTrimmed: u(18), trimmed: u(19), ready: never, version: n(21),
+	}
+	if v, ok := row[20].(int64); ok {
+		st.ready = v
+	}
+	return st
+}
+
+// loadState returns a session's row, or nil.
+func loadState(c *conn, id string) (st *state, err error) {
+	err = c.query(func(row []driver.Value) error {
+		st = scanState(row)
+		return nil
+	}, "SELECT "+stateColumns+" FROM session WHERE id = ?", id)
+	return st, err
+}
+
+// session returns the row of a session, which may be new, blank or a tombstone.
+func (t *tx) session(id string) (*state, error) {
+	if st := t.w.cache[id]; st != nil {
+		return st, nil
+	}
+	st, err := loadState(t.c, id)
+	if err != nil {
+		return nil, err
+	}
+	if st == nil {
+		st = &state{id: id, ready: never}
+	}
+	t.w.cache[id] = st
+	return st, nil
+}
+
+// existing is session, but fails with ErrNotFound.
+func (t *tx) existing(id string) (*state, error) {
+	st, err := t.session(id)
+	if err == nil && !st.alive {
+		err = spool.ErrNotFound.With(id, nil)
+	}
+	return st, err
+}
+
+// touch notes that a row is changed.
+func (t *tx) touch(st *state) {
+	st.dirty = true
+	if !st.touched {
+		st.touched = true
+		st.version++
+		t.touched = append(t.touched, st)
+	}
+}
+
+// identify gives a new session its row, which records and blobs need.
+func (t *tx) identify(st *state) error {
+	if st.sid != 0 {
+		return nil
+	}
+	t.touch(st)
+	return t.save(st)
+}
+
+// create makes the session exist, after the tombstone if there is one. The
+// caller goes on to change it.
+func (t *tx) create(st *state) error {
+	if !st.alive {
+		st.alive = true
+		old := st.head
+		st.head = spool.Head{Incarnation: old.Incarnation + 1, Status: spool.StatusEnded}
+		if old.Incarnation > 0 {
+			st.head.Epoch = old.Epoch + 1
+		}
+		st.row = spool.Row{Status: spool.StatusEnded}
+		st.updated = t.now
+	}
+	err := t.identify(st)
+	t.touch(st)
+	return err
+}
+
+// readyAt returns the time from which the session can be claimed: once nobody
+// holds it, from its due time on, and at once if a run is open.
+func (st *state) readyAt() int64 {
+	at := int64(never)
+	if !st.alive {
+		return at
+	}
+	if st.head.Status == spool.StatusActive {
+		at = st.expires
+	}
+	if st.head.Due != 0 {
+		at = min(at, max(st.head.Due, st.expires))
+	}
+	return at
+}
+
+// renew extends the lease, if it was not released. An extension by less than a
+// thirty-second of the TTL is not worth an update of the index.
+func (st *state) renew(now int64) {
+	if st.owner != "" && now+st.ttl-st.expires >= st.ttl/32 {
+		st.expires = now + st.ttl
+	}
+}
+
+// save writes a row if it is dirty.
+func (t *tx) save(st *state) error {
+	if !st.dirty {
+		return nil
+	}
+	ready := st.readyAt()
+	if ready < st.ready {
+		t.sooner = true
+	}
+	st.ready = ready
+	var readyValue driver.Value
+	if ready != never {
+		readyValue = ready
+	}
+	alive := int64(0)
+	if st.alive {
+		alive = 1
+	}
+	h := &st.head
+	values := []driver.Value{
+		st.id, alive, int64(h.Seq), int64(h.Incarnation), int64(h.TraceFloor), int64(h.Floor), int64(h.Epoch),
+		string(h.Status), h.Due, int64(st.command), st.row.Agent, st.row.Principal, st.row.Title, st.updated,
+		st.owner, st.ttl, st.expires, int64(st.traceTrimmed), int64(st.trimmed), readyValue, st.version,
+	}
+	if st.sid == 0 {
+		if err := t.c.exec(`INSERT INTO session (id, alive, seq, incarnation, trace_floor, floor, epoch, status, due, last_command,
+ agent, principal, title, updated, lease_owner, lease_ttl, lease_expires, trace_trimmed, trimmed, ready, version)
+ VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`, values...); err != nil {
+			return err
+		}
+		sid, err := t.c.number("SELECT last_insert_rowid()")
+		if err != nil {
+			return err
+		}
+		st.sid = sid
+	} else if err := t.c.exec(`UPDATE session SET id = ?, alive = ?, seq = ?, incarnation = ?, trace_floor = ?, floor = ?, epoch = ?,
+ status = ?, due = ?, last_command = ?, agent = ?, principal = ?, title = ?, updated = ?, lease_owner = ?, lease_ttl = ?,
+ lease_expires = ?, trace_trimmed = ?, trimmed = ?, ready = ?, version = ? WHERE sid = ?`, append(values, st.sid)...); err != nil {
+		return err
+	}
+	for name, w := range st.writers {
+		if !w.dirty {
+			continue
+		}
+		if err := t.c.exec("INSERT OR REPLACE INTO writer (sid, name, ordinal, first, last) VALUES (?,?,?,?,?)",
+			st.sid, name, int64(w.ordinal), int64(w.first), int64(w.last)); err != nil {
+			return err
+		}
+		w.dirty = false
+	}
+	st.dirty = false
+	return nil
+}
+
+// loadWriters fetches the last append of each writer under the latest epoch.
+func (t *tx) loadWriters(st *state) error {
+	if st.writers != nil {
+		return nil
+	}
+	st.writers = map[string]*written{}
+	return t.c.query(func(row []driver.Value) error {
+		n := func(i int) uint64 { v, _ := row[i].(int64); return uint64(v) }
+		name, _ := row[0].(string)
+		st.writers[name] = &written{ordinal: n(1), first: n(2), last: n(3)}
+		return nil
+	}, "SELECT name, ordinal, first, last FROM writer WHERE sid = ?", st.sid)
+}

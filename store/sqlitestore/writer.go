@@ -1,0 +1,289 @@
+package sqlitestore
+
+import (
+	"context"
+	"database/sql/driver"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spool-run/spool"
+)
+
+const (
+	queueLength   = 1024
+	groupWeight   = 4000 // records in one commit
+	cacheSessions = 10_000
+	busyLimit     = 30 * time.Second
+	insertRows    = 10
+)
+
+// request is one caller's part of a commit.
+type request struct {
+	ctx    context.Context
+	weight int
+	fn     func(t *tx) error
+	err    error
+	done   chan struct{}
+}
+
+// writer is the goroutine that owns the writing connection.
+type writer struct {
+	s       *Store
+	c       *conn
+	queue   chan *request
+	quit    chan string // receives the token of our mark: stop
+	stopped chan struct{}
+	err     error // of stopping
+
+	// cache holds session rows as last committed. It is good for as long as no
+	// other process writes, which data_version tells.
+	cache       map[string]*state
+	dataVersion int64
+	insert      [2]string // one row, insertRows rows
+}
+
+func newWriter(s *Store, c *conn) (*writer, error) {
+	const head, row = "INSERT INTO record (sid, seq, type, agent, time, trace, data) VALUES ", "(?,?,?,?,?,?,CAST(? AS TEXT))"
+	w := &writer{
+		s: s, c: c,
+		queue: make(chan *request, queueLength), quit: make(chan string), stopped: make(chan struct{}),
+		cache:  map[string]*state{},
+		insert: [2]string{head + row, head + row + strings.Repeat(","+row, insertRows-1)},
+	}
+	var err error
+	w.dataVersion, err = c.number("PRAGMA data_version")
+	return w, err
+}
+
+// stop ends the goroutine after what is queued.
+func (w *writer) stop(token string) error {
+	w.quit <- token
+	<-w.stopped
+	return w.err
+}
+
+func (w *writer) run() {
+	defer close(w.stopped)
+	var group []*request
+	for {
+		var token string
+		stopping := false
+		select {
+		case r := <-w.queue:
+			group = append(group[:0], r)
+		case token = <-w.quit:
+			stopping = true
+			group = group[:0]
+		}
+		weight := 0
+		for _, r := range group {
+			weight += r.weight
+		}
+	drain:
+		for weight < groupWeight || stopping {
+			select {
+			case r := <-w.queue:
+				group = append(group, r)
+				weight += r.weight
+			default:
+				break drain
+			}
+		}
+		if len(group) > 0 {
+			w.serve(group)
+		}
+		if stopping {
+			if token != "" {
+				w.err = unmark(w.c, token)
+			}
+			if err := w.c.close(); w.err == nil {
+				w.err = err
+			}
+			return
+		}
+	}
+}
+
+// serve answers a group: questions whether others wrote (without fn) at once,
+// the rest with one commit. If the commit as a whole fails, each
+// request is tried alone, so that none fails for its neighbours.
+func (w *writer) serve(group []*request) {
+	group = slices.DeleteFunc(group, func(r *request) bool {
+		if r.fn == nil {
+			r.err = w.look()
+			close(r.done)
+		}
+		return r.fn == nil
+	})
+	if len(group) == 0 {
+		return
+	}
+	if err := w.commit(group); err != nil {
+		for _, r := range group {
+			if len(group) > 1 && !busy(err) {
+				if err := w.commit([]*request{r}); err != nil {
+					r.err = err
+				}
+			} else {
+				r.err = err
+			}
+		}
+	}
+	for _, r := range group {
+		close(r.done)
+	}
+}
+
+// commit runs the requests in one transaction. It returns an error if nothing
+// of it was stored; a request's own refusal is in its err.
+func (w *writer) commit(group []*request) error {
+	if err := w.begin(); err != nil {
+		return err
+	}
+	t := &tx{w: w, c: w.c, now: w.s.now().UnixMilli()}
+	err := func() error {
+		for _, r := range group {
+			if r.err = r.ctx.Err(); r.err != nil {
+				continue
+			}
+			if r.err = r.fn(t); r.err != nil && spool.CodeOf(r.err) == "" {
+				return r.err // the engine failed, not the request
+			}
+		}
+		if err := t.flush(); err != nil {
+			return err
+		}
+		return w.c.exec("COMMIT")
+	}()
+	if err != nil {
+		w.c.exec("ROLLBACK")
+		w.forget()
+		return err
+	}
+	for _, st := range t.touched {
+		st.touched = false
+		w.s.hub.committed(st)
+	}
+	if t.sooner {
+		w.s.hub.kick()
+	}
+	if len(w.cache) > cacheSessions {
+		w.forget()
+	}
+	return nil
+}
+
+// forget drops what is known of sessions.
+func (w *writer) forget() { clear(w.cache) }
+
+// begin opens the transaction. It waits for other processes with short naps
+// of its own: SQLite's grow to 100 ms, and a busy neighbour would always be
+// first.
+func (w *writer) begin() error {
+	var start time.Time
+	for nap := 100 * time.Microsecond; ; nap = min(nap*2, 2*time.Millisecond) {
+		err := w.c.exec("BEGIN IMMEDIATE")
+		if err == nil {
+			break
+		}
+		if !busy(err) {
+			return err
+		}
+		if start.IsZero() {
+			start = time.Now()
+		} else if time.Since(start) > busyLimit {
+			return err
+		}
+		time.Sleep(nap/2 + rand.N(nap))
+	}
+	return w.look()
+}
+
+// look asks whether another process wrote since the last time.
+func (w *writer) look() error {
+	v, err := w.c.number("PRAGMA data_version")
+	if err != nil {
+		return err
+	}
+	if v != w.dataVersion {
+		w.s.hub.foreign()
+		w.dataVersion = v
+		w.forget()
+	}
+	return nil
+}
+
+// tx is a transaction under way. Changes to session rows and new records are
+// gathered and written by flush.
+type tx struct {
+	w       *writer
+	c       *conn
+	now     int64
+	touched []*state // changed in this transaction
+	rows    []driver.Value
+	sooner  bool // a session's ready time came nearer
+}
+
+const columns = 7 // of a record
+
+// add gathers a record.
+func (t *tx) add(sid int64, r *spool.Record) error {
+	t.rows = append(t.rows, sid, int64(r.Seq), string(r.Type), r.Agent, r.Time, int64(r.Class), nonNil(r.Data))
+	if len(t.rows) >= 100*insertRows*columns {
+		return t.flushRecords()
+	}
+	return nil
+}
+
+func (t *tx) flushRecords() error {
+	rows := t.rows
+	t.rows = t.rows[:0]
+	for len(rows) >= insertRows*columns {
+		if err := t.c.exec(t.w.insert[1], rows[:insertRows*columns]...); err != nil {
+			return err
+		}
+		rows = rows[insertRows*columns:]
+	}
+	for ; len(rows) > 0; rows = rows[columns:] {
+		if err := t.c.exec(t.w.insert[0], rows[:columns]...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// flush writes everything gathered.
+func (t *tx) flush() error {
+	if err := t.flushRecords(); err != nil {
+		return err
+	}
+	for _, st := range t.touched {
+		if err := t.save(st); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// collectGarbage removes in the background what deleted sessions left behind
+// when their deletion was cut short.
+func (w *writer) collectGarbage() {
+	go func() {
+		var sids []int64
+		if err := w.s.read(context.Background(), func(c *conn) error {
+			return c.query(func(row []driver.Value) error {
+				sids = append(sids, row[0].(int64))
+				return nil
+			}, "SELECT sid FROM garbage")
+		}); err != nil {
+			return // closed already, or the next open tries again
+		}
+		for _, sid := range sids {
+			if w.s.sweep(context.Background(), sid) != nil {
+				return
+			}
+		}
+	}()
+}
