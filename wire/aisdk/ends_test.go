@@ -157,9 +157,13 @@ func TestApprovals(t *testing.T) {
 		live, _ := project(t, l, "t", nil)
 		wantTail(t, events(live), `{"type":"tool-approval-request","approvalId":"a","toolCallId":"c"}`,
 			`{"type":"finish-step"}`, `{"type":"finish","finishReason":"tool-calls"}`, "[DONE]")
-		paused := len(live)
 
 		l.add(&spool.ToolApprovalResponse{CommandID: "d", ApprovalID: "a", Approved: approved, Reason: "no money"})
+		live, _ = project(t, l, "t", nil)
+		answered := len(live)
+		if !approved {
+			wantTail(t, events(live), `{"type":"tool-output-denied","toolCallId":"c"}`, `{"type":"finish","finishReason":"tool-calls"}`, "[DONE]")
+		}
 		l.start("r2", "t", "d")
 		if approved {
 			l.dispatch("c", "pay", `{"sum":3}`).result("c", "pay", `"paid"`)
@@ -170,7 +174,7 @@ func TestApprovals(t *testing.T) {
 		if approved {
 			want = `{"type":"tool-output-available","toolCallId":"c","output":"paid","dynamic":true}`
 		}
-		segment := strings.Split(events(live[paused:]), "\n")
+		segment := strings.Split(events(live[answered:]), "\n")
 		if !strings.HasPrefix(segment[0], `{"type":"start","messageId":"a-t"`) || segment[1] != want || segment[2] != `{"type":"start-step"}` {
 			t.Errorf("approved %v: the next run begins with\n%s", approved, strings.Join(segment[:3], "\n"))
 		}

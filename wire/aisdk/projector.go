@@ -18,10 +18,12 @@ type Projector struct {
 	view   *view // what a client that never left has
 	stepOn bool  // a step is open
 	ended  bool  // the latest run has ended or paused
+	paused bool  // it waits for answers
 
-	terminal []spool.Frame // how it ended
-	extra    map[uint64]bool
-	stale    bool // a command changed the message; the next record shows it
+	terminal []spool.Frame   // how it ended
+	metadata json.RawMessage // of the message, but for what the terminal frames carry
+	answered []string        // calls that commands have answered since
+	extra    map[uint64]bool // parts before which an empty step stays, by First
 	failure  *spool.ErrorChunk
 	noRuns   bool // chunks come without a log: a fatal error is told at once
 
@@ -62,12 +64,17 @@ func (p *Projector) Apply(dst []spool.Frame, r spool.Record) ([]spool.Frame, err
 		return dst, err
 	}
 	if spool.IsCommand(r.Type) {
-		p.fold.Apply(r, c)
-		p.stale = true
-		return dst, nil
+		if !p.paused {
+			return dst, nil // nobody waits for it
+		}
+		return p.answer(dst, r, c), nil
 	}
 	base := c.ChunkBase()
-	if started, ok := c.(*spool.RunStarted); ok && started.TurnID == p.turn {
+	if started, ok := c.(*spool.RunStarted); ok {
+		if started.TurnID != p.turn {
+			p.paused = false // another turn's turn
+			return dst, nil
+		}
 		if p.fold == nil {
 			p.begin(base.AgentID)
 		}
@@ -98,19 +105,15 @@ func (p *Projector) apply(dst []spool.Frame, r spool.Record, c spool.Chunk) []sp
 
 	switch c := c.(type) {
 	case *spool.TextDelta, *spool.Thinking:
-		if p.stale || !p.view.grow(p, p.parts()) {
+		if !p.view.grow(p, p.parts()) {
 			p.sync()
 		}
 	case *spool.ToolArgStreamDelta:
-		if p.stale || !p.view.growArguments(p, c.ToolCallID) {
+		if !p.view.growArguments(p, c.ToolCallID) {
 			p.sync()
 		}
 	case *spool.RunStarted:
-		p.ended, p.terminal, p.failure = false, nil, nil
-		// With the metadata of the turn's earlier runs: readers who passed their
-		// ends were not sent the finish frames that carry it.
-		p.w.open("start").str("messageId", c.MessageID).rawOpt("messageMetadata", p.fold.Message().Metadata).close()
-		p.sync()
+		p.startRun(c)
 	case *spool.StepStarted:
 		p.stepOn = true
 		p.sync()
@@ -123,15 +126,13 @@ func (p *Projector) apply(dst []spool.Frame, r spool.Record, c spool.Chunk) []sp
 	case *spool.StepDiscarded:
 		p.discard(c, before, shown)
 	case *spool.RunSuspended:
-		p.stepOn, p.ended = false, true
-		p.sync()
+		p.syncEnd()
 		if shown {
 			p.transient(c)
 		}
 		p.suspend(c)
 	case *spool.RunFinished:
-		p.stepOn, p.ended = false, true
-		p.sync()
+		p.syncEnd()
 		p.finish(c)
 	case *spool.ErrorChunk:
 		p.sync()
@@ -141,6 +142,45 @@ func (p *Projector) apply(dst []spool.Frame, r spool.Record, c spool.Chunk) []sp
 		if shown {
 			p.transient(c)
 		}
+	}
+	return p.number(n, r.Seq)
+}
+
+// startRun begins a run's frames, which may be all that a client is sent: they
+// repeat what commands have answered since the run before.
+func (p *Projector) startRun(c *spool.RunStarted) {
+	p.ended, p.paused, p.terminal, p.failure = false, false, nil, nil
+	// With the metadata of the turn's earlier runs: readers who passed their
+	// ends were not sent the finish frames that carry it.
+	p.metadata = p.fold.Message().Metadata
+	p.w.open("start").str("messageId", c.MessageID).rawOpt("messageMetadata", p.metadata).close()
+	for _, call := range p.answered {
+		if s := p.view.tools[call]; s != nil {
+			s.outcome = outcomeNone
+		}
+	}
+	p.answered = nil
+	p.sync()
+}
+
+// answer folds a command that answers a waiting call. The run still stands
+// where it paused, unless the log goes on.
+func (p *Projector) answer(dst []spool.Frame, r spool.Record, c spool.Chunk) []spool.Frame {
+	before := map[string]outcome{}
+	for call, s := range p.view.tools {
+		before[call] = s.outcome
+	}
+	p.w.frames = dst
+	n := len(dst)
+	p.fold.Apply(r, c)
+	p.sync()
+	for _, part := range p.parts() {
+		if part.Tool != nil && p.view.tools[part.Tool.CallID].outcome != before[part.Tool.CallID] {
+			p.answered = append(p.answered, part.Tool.CallID)
+		}
+	}
+	if len(p.w.frames) > n {
+		p.w.frames = append(p.w.frames, p.terminal...)
 	}
 	return p.number(n, r.Seq)
 }
@@ -159,18 +199,24 @@ func (p *Projector) number(n int, seq uint64) []spool.Frame {
 func (p *Projector) parts() []spool.Part { return p.fold.Message().Parts }
 
 // sync brings the client that never left to the message. What it cannot be
-// brought to cuts it.
-func (p *Projector) sync() {
-	p.stale = false
-	parts := p.parts()
-	ends := p.ended && !p.o.NoStepEvents && endsWithTools(parts)
-	if p.view.retracted(p, parts) {
-		p.cut("rollback", 0)
-		p.view.dangling = ends
+// brought to cuts it; sync then reports false.
+func (p *Projector) sync() bool {
+	if parts := p.parts(); !p.view.retracted(p, parts) {
+		p.view.sync(p, parts)
+		return true
+	}
+	p.cut("rollback", 0)
+	return false
+}
+
+// syncEnd is sync for the end of a run.
+func (p *Projector) syncEnd() {
+	p.stepOn, p.ended = false, true
+	synced := p.sync()
+	if p.view.dangling || p.o.NoStepEvents || !endsWithTools(p.parts()) {
 		return
 	}
-	p.view.sync(p, parts)
-	if ends && !p.view.dangling {
+	if p.view.dangling = true; synced {
 		p.emptyStep(p.view)
 	}
 }
@@ -273,7 +319,7 @@ func (p *Projector) Plan() []spool.Frame {
 	v := newView()
 	v.compact = true
 	p.w.frames = nil
-	p.w.open("start").str("messageId", m.ID).rawOpt("messageMetadata", m.Metadata).close()
+	p.w.open("start").str("messageId", m.ID).rawOpt("messageMetadata", p.metadata).close()
 	v.sync(p, m.Parts)
 	if p.view.dangling {
 		p.emptyStep(v)

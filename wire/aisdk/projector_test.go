@@ -221,7 +221,7 @@ func TestEveryCutOfATypicalTurn(t *testing.T) {
 func TestEveryCutOfRandomLogs(t *testing.T) {
 	for name, o := range profiles {
 		t.Run(name, func(t *testing.T) {
-			for seed := range uint64(40) {
+			for seed := range uint64(20) {
 				l := randomLog(t, seed)
 				t.Run(fmt.Sprint(seed), func(t *testing.T) { checkCuts(t, l, o, 3) })
 			}

@@ -108,8 +108,9 @@ func (t *Transformer) Finalize() []spool.Frame {
 	}
 	p.w.frames = frames
 	p.view.closeBlock(p)
-	p.stepOn, p.ended = false, p.view.steps > 0
-	p.sync()
+	if p.view.steps > 0 {
+		p.syncEnd()
+	}
 	reason := "stop"
 	if p.failure != nil {
 		reason = "error"
@@ -123,10 +124,10 @@ func (t *Transformer) Finalize() []spool.Frame {
 func (t *Transformer) start(dst []spool.Frame) []spool.Frame {
 	m := t.p.fold.Message()
 	m.ID = messageID(t.o.GenerateMessageID, t.agent)
+	t.p.metadata = t.metadata(nil, t.o.StartMetadata)
 	w := &t.p.w
 	w.frames = dst
-	w.open("start").str("messageId", m.ID).
-		rawOpt("messageMetadata", t.metadata(nil, t.o.StartMetadata)).close()
+	w.open("start").str("messageId", m.ID).rawOpt("messageMetadata", t.p.metadata).close()
 	dst = w.frames
 	w.frames = nil
 	return dst
