@@ -10,7 +10,7 @@ import (
 )
 
 // project returns what the turn's records become, and the projector.
-func project(t *testing.T, l *logOf, turn string, o *aisdk.Options) ([]spool.Frame, *aisdk.Projector) {
+func project(t testing.TB, l *logOf, turn string, o *aisdk.Options) ([]spool.Frame, *aisdk.Projector) {
 	t.Helper()
 	p := aisdk.NewProjector(turn, o)
 	var frames []spool.Frame
