@@ -1,0 +1,98 @@
+// Command bench measures Spool against the physical floor: client and server in
+// separate processes on loopback, the two sides of each comparison in turn, and
+// the median of their ratios.
+//
+//	go run . fanout   one stream to 1, 200 and 1,000 readers, against a bare handler
+//	go run . attach   a finished long answer, compacted against delta by delta
+package main
+
+import (
+	"bufio"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+)
+
+func main() {
+	runs := flag.Int("runs", 5, "runs of each side")
+	messages := flag.Int("messages", 2000, "messages of one fan-out run")
+	serve := flag.String("serve", "", "internal: be the server of this kind")
+	flag.Parse()
+	if *serve != "" {
+		fail(serveKind(*serve))
+		return
+	}
+	what := flag.Arg(0)
+	if what == "" || what == "fanout" {
+		fail(fanout(*runs, *messages))
+	}
+	if what == "" || what == "attach" {
+		fail(attach(*runs))
+	}
+}
+
+func fail(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+// child is a server in a process of its own.
+type child struct {
+	cmd  *exec.Cmd
+	addr string
+}
+
+func start(kind string) (*child, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(self, "-serve", kind)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	addr, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		return nil, fmt.Errorf("%s did not start: %w", kind, err)
+	}
+	return &child{cmd, strings.TrimSpace(addr)}, nil
+}
+
+func (c *child) stop() {
+	_ = c.cmd.Process.Kill()
+	_ = c.cmd.Wait()
+}
+
+func (c *child) post(path string) error {
+	res, err := http.Post("http://"+c.addr+path, "text/plain", nil)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	if res.StatusCode >= 300 {
+		body, _ := io.ReadAll(res.Body)
+		return fmt.Errorf("%s: %s %s", path, res.Status, body)
+	}
+	return nil
+}
+
+func median(v []float64) float64 {
+	v = slices.Sorted(slices.Values(v))
+	return v[len(v)/2]
+}
+
+func span(v []float64) string {
+	return fmt.Sprintf("%.2f (%.2f–%.2f)", median(v), slices.Min(v), slices.Max(v))
+}

@@ -1,0 +1,137 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/agent"
+	"github.com/spool-run/spool/model/scripted"
+	"github.com/spool-run/spool/runner"
+	"github.com/spool-run/spool/server"
+	"github.com/spool-run/spool/store/memstore"
+)
+
+func serveKind(kind string) error {
+	var h http.Handler
+	switch kind {
+	case "bare":
+		h = newBare()
+	case "spool":
+		s, err := newSpool()
+		if err != nil {
+			return err
+		}
+		h = s
+	default:
+		return fmt.Errorf("no server of kind %q", kind)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	fmt.Println(l.Addr())
+	return http.Serve(l, h)
+}
+
+// text is what a message says: about 120 bytes as JSON.
+func text(r *http.Request) string {
+	if r.URL.Query().Has("last") {
+		return end
+	}
+	return "the next few words "
+}
+
+// bare is the floor: frames prepared once, in memory, each written by a minimal
+// handler with a flush for whatever has come.
+type bare struct {
+	mu     sync.Mutex
+	n      int
+	frames []byte
+	wake   chan struct{}
+}
+
+func newBare() http.Handler {
+	b := &bare{wake: make(chan struct{})}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /stream/s", b.stream)
+	mux.HandleFunc("POST /bench/open", func(http.ResponseWriter, *http.Request) {})
+	mux.HandleFunc("POST /bench/publish", func(_ http.ResponseWriter, r *http.Request) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.n++
+		b.frames = fmt.Appendf(b.frames, "id: %d\ndata: {\"type\":\"text_delta\",\"agentId\":\"s\",\"agentType\":\"\",\"timestamp\":%d,\"step\":0,\"delta\":\"%s\"}\n\n",
+			b.n, time.Now().UnixMilli(), text(r))
+		close(b.wake)
+		b.wake = make(chan struct{})
+	})
+	return mux
+}
+
+func (b *bare) stream(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "text/event-stream")
+	rc := http.NewResponseController(w)
+	_, _ = w.Write([]byte(": hello\n\n"))
+	_ = rc.Flush()
+	for sent := 0; ; {
+		b.mu.Lock()
+		more, wake := b.frames[sent:], b.wake
+		b.mu.Unlock()
+		if len(more) == 0 {
+			select {
+			case <-wake:
+				continue
+			case <-r.Context().Done():
+				return
+			}
+		}
+		if _, err := w.Write(more); err != nil {
+			return
+		}
+		if rc.Flush() != nil {
+			return
+		}
+		sent += len(more)
+	}
+}
+
+// newSpool is the real server on the memory store, with a way to publish.
+func newSpool() (http.Handler, error) {
+	logs := spool.NewLogs(memstore.New(nil), nil)
+	run, err := runner.New(logs, []*agent.Agent{{Name: "bench", Model: scripted.New(&scripted.Options{Rate: 0})}}, nil)
+	if err != nil {
+		return nil, err
+	}
+	go func() { _ = run.Run(context.Background()) }()
+	h := server.New(logs, nil)
+	mux := http.NewServeMux()
+	mux.Handle("/", h)
+	var w *spool.Writer
+	mux.HandleFunc("POST /bench/open", func(res http.ResponseWriter, r *http.Request) {
+		if w, err = open(r.Context(), logs); err != nil {
+			http.Error(res, err.Error(), http.StatusInternalServerError)
+		}
+	})
+	mux.HandleFunc("POST /bench/publish", func(res http.ResponseWriter, r *http.Request) {
+		if _, err := w.Commit(r.Context(), spool.Row{}, nil, &spool.TextDelta{Delta: text(r)}); err != nil {
+			http.Error(res, err.Error(), http.StatusInternalServerError)
+		}
+	})
+	return mux, nil
+}
+
+func open(ctx context.Context, logs *spool.Logs) (*spool.Writer, error) {
+	lease, err := logs.Claim(ctx, spool.Claim{Owner: "bench", TTL: time.Hour, Session: "s", Force: true})
+	if err != nil {
+		return nil, err
+	}
+	g, err := logs.Log("s")
+	if err != nil {
+		return nil, err
+	}
+	return g.Writer(lease, spool.WriterOptions{}), nil
+}
