@@ -1,0 +1,154 @@
+package main
+
+import (
+	"fmt"
+	"hash/fnv"
+	"strings"
+	"time"
+
+	"github.com/spool-run/spool/agent"
+	"github.com/spool-run/spool/model"
+	"github.com/spool-run/spool/tool"
+)
+
+// demoAgent is the agent that answers without a provider: its tools show
+// progress, events and state, always with the same results. At a rate of 0 they
+// do not pause either.
+func demoAgent(m model.Model, rate float64) *agent.Agent {
+	d := demoTools{}
+	if rate > 0 {
+		d.pause = time.Duration(float64(12*time.Second) / rate) // as long as twelve deltas
+	}
+	return &agent.Agent{
+		Name: "demo",
+		Instructions: "You are the demo agent of Spool, a server for resumable AI-agent streams. " +
+			"Answer briefly, in Markdown. You can look up the weather, search the user's notes and plan a trip; use the tools when they help.",
+		Model: m,
+		Tools: []tool.Tool{
+			tool.New("get_weather", "The weather of the coming days in a city.", d.getWeather),
+			tool.New("search_notes", "Searches the user's notes.", d.searchNotes),
+			tool.New("plan_trip", "Plans a trip and adds it to the itinerary.", d.planTrip),
+		},
+	}
+}
+
+// demoTools are the demo's tools. Their results depend on their input alone.
+type demoTools struct{ pause time.Duration }
+
+type weatherQuery struct {
+	City string `json:"city" jsonschema:"name of the city"`
+}
+
+type weather struct {
+	City        string `json:"city"`
+	Sky         string `json:"sky"`
+	Temperature int    `json:"temperatureC"`
+	Rain        int    `json:"rainPercent"`
+}
+
+func (d demoTools) getWeather(ctx tool.Context, in weatherQuery) (weather, error) {
+	n := number(in.City)
+	skies := []string{"sunny", "clear", "a few clouds", "windy"}
+	w := weather{City: in.City, Sky: skies[n%len(skies)], Temperature: 17 + n%11, Rain: 5 * (n % 7)}
+	if err := d.progress(ctx, "finding "+in.City, "asking the weather station", "reading the forecast"); err != nil {
+		return weather{}, err
+	}
+	return w, ctx.Emit("weather", w, &tool.EmitOptions{ID: in.City})
+}
+
+type noteQuery struct {
+	Query string `json:"query" jsonschema:"what to look for"`
+}
+
+type note struct {
+	Title string `json:"title"`
+	Text  string `json:"text"`
+}
+
+func (d demoTools) searchNotes(ctx tool.Context, in noteQuery) ([]note, error) {
+	if err := d.progress(ctx, "opening the notes", "searching 1,204 notes", "ranking"); err != nil {
+		return nil, err
+	}
+	found := []note{
+		{"Packing", "Good shoes and one warm layer; leave room for a book."},
+		{"About " + strings.ToLower(in.Query), "Go early, stay late, eat where there is a queue."},
+	}
+	return found, ctx.Emit("notes-found", map[string]any{"query": in.Query, "count": len(found)}, nil)
+}
+
+type tripQuery struct {
+	City string `json:"city" jsonschema:"where to go"`
+	Days int    `json:"days" jsonschema:"for how many days, 1 to 14"`
+}
+
+type day struct {
+	Day  int    `json:"day"`
+	Plan string `json:"plan"`
+}
+
+type trip struct {
+	City string `json:"city"`
+	Days []day  `json:"days"`
+}
+
+// demoState is the demo's custom state.
+type demoState struct {
+	Itinerary []trip `json:"itinerary,omitempty"`
+}
+
+func (d demoTools) planTrip(ctx tool.Context, in tripQuery) (trip, error) {
+	if in.Days < 1 || in.Days > 14 {
+		return trip{}, fmt.Errorf("a trip has 1 to 14 days, not %d", in.Days)
+	}
+	plans := []string{"the old town on foot", "the river and the museums", "a train to the hills", "the market, then nothing at all"}
+	t := trip{City: in.City}
+	for i := range in.Days {
+		t.Days = append(t.Days, day{i + 1, plans[(number(in.City)+i)%len(plans)]})
+	}
+	if err := d.progress(ctx, "choosing places", "ordering the days", "checking the trains"); err != nil {
+		return trip{}, err
+	}
+	if err := ctx.Emit("trip-planned", map[string]any{"city": in.City, "days": in.Days}, nil); err != nil {
+		return trip{}, err
+	}
+	return t, tool.UpdateState(ctx, func(s *demoState) error {
+		s.Itinerary = append(s.Itinerary, t)
+		return nil
+	})
+}
+
+// progress reports the steps one after the other, as one line that fills up.
+func (d demoTools) progress(ctx tool.Context, steps ...string) error {
+	for i, label := range steps {
+		percent := float64(100 * i / len(steps))
+		if err := ctx.Progress(tool.Progress{Label: label, Percent: &percent}); err != nil {
+			return err
+		}
+		if err := d.wait(ctx); err != nil {
+			return err
+		}
+	}
+	all := 100.0
+	return ctx.Progress(tool.Progress{Label: steps[len(steps)-1], State: "done", Percent: &all})
+}
+
+func (d demoTools) wait(ctx tool.Context) error {
+	if d.pause == 0 {
+		return ctx.Err()
+	}
+	t := time.NewTimer(d.pause)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// number is a small number that stands for a text.
+func number(text string) int {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(strings.ToLower(text)))
+	return int(h.Sum32() % 1009)
+}

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+
+	"github.com/spool-run/spool"
+)
+
+// gate is a store whose owners ask before each append: the conformance tests
+// hold a run at a chosen record by not answering. It is used only if
+// SPOOL_TEST_GATE is set.
+type gate struct {
+	closableStore
+	url string
+
+	mu   sync.Mutex
+	n    map[string]int         // owner appends of each session
+	last map[string]appendNamed // the append that n counted last, by session and writer
+}
+
+// appendNamed is what a repeat shares with its first attempt.
+type appendNamed struct {
+	epoch, ordinal uint64
+	n              int
+}
+
+func newGate(store closableStore, url string) *gate {
+	return &gate{closableStore: store, url: strings.TrimSuffix(url, "/"), n: map[string]int{}, last: map[string]appendNamed{}}
+}
+
+// number counts an append; a repeat keeps its number.
+func (g *gate) number(a spool.Append) int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	key := a.Session + "\x00" + a.Writer
+	if l, ok := g.last[key]; ok && a.Ordinal != 0 && l.epoch == a.Epoch && l.ordinal == a.Ordinal {
+		return l.n
+	}
+	g.n[a.Session]++
+	g.last[key] = appendNamed{a.Epoch, a.Ordinal, g.n[a.Session]}
+	return g.n[a.Session]
+}
+
+// Append asks for permission and waits for it.
+func (g *gate) Append(ctx context.Context, a spool.Append) (spool.Appended, error) {
+	if a.Epoch > 0 && len(a.Records) > 0 {
+		n := g.number(a)
+		types := make([]string, len(a.Records))
+		for i, r := range a.Records {
+			types[i] = string(r.Type)
+		}
+		target := fmt.Sprintf("%s/%s/%d?types=%s", g.url, url.PathEscape(a.Session), n, url.QueryEscape(strings.Join(types, ",")))
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
+		if err != nil {
+			return spool.Appended{}, err
+		}
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			return spool.Appended{}, fmt.Errorf("test gate: %w", err)
+		}
+		_ = res.Body.Close()
+		if res.StatusCode != http.StatusOK {
+			return spool.Appended{}, fmt.Errorf("test gate: %s", res.Status)
+		}
+	}
+	return g.closableStore.Append(ctx, a)
+}

@@ -1,0 +1,157 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/spool-run/spool/internal/sse"
+	"github.com/spool-run/spool/server"
+	"github.com/spool-run/spool/wire/native"
+)
+
+type tailCmd struct {
+	Session string `arg:"" help:"The session's id."`
+	URL     string `name:"url" default:"http://127.0.0.1:8080" help:"The server."`
+	Wire    string `enum:"native,aisdk" default:"native" help:"native or aisdk; the latter shows one turn."`
+	UI      int    `name:"ui" enum:"6,7" default:"6" help:"AI SDK profile."`
+	After   string `help:"Begin after this position."`
+	Once    bool   `help:"End with the turn instead of following the session."`
+}
+
+// Run prints the data of each event, one a line, and comes back after the last
+// one whenever the connection breaks.
+func (c *tailCmd) Run(ctx context.Context, std streams) error {
+	out := bufio.NewWriter(std.out)
+	defer out.Flush()
+	t := &tail{cmd: c, out: out, last: c.After}
+	for failures := 0; ; {
+		done, err := t.attach(ctx)
+		if ferr := out.Flush(); ferr != nil {
+			return nil // whoever read the output has gone
+		}
+		switch {
+		case done || ctx.Err() != nil:
+			return err
+		case err == nil:
+			failures = 0
+		default:
+			failures++
+			fmt.Fprintln(std.err, "spool: coming back:", err)
+		}
+		pause := time.Duration(1+rand.IntN(100)) * time.Millisecond << min(failures, 6)
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		}
+	}
+}
+
+type tail struct {
+	cmd  *tailCmd
+	out  *bufio.Writer
+	last string // id of the last event
+}
+
+func (t *tail) request(ctx context.Context) (*http.Request, error) {
+	c := t.cmd
+	path, q := "/stream/"+url.PathEscape(c.Session), url.Values{}
+	if c.Wire == "aisdk" {
+		path = "/api/chat/" + url.PathEscape(c.Session) + "/stream"
+		q.Set("ui", fmt.Sprint(c.UI))
+	} else if !c.Once {
+		q.Set("follow", "session")
+	}
+	if t.last != "" && t.last == c.After {
+		q.Set("after", t.last) // a parameter, so that a malformed one is refused
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.URL+path+"?"+q.Encode(), nil)
+	if err == nil && t.last != "" {
+		req.Header.Set("Last-Event-ID", t.last)
+	}
+	return req, err
+}
+
+// attach reads one connection. done: there is nothing to come back for.
+func (t *tail) attach(ctx context.Context) (done bool, err error) {
+	req, err := t.request(ctx)
+	if err != nil {
+		return true, err
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return false, err
+	}
+	defer res.Body.Close()
+	switch {
+	case res.StatusCode == http.StatusNoContent:
+		return true, nil
+	case res.StatusCode >= 500:
+		return false, problem(res)
+	case res.StatusCode != http.StatusOK:
+		return true, problem(res)
+	}
+	events := sse.NewReader(res.Body, nil)
+	for {
+		e, err := events.Next()
+		if errors.Is(err, io.EOF) {
+			return false, errors.New("the stream ended without an end")
+		}
+		if err != nil {
+			return false, err
+		}
+		if len(e.ID) > 0 {
+			t.last = string(e.ID)
+		}
+		if done, err := t.event(e.Data); done {
+			return true, err
+		}
+	}
+}
+
+// event prints one event. done: it was the last.
+func (t *tail) event(data []byte) (done bool, err error) {
+	if t.cmd.Wire == "aisdk" {
+		t.line(data)
+		return string(data) == "[DONE]", nil
+	}
+	m, err := native.Parse(data)
+	if err != nil {
+		return true, err
+	}
+	switch m.Kind {
+	case native.KindEnd:
+		return true, nil
+	case native.KindFail:
+		return true, errors.New("the run failed: " + m.Error)
+	case native.KindResync:
+		return true, errors.New("the position cannot be served: " + m.Reason)
+	}
+	t.line(m.Chunk)
+	return false, nil
+}
+
+func (t *tail) line(data []byte) {
+	_, _ = t.out.Write(append(data, '\n'))
+	_ = t.out.Flush()
+}
+
+// problem reads an error answer.
+func problem(res *http.Response) error {
+	var p server.Problem
+	data, _ := io.ReadAll(io.LimitReader(res.Body, 64<<10))
+	if json.Unmarshal(data, &p) != nil || p.Code == "" {
+		return errors.New(res.Status)
+	}
+	return fmt.Errorf("%s (%s)", p.Error, p.Code)
+}
