@@ -18,6 +18,7 @@ type producer struct {
 	at    uint64 // sequence up to which the log was read
 	count uint64 // the producer's own chunks among them
 	last  uint64 // sequence of the last of those
+	first uint64 // and of the one whose number was asked for
 	tools bool   // the open step is in its tool phase
 }
 
@@ -66,7 +67,7 @@ func (e *External) Append(ctx context.Context, session string, epoch, seq uint64
 		return spool.Appended{}, err
 	}
 	defer func() { <-p.turn }()
-	x, err := e.inspect(ctx, g, p, epoch)
+	x, err := e.inspect(ctx, g, p, epoch, 0)
 	if err != nil {
 		return spool.Appended{}, err
 	}
@@ -102,7 +103,6 @@ func (e *External) Append(ctx context.Context, session string, epoch, seq uint64
 		}
 		return repeated, fenced(leaser.Renew(ctx, lease))
 	}
-	first := p.last
 	for _, c := range chunks {
 		if err := s.write(ctx, c); err != nil {
 			return spool.Appended{}, fenced(err)
@@ -116,7 +116,7 @@ func (e *External) Append(ctx context.Context, session string, epoch, seq uint64
 	}
 	// What is stored decides: another node may have been asked the same.
 	before := p.count
-	if x, err = e.inspect(ctx, g, p, epoch); err != nil {
+	if x, err = e.inspect(ctx, g, p, epoch, before+1); err != nil {
 		return spool.Appended{}, err
 	}
 	if p.count < before+uint64(len(chunks)) {
@@ -124,7 +124,7 @@ func (e *External) Append(ctx context.Context, session string, epoch, seq uint64
 	}
 	res := spool.Appended{Last: p.last, Head: x.head}
 	if before == seq {
-		res.First = first + 1
+		res.First = p.first
 	}
 	return res, nil
 }
@@ -144,8 +144,9 @@ type inspected struct {
 	step int
 }
 
-// inspect brings p to the log's head and says how the claim stands.
-func (e *External) inspect(ctx context.Context, g *spool.Log, p *producer, epoch uint64) (inspected, error) {
+// inspect brings p to the log's head and says how the claim stands. It notes the
+// sequence of the producer's chunk number nth, counted from 1, if it is new.
+func (e *External) inspect(ctx context.Context, g *spool.Log, p *producer, epoch, nth uint64) (inspected, error) {
 	var x inspected
 	head, err := g.Head(ctx)
 	if errors.Is(err, spool.ErrNotFound) || err == nil && head.Epoch != epoch {
@@ -186,6 +187,9 @@ func (e *External) inspect(ctx context.Context, g *spool.Log, p *producer, epoch
 			case kindOf(r.Type) != notAllowed, r.Type == spool.TypeRunFinished, r.Type == spool.TypeRunSuspended:
 				p.count++
 				p.last = r.Seq
+				if p.count == nth {
+					p.first = r.Seq
+				}
 			}
 		}
 	}

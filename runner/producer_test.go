@@ -51,7 +51,9 @@ func TestExternalRun(t *testing.T) {
 	inWorld(t, func(w *world) {
 		e := runner.NewExternal(w.logs, nil)
 		x := w.claim(e, "s")
-		w.produce(e, x, 0, &spool.Thinking{Content: "hm", IsComplete: true}, &spool.TextDelta{Delta: "Let me look. "})
+		if res := w.produce(e, x, 0, &spool.Thinking{Content: "hm", IsComplete: true}, &spool.TextDelta{Delta: "Let me look. "}); res.First != 3 || res.Last != 4 {
+			t.Errorf("stored at %d to %d", res.First, res.Last)
+		}
 		w.produce(e, x, 2, &spool.ToolArgStreamStart{ToolCallID: "a", ToolName: "look"}, &spool.ToolArgStreamEnd{ToolCallID: "a"},
 			&spool.ToolStart{ToolCallID: "a", ToolName: "look", Arguments: json.RawMessage(`{}`)})
 		w.produce(e, x, 5, &spool.Progress{ID: "p", Label: "looking"})
