@@ -140,7 +140,8 @@ func bootID() string {
 // mark raises every log's incarnation if an earlier process wrote without
 // syncing, did not close, and the host was started anew since: then what it
 // acknowledged last may be lost. With unsynced set it leaves such a mark itself
-// and returns its name. Both are synced, whatever the store's own setting.
+// and returns its name. Both are synced, whatever the store's own setting. A killed process's mark stays until
+// the host is started anew and then costs one incarnation, needed or not.
 func mark(c *conn, boot string, unsynced bool) (token string, err error) {
 	lost, err := c.number("SELECT count(*) FROM unsynced WHERE boot <> ?1 OR ?1 = ''", boot)
 	if err != nil || lost == 0 && !unsynced {

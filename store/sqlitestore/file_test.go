@@ -1,0 +1,269 @@
+package sqlitestore
+
+import (
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spool-run/spool"
+)
+
+func mustOpen(t *testing.T, path string, o *Options, boot string) *Store {
+	t.Helper()
+	s, err := open(path, o, boot)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+func put(t *testing.T, s *Store, text string) spool.Appended {
+	t.Helper()
+	res, err := s.Append(t.Context(), spool.Append{Session: "s", Records: []spool.Record{{Type: "user_message", Data: []byte(`{"type":"user_message","text":"` + text + `"}`)}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res
+}
+
+func sqlite3(t *testing.T, path, sql string) string {
+	t.Helper()
+	exe, err := exec.LookPath("sqlite3")
+	if err != nil {
+		t.Fatal("the sqlite3 command is missing; `make test` installs it (Debian package sqlite3)")
+	}
+	out, err := exec.Command(exe, path, sql).CombinedOutput()
+	if err != nil {
+		t.Fatalf("sqlite3 %q: %v\n%s", sql, err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// The file is for people too: Debian's sqlite3 reads it while the store is open.
+func TestReadableWithTheCommand(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "spool.db")
+	s := mustOpen(t, path, nil, "boot")
+	put(t, s, "hello")
+	put(t, s, "漢字")
+	for sql, want := range map[string]string{
+		"PRAGMA integrity_check": "ok",
+		"PRAGMA journal_mode":    "wal",
+		"SELECT s.id, r.seq, r.type, r.data ->> '$.text', typeof(r.data) FROM session s JOIN record r USING (sid) ORDER BY r.seq": "s|1|user_message|hello|text\ns|2|user_message|漢字|text",
+		"SELECT seq, status, last_command, due > 0 FROM session":                                                                  "2|ended|2|1",
+	} {
+		if got := sqlite3(t, path, sql); got != want {
+			t.Errorf("%s gave %q, want %q", sql, got, want)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(path + "-wal"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a clean close leaves the write-ahead log: %v", err)
+	}
+	if got := sqlite3(t, path, "PRAGMA integrity_check"); got != "ok" {
+		t.Error(got)
+	}
+}
+
+// Reads must walk an index, not sort.
+func TestQueryPlans(t *testing.T) {
+	s := mustOpen(t, filepath.Join(t.TempDir(), "spool.db"), nil, "boot")
+	for sql, index := range map[string]string{
+		readAll:  "record_seq",
+		readKept: "record_kept",
+		readBack: "record_kept",
+		"SELECT ready, id FROM session WHERE ready IS NOT NULL AND ready <= 5 ORDER BY ready LIMIT 1": "session_ready",
+		"SELECT min(ready) FROM session WHERE ready > 5":                                              "session_ready",
+	} {
+		plan := sqlite3(t, s.path, "EXPLAIN QUERY PLAN "+sql)
+		if !strings.Contains(plan, index) || strings.Contains(plan, "TEMP B-TREE") {
+			t.Errorf("%s\n%s", sql, plan)
+		}
+	}
+}
+
+func TestForeignFiles(t *testing.T) {
+	dir := t.TempDir()
+	make := func(name, sql string) string {
+		path := filepath.Join(dir, name)
+		sqlite3(t, path, sql)
+		return path
+	}
+	newer := filepath.Join(dir, "newer.db")
+	if s := mustOpen(t, newer, nil, "boot"); s.Close() != nil {
+		t.Fatal("close")
+	}
+	sqlite3(t, newer, "PRAGMA user_version = 7")
+	text := filepath.Join(dir, "text.db")
+	if err := os.WriteFile(text, []byte(strings.Repeat("no database, a text of some length\n", 200)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]struct {
+		err  error
+		text string
+	}{
+		make("other.db", "CREATE TABLE t (x)"):                        {spool.ErrInvalid, "another program"},
+		make("app.db", "CREATE TABLE t (x); PRAGMA user_version = 1"): {spool.ErrInvalid, "another program"},
+		newer:                              {spool.ErrInvalid, "schema version is 7"},
+		text:                               {spool.ErrUnavailable, "no database"},
+		filepath.Join(dir, "none", "x.db"): {spool.ErrUnavailable, "cannot be opened"},
+		":memory:":                         {spool.ErrInvalid, "memstore"},
+	} {
+		s, err := Open(path, nil)
+		if err == nil {
+			s.Close()
+		}
+		if !errors.Is(err, want.err) || !strings.Contains(fmt.Sprint(err), want.text) {
+			t.Errorf("%s: %v; want %v with %q", path, err, want.err, want.text)
+		}
+	}
+	if _, err := Open(filepath.Join(dir, "x.db"), &Options{Sync: "off"}); !errors.Is(err, spool.ErrInvalid) {
+		t.Errorf("sync off: %v", err)
+	}
+}
+
+// What may have lost acknowledged records says so by a new incarnation: only
+// without full sync, and only if the host was started anew meanwhile.
+func TestIncarnationAfterAnUncleanEnd(t *testing.T) {
+	for _, test := range []struct {
+		name, mode, boot string
+		clean            bool
+		want             uint64
+	}{
+		{"full, killed, rebooted", SyncFull, "two", false, 1},
+		{"normal, closed, rebooted", SyncNormal, "two", true, 1},
+		{"normal, killed", SyncNormal, "one", false, 1},
+		{"normal, killed, rebooted", SyncNormal, "two", false, 2},
+		{"normal, killed, boots unknown", SyncNormal, "", false, 2},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			dir := t.TempDir()
+			path := filepath.Join(dir, "spool.db")
+			s := mustOpen(t, path, &Options{Sync: test.mode}, "one")
+			put(t, s, "hello")
+			if test.clean {
+				if err := s.Close(); err != nil {
+					t.Fatal(err)
+				}
+			} else { // a copy of the files is what a killed process leaves
+				for _, name := range []string{"spool.db", "spool.db-wal"} {
+					data, err := os.ReadFile(filepath.Join(dir, name))
+					if err != nil {
+						t.Fatal(err)
+					}
+					if err := os.WriteFile(filepath.Join(dir, "copy-"+name), data, 0o600); err != nil {
+						t.Fatal(err)
+					}
+				}
+				path = filepath.Join(dir, "copy-spool.db")
+			}
+			s = mustOpen(t, path, nil, test.boot)
+			h, err := s.Head(t.Context(), "s")
+			if err != nil || h.Incarnation != test.want || h.Seq != 1 {
+				t.Fatalf("head %+v, %v; want incarnation %d", h, err, test.want)
+			}
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if test.want == 1 {
+				return // a killed process's mark stays until the host restarts
+			}
+			s = mustOpen(t, path, nil, "three") // only once
+			if h, err = s.Head(t.Context(), "s"); err != nil || h.Incarnation != test.want {
+				t.Fatalf("head %+v, %v; want incarnation %d", h, err, test.want)
+			}
+		})
+	}
+}
+
+// A full disk fails the append and nothing else, and the store lives on.
+func TestFullDisk(t *testing.T) {
+	s := mustOpen(t, filepath.Join(t.TempDir(), "spool.db"), nil, "boot")
+	put(t, s, "before")
+	limitPages := func(n int) {
+		t.Helper()
+		if err := s.write(t.Context(), 1, func(tx *tx) error {
+			return tx.c.query(func([]driver.Value) error { return nil }, fmt.Sprintf("PRAGMA max_page_count = %d", n))
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	limitPages(1) // SQLite takes the present size instead
+	big := strings.Repeat("x", 200_000)
+	_, err := s.Append(t.Context(), spool.Append{Session: "s", Records: []spool.Record{{Type: "x", Data: []byte(`"` + big + `"`)}}})
+	if !errors.Is(err, spool.ErrUnavailable) || !strings.Contains(err.Error(), "disk is full") {
+		t.Fatalf("append to a full disk: %v", err)
+	}
+	if h, err := s.Head(t.Context(), "s"); err != nil || h.Seq != 1 {
+		t.Fatalf("head %+v, %v", h, err)
+	}
+	limitPages(1_000_000)
+	if res := put(t, s, "after"); res.First != 2 {
+		t.Fatalf("%+v", res)
+	}
+}
+
+// A deletion that was cut short is finished by the next open.
+func TestGarbageIsCollected(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "spool.db")
+	s := mustOpen(t, path, nil, "boot")
+	put(t, s, "x")
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	sqlite3(t, path, "INSERT INTO garbage SELECT sid FROM session; DELETE FROM session")
+	s = mustOpen(t, path, nil, "boot")
+	for sql := "SELECT (SELECT count(*) FROM garbage) + (SELECT count(*) FROM record)"; ; {
+		var left int64
+		if err := s.read(t.Context(), func(c *conn) (err error) { left, err = c.number(sql); return err }); err != nil {
+			t.Fatal(err)
+		}
+		if left == 0 {
+			break
+		}
+	}
+	if res := put(t, s, "new"); res.First != 1 {
+		t.Fatalf("%+v", res)
+	}
+}
+
+// One request that the engine refuses does not fail its neighbours.
+func TestNeighboursOfAFailure(t *testing.T) {
+	s := mustOpen(t, filepath.Join(t.TempDir(), "spool.db"), nil, "boot")
+	add := func(text string) *request {
+		return &request{ctx: t.Context(), done: make(chan struct{}), fn: func(tx *tx) error {
+			_, err := tx.append(&spool.Append{Session: "s", Records: []spool.Record{{Type: "x", Data: []byte(`"` + text + `"`)}}})
+			return err
+		}}
+	}
+	bad := &request{ctx: t.Context(), done: make(chan struct{}), fn: func(tx *tx) error {
+		return tx.c.exec("INSERT INTO session (sid) VALUES (1)")
+	}}
+	group := []*request{add("a"), bad, add("b")}
+	// A group of the test's making, through the writer's own goroutine.
+	gate := &request{ctx: t.Context(), done: make(chan struct{}), fn: func(*tx) error {
+		for _, r := range group {
+			s.w.queue <- r
+		}
+		return nil
+	}}
+	s.w.queue <- gate
+	<-gate.done
+	for _, r := range group {
+		<-r.done
+	}
+	if group[0].err != nil || group[2].err != nil || bad.err == nil {
+		t.Fatalf("outcomes: %v, %v, %v", group[0].err, bad.err, group[2].err)
+	}
+	rs, err := s.Read(t.Context(), "s", 0, 10)
+	if err != nil || len(rs) != 2 || string(rs[0].Data) != `"a"` || string(rs[1].Data) != `"b"` {
+		t.Fatalf("%v, %v", rs, err)
+	}
+}
