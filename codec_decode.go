@@ -14,9 +14,14 @@ import (
 //
 // The chunk keeps no reference to data.
 func DecodeChunk(data []byte) (Chunk, error) {
-	t, err := typeOf(data)
+	t, plain, err := typeOf(data)
 	if err != nil {
 		return nil, err
+	}
+	if plain {
+		if c := decodeQuick(t, data); c != nil {
+			return c, nil
+		}
 	}
 	if c, err := decodeKnown(t, data); c != nil && err == nil {
 		return c, nil
@@ -30,12 +35,12 @@ func DecodeChunk(data []byte) (Chunk, error) {
 }
 
 // typeOf reads the "type" of a JSON object. What AppendChunk wrote starts with
-// it and is not looked at further.
-func typeOf(data []byte) (Type, error) {
+// it, plainly, and is not looked at further.
+func typeOf(data []byte) (t Type, plain bool, err error) {
 	if rest, ok := bytes.CutPrefix(data, []byte(`{"type":"`)); ok {
 		for i, c := range rest {
 			if c == '"' && i > 0 {
-				return intern(rest[:i]), nil
+				return intern(rest[:i]), true, nil
 			}
 			if !(c >= 'a' && c <= 'z' || c == '_') {
 				break
@@ -46,12 +51,12 @@ func typeOf(data []byte) (Type, error) {
 		Type *Type `json:"type"`
 	}
 	if err := json.Unmarshal(data, &head); err != nil {
-		return "", ErrInvalidChunk.Because("the chunk is not a JSON object with a string type").With("", err)
+		return "", false, ErrInvalidChunk.Because("the chunk is not a JSON object with a string type").With("", err)
 	}
 	if head.Type == nil || *head.Type == "" {
-		return "", ErrInvalidChunk.Because("type: is missing")
+		return "", false, ErrInvalidChunk.Because("type: is missing")
 	}
-	return *head.Type, nil
+	return *head.Type, false, nil
 }
 
 // intern returns the registered type of that name, which costs no allocation.

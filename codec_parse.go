@@ -19,7 +19,7 @@ func ParseChunk(data []byte) (Chunk, error) {
 	if !json.Valid(data) {
 		return nil, ErrInvalidChunk.Because("the chunk is not valid JSON")
 	}
-	t, err := typeOf(data)
+	t, _, err := typeOf(data)
 	if err != nil {
 		return nil, err
 	}
@@ -201,7 +201,7 @@ func SafeParseChunk(data []byte) Parsed[Chunk] { return parsed(ParseChunk(data))
 func SafeParseMessage(data []byte) Parsed[StreamMessage] { return parsed(parseMessage(data)) }
 
 func parseMessage(data []byte) (StreamMessage, error) {
-	if t, err := typeOf(data); err != nil || t != streamEndType {
+	if t, _, err := typeOf(data); err != nil || t != streamEndType {
 		c, err := ParseChunk(data)
 		return StreamMessage{Chunk: c}, err
 	}

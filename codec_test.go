@@ -291,6 +291,7 @@ func FuzzDecodeChunk(f *testing.F) {
 	seedCorpus(f)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		c, err := DecodeChunk(data)
+		agreesWithGeneral(t, data)
 		if p, perr := ParseChunk(data); perr == nil && (err != nil || !reflect.DeepEqual(p, c)) {
 			t.Fatalf("ParseChunk accepts %q as %#v, DecodeChunk says %#v, %v", data, p, c, err)
 		}
@@ -312,6 +313,56 @@ func FuzzDecodeChunk(f *testing.F) {
 			t.Fatalf("%q becomes %q, then %q, %v", data, once, twice, err)
 		}
 	})
+}
+
+// agreesWithGeneral: what the quick decoder takes, the general one takes too, and
+// as the same.
+func agreesWithGeneral(t *testing.T, data []byte) (taken bool) {
+	t.Helper()
+	typ, plain, err := typeOf(data)
+	if err != nil || !plain {
+		return false
+	}
+	c := decodeQuick(typ, data)
+	if c == nil {
+		return false
+	}
+	general, err := decodeKnown(typ, data)
+	if err != nil || !reflect.DeepEqual(c, general) {
+		t.Fatalf("%q is %#v to the quick decoder and %#v, %v to the general one", data, c, general, err)
+	}
+	return true
+}
+
+func TestDecodeQuickly(t *testing.T) {
+	t.Parallel()
+	for _, typ := range []Type{TypeTextDelta, TypeThinking, TypeToolArgStreamDelta} {
+		for salt := range 60 {
+			c := newChunk[typ]()
+			fill(reflect.ValueOf(c).Elem(), salt)
+			b := c.ChunkBase()
+			b.Timestamp, b.Step = max(b.Timestamp, 0), max(b.Step, 0)
+			if thinking, ok := c.(*Thinking); ok {
+				thinking.ProviderMetadata = nil // it may be anything
+			}
+			data := want(t, c)
+			if !agreesWithGeneral(t, data) {
+				t.Errorf("%s is not decoded quickly", data)
+			}
+			for i := range data { // nor is what is nearly one taken for one
+				agreesWithGeneral(t, data[:i])
+				broken := slices.Clone(data)
+				broken[i] ^= 0x11
+				agreesWithGeneral(t, broken)
+			}
+		}
+	}
+	for _, s := range []string{`\u00e9`, `\ud83e\uddf5`, `\ud83e`, `\u00E9`, `\/`, `\x`, `\u12`, `\`, "\x01", "\xff", `a\"b`} {
+		agreesWithGeneral(t, []byte(`{"type":"text_delta","agentId":"","agentType":"","timestamp":0,"step":0,"delta":"`+s+`"}`))
+	}
+	for _, s := range []string{"01", "-1", "1.0", "1e3", "999999999999999999", "9999999999999999999999", "", "null"} {
+		agreesWithGeneral(t, []byte(`{"type":"text_delta","agentId":"","agentType":"","timestamp":`+s+`,"step":0,"delta":""}`))
+	}
 }
 
 // FuzzAppendChunk: the quick encoder agrees with encoding/json.

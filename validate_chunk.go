@@ -211,7 +211,7 @@ func (v *validator) command(c Chunk) {
 var reservedTypes = []string{streamEndType, "chunk", "end", "fail", "resync"}
 
 func (v *validator) unknown(u *Unknown) {
-	switch t, err := typeOf(u.Raw); {
+	switch t, _, err := typeOf(u.Raw); {
 	case !json.Valid(u.Raw):
 		v.fail("chunk", "is not valid JSON")
 	case err != nil || t != u.Type:
