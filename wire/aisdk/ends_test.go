@@ -324,3 +324,15 @@ func TestResolvedValues(t *testing.T) {
 	}
 	checkLog(t, l, o)
 }
+
+func TestBlockIDs(t *testing.T) {
+	o := aisdk.Options{BlockID: func(i int) string { return strings.Repeat("b", i+1) }}
+	live, p := project(t, toolsTurn(t), "t", &o)
+	for _, s := range []string{joined(live), joined(p.Plan())} {
+		for _, want := range []string{`{"type":"reasoning-start","id":"b"}`, `{"type":"text-end","id":"bb"}`, `{"type":"text-end","id":"bbb"}`} {
+			if !strings.Contains(s, want) {
+				t.Errorf("%s is not in %s", want, s)
+			}
+		}
+	}
+}

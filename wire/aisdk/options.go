@@ -23,6 +23,9 @@ type Options struct {
 	// clients stop reading. By default a recoverable one is a data-error part,
 	// and an error frame is sent only when the run has failed.
 	LiteralErrors bool
+	// BlockID names the turn's i-th text or reasoning block, from 0; nil gives
+	// block-1, block-2, ….
+	BlockID func(i int) string
 	// ChunkFilter drops the chunks for which it returns false. The parts of an
 	// assistant_message are asked one by one, as the delta, tool_start, citation
 	// or file chunk that would have streamed them. Chunks that open or close a

@@ -30,6 +30,9 @@ func ParseUIMessage(data []byte) (UIMessage, error) {
 		}
 		m.Parts = []UIPart{{Type: "text", Text: content}}
 	}
+	if m.Parts == nil {
+		m.Parts = []UIPart{}
+	}
 	return m.UIMessage, nil
 }
 

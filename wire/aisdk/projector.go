@@ -35,10 +35,11 @@ var _ spool.Projector = (*Projector)(nil)
 // NewProjector returns a projector of the turn with this id. Nil options are
 // the default profile.
 func NewProjector(turnID string, o *Options) *Projector {
-	p := &Projector{turn: turnID, runs: map[string]bool{}, view: newView(), extra: map[uint64]bool{}}
+	p := &Projector{turn: turnID, runs: map[string]bool{}, extra: map[uint64]bool{}}
 	if o != nil {
 		p.o = *o
 	}
+	p.view = newView(&p.o)
 	return p
 }
 
@@ -110,6 +111,16 @@ func (p *Projector) apply(dst []spool.Frame, r spool.Record, c spool.Chunk) []sp
 		}
 	case *spool.ToolArgStreamDelta:
 		if !p.view.growArguments(p, c.ToolCallID) {
+			p.sync()
+		}
+	case *spool.Custom:
+		if c.Transient {
+			p.transient(c)
+		} else if !p.view.growData(p, c.EventName, c.ID, r.Seq) {
+			p.sync()
+		}
+	case *spool.Progress:
+		if !p.view.growData(p, "progress", c.ID, r.Seq) {
 			p.sync()
 		}
 	case *spool.RunStarted:
@@ -287,7 +298,7 @@ func (p *Projector) discard(c *spool.StepDiscarded, before int, shown bool) {
 
 // fresh returns the view of a client that attaches now.
 func (p *Projector) fresh() *view {
-	v := newView()
+	v := newView(&p.o)
 	v.compact = true
 	saved := p.w.frames
 	p.w.frames = nil
@@ -316,7 +327,7 @@ func (p *Projector) Plan() []spool.Frame {
 		return nil
 	}
 	m := p.fold.Message()
-	v := newView()
+	v := newView(&p.o)
 	v.compact = true
 	p.w.frames = nil
 	p.w.open("start").str("messageId", m.ID).rawOpt("messageMetadata", p.metadata).close()

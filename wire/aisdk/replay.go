@@ -63,7 +63,7 @@ func CreateReplayEvents(c ReplayContent, o *ReplayOptions) ReplayResult {
 		result.MessageID = messageID(o.GenerateMessageID, o.AgentID)
 	}
 	p := &Projector{o: o.Options, stepOn: true}
-	v := newView()
+	v := newView(&p.o)
 	v.compact = true
 	if o.GenerateBlockID != nil {
 		var names []string

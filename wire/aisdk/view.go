@@ -38,8 +38,12 @@ type sentBlock struct {
 	text  string
 }
 
-func newView() *view {
-	return &view{ids: blockID, open: -1, tools: map[string]*sentTool{}, data: map[string]json.RawMessage{}}
+func newView(o *Options) *view {
+	ids := o.BlockID
+	if ids == nil {
+		ids = blockID
+	}
+	return &view{ids: ids, open: -1, tools: map[string]*sentTool{}, data: map[string]json.RawMessage{}}
 }
 
 // blockID names the turn's i-th text or reasoning block, from 0.
@@ -125,17 +129,10 @@ func (v *view) sync(p *Projector, parts []spool.Part) {
 		case spool.PartTool:
 			v.syncTool(p, part)
 		case spool.PartData:
-			if key, ok := dataKey(part); !ok {
-				if loose++; loose > v.loose {
-					v.opening(p, part)
-					v.loose++
-					p.w.open("data-"+part.Name).raw("data", p.o.value(part.Data)).close()
-				}
-			} else if old, sent := v.data[key]; !sent || !sameJSON(old, part.Data) {
-				if !sent {
-					v.opening(p, part)
-				}
-				v.writeData(p, part)
+			if part.ID != "" {
+				v.syncData(p, part)
+			} else if loose++; loose > v.loose {
+				v.writeLoose(p, part)
 			}
 		case spool.PartStep:
 			if steps++; steps > v.steps {
@@ -197,6 +194,45 @@ func (v *view) writeData(p *Projector, part *spool.Part) {
 	key, _ := dataKey(part)
 	v.data[key] = part.Data
 	p.w.open("data-"+part.Name).str("id", part.ID).raw("data", p.o.value(part.Data)).close()
+}
+
+// growData is sync for one data part that was set; it reports false if there is
+// more to it than that.
+func (v *view) growData(p *Projector, name, id string, seq uint64) bool {
+	parts := p.parts()
+	if id == "" {
+		if part := &parts[len(parts)-1]; part.First == seq && part.Type == spool.PartData && p.o.visible(part) {
+			v.writeLoose(p, part)
+			return true
+		}
+		return false
+	}
+	for i := len(parts) - 1; i >= 0; i-- {
+		if part := &parts[i]; part.Type == spool.PartData && part.Name == name && part.ID == id && p.o.visible(part) {
+			v.syncData(p, part)
+			return true
+		}
+	}
+	return false
+}
+
+// syncData writes a data part with an id, if it has changed.
+func (v *view) syncData(p *Projector, part *spool.Part) {
+	key, _ := dataKey(part)
+	old, sent := v.data[key]
+	if !sent {
+		v.opening(p, part)
+	}
+	if !sent || !sameJSON(old, part.Data) {
+		v.writeData(p, part)
+	}
+}
+
+// writeLoose writes a data part without an id.
+func (v *view) writeLoose(p *Projector, part *spool.Part) {
+	v.opening(p, part)
+	v.loose++
+	p.w.open("data-"+part.Name).raw("data", p.o.value(part.Data)).close()
 }
 
 // Blocks.
