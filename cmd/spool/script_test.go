@@ -1,0 +1,177 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){
+		"spool": main,
+	})
+}
+
+func TestScripts(t *testing.T) {
+	t.Parallel()
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/script",
+		RequireExplicitExec: true,
+		Setup: func(env *testscript.Env) error {
+			env.Values["servers"] = &servers{byName: map[string]*process{}}
+			for _, name := range []string{"OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_MODEL", "ANTHROPIC_API_KEY"} {
+				env.Setenv(name, "")
+			}
+			return nil
+		},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
+			"serve":  serveScript,
+			"kill9":  killScript,
+			"term":   termScript,
+			"post":   postScript,
+			"get":    getScript,
+			"follow": followScript,
+			"text":   textScript,
+		},
+	})
+}
+
+type servers struct {
+	mu     sync.Mutex
+	byName map[string]*process
+}
+
+// process is a server that a script started.
+type process struct {
+	cmd *exec.Cmd
+	url string
+	log *strings.Builder
+}
+
+func running(ts *testscript.TestScript, name string) *process {
+	s := ts.Value("servers").(*servers)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.byName[name]
+	if p == nil {
+		ts.Fatalf("no server is called %s", name)
+	}
+	return p
+}
+
+// serveScript is "serve NAME [flag…]": it starts a server and sets $NAME to its
+// URL, the first line that it prints.
+func serveScript(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 1 {
+		ts.Fatalf("usage: serve NAME [flag...]")
+	}
+	path, err := exec.LookPath("spool")
+	ts.Check(err)
+	p := &process{cmd: exec.Command(path, append([]string{"serve", "--addr", "127.0.0.1:0"}, args[1:]...)...), log: &strings.Builder{}}
+	p.cmd.Dir = ts.Getenv("WORK")
+	p.cmd.Env = append(os.Environ(), "OPENAI_API_KEY=", "OPENAI_BASE_URL=", "OPENAI_MODEL=")
+	p.cmd.Stderr = p.log
+	out, err := p.cmd.StdoutPipe()
+	ts.Check(err)
+	ts.Check(p.cmd.Start())
+	ts.Defer(func() {
+		_ = p.cmd.Process.Kill()
+		_ = p.cmd.Wait()
+	})
+	lines := bufio.NewReader(out)
+	first, err := lines.ReadString('\n')
+	if err != nil {
+		_ = p.cmd.Wait()
+		ts.Fatalf("the server printed no URL: %v\n%s", err, p.log)
+	}
+	p.url = strings.TrimSpace(first)
+	if !strings.HasPrefix(p.url, "http://127.0.0.1:") {
+		ts.Fatalf("the first line is %q, want the URL alone", first)
+	}
+	s := ts.Value("servers").(*servers)
+	s.mu.Lock()
+	s.byName[args[0]] = p
+	s.mu.Unlock()
+	ts.Setenv(args[0], p.url)
+}
+
+func killScript(ts *testscript.TestScript, _ bool, args []string) {
+	p := running(ts, args[0])
+	ts.Check(p.cmd.Process.Kill())
+	_ = p.cmd.Wait()
+}
+
+// termScript asks a server to stop and expects that it does, with code 0.
+func termScript(ts *testscript.TestScript, _ bool, args []string) {
+	p := running(ts, args[0])
+	ts.Check(p.cmd.Process.Signal(syscall.SIGTERM))
+	if err := p.cmd.Wait(); err != nil {
+		ts.Fatalf("after SIGTERM: %v\n%s", err, p.log)
+	}
+}
+
+// postScript is "post NAME SESSION MESSAGE-ID TEXT": it posts a message and
+// prints the stream to its end.
+func postScript(ts *testscript.TestScript, neg bool, args []string) {
+	body, _ := json.Marshal(map[string]any{"messages": []any{map[string]any{
+		"id": args[2], "role": "user", "parts": []any{map[string]any{"type": "text", "text": args[3]}}}}})
+	res, err := http.Post(running(ts, args[0]).url+"/api/chat/"+args[1], "application/json", strings.NewReader(string(body)))
+	ts.Check(err)
+	answer(ts, neg, res)
+}
+
+// getScript is "get NAME PATH".
+func getScript(ts *testscript.TestScript, neg bool, args []string) {
+	res, err := http.Get(running(ts, args[0]).url + args[1])
+	ts.Check(err)
+	answer(ts, neg, res)
+}
+
+func answer(ts *testscript.TestScript, neg bool, res *http.Response) {
+	defer res.Body.Close()
+	data, err := io.ReadAll(res.Body)
+	ts.Check(err)
+	if ok := res.StatusCode < 300; ok == neg {
+		ts.Fatalf("%s: %s", res.Status, data)
+	}
+	_, _ = ts.Stdout().Write(data)
+}
+
+// followScript is "follow NAME SESSION MESSAGE-ID TEXT STOP": it posts a message
+// and reads the stream until an event holds STOP, then lets go.
+func followScript(ts *testscript.TestScript, _ bool, args []string) {
+	body, _ := json.Marshal(map[string]any{"messages": []any{map[string]any{
+		"id": args[2], "role": "user", "parts": []any{map[string]any{"type": "text", "text": args[3]}}}}})
+	res, err := http.Post(running(ts, args[0]).url+"/api/chat/"+args[1], "application/json", strings.NewReader(string(body)))
+	ts.Check(err)
+	defer res.Body.Close()
+	for lines := bufio.NewScanner(res.Body); lines.Scan(); {
+		if strings.Contains(lines.Text(), args[4]) {
+			return
+		}
+	}
+	ts.Fatalf("the stream ended before %q", args[4])
+}
+
+// textScript is "text FILE": it prints the text that a client shows of the
+// stream in a file.
+func textScript(ts *testscript.TestScript, _ bool, args []string) {
+	var text strings.Builder
+	for line := range strings.Lines(ts.ReadFile(args[0])) {
+		var f struct{ Type, Delta string }
+		data, ok := strings.CutPrefix(line, "data: ")
+		if ok && json.Unmarshal([]byte(data), &f) == nil && f.Type == "text-delta" {
+			text.WriteString(f.Delta)
+		}
+	}
+	_, _ = io.WriteString(ts.Stdout(), text.String()+"\n")
+}
