@@ -336,3 +336,29 @@ func TestBlockIDs(t *testing.T) {
 		}
 	}
 }
+
+func TestASettledPhaseThatTakesWordsBackCutsReaders(t *testing.T) {
+	l := newLog(t).user("t").start("r", "t", "t").begin().text("What was never", " said")
+	l.add(&spool.AssistantMessage{MessageID: "a-t", StepID: "r.1", Parts: []spool.Part{{Type: spool.PartText, First: 4, Text: "Other words"}}})
+	l.commit().finish(spool.OutcomeCompleted, "stop")
+	p := aisdk.NewProjector("t", nil)
+	cuts := 0
+	for _, r := range l.records {
+		frames, err := p.Apply(nil, r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, f := range frames {
+			if f.Cut {
+				cuts++
+				if r.Type != spool.TypeAssistantMessage || i != len(frames)-1 || f.Seq != 0 {
+					t.Errorf("record %d: frame %d cuts", r.Seq, i)
+				}
+			}
+		}
+	}
+	if cuts != 1 {
+		t.Errorf("cut %d times", cuts)
+	}
+	checkLog(t, l, aisdk.Options{})
+}

@@ -196,12 +196,17 @@ func (p *Projector) answer(dst []spool.Frame, r spool.Record, c spool.Chunk) []s
 	return p.number(n, r.Seq)
 }
 
-// number puts the record's sequence on the last frame that it became, unless
-// the reader is cut.
+// number puts the record's sequence on the last frame that it became. If one of
+// them cuts the reader, nothing follows it and none has a sequence.
 func (p *Projector) number(n int, seq uint64) []spool.Frame {
 	frames := p.w.frames
 	p.w.frames = nil
-	if len(frames) > n && !frames[len(frames)-1].Cut {
+	for i := n; i < len(frames); i++ {
+		if frames[i].Cut {
+			return frames[:i+1]
+		}
+	}
+	if len(frames) > n {
 		frames[len(frames)-1].Seq = seq
 	}
 	return frames
