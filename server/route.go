@@ -54,7 +54,7 @@ func (s *Server) table() []route {
 		{pattern: "/sessions", methods: map[string]method{"GET": {ActionList, s.sessions}}},
 		{pattern: "/healthz", methods: map[string]method{"GET": {"", s.healthz}}},
 		{pattern: "/readyz", methods: map[string]method{"GET": {"", s.readyz}}},
-		{pattern: "/metrics", methods: map[string]method{"GET": {"", s.metricsText}}},
+		{pattern: "/metrics", methods: map[string]method{"GET": {ActionOps, s.metricsText}}},
 	})
 }
 

@@ -30,6 +30,7 @@ const (
 	ActionDelete Action = "delete" //
 	ActionAppend Action = "append" // as an external producer; may create the session
 	ActionList   Action = "list"   // listings; the session is ""
+	ActionOps    Action = "ops"    // metrics; the session is ""
 )
 
 // Info is what the page asks about the server: GET /api/info.
@@ -197,7 +198,7 @@ func (s *Server) principal(r *http.Request) (string, error) {
 
 // authorize checks a session's id and whether the request may do this to it.
 func (s *Server) authorize(r *http.Request, session string, action Action) (principal string, err error) {
-	if action != ActionList {
+	if action != ActionList && action != ActionOps {
 		if err := chat.CheckSession(session); err != nil {
 			return "", err
 		}

@@ -95,8 +95,9 @@ func (s *Server) copy(ctx context.Context, out *sink, src chat.Source) string {
 			wait.cancel()
 			wait.renew(ctx, s.o.Heartbeat/2)
 			silent = true
-		case errors.Is(err, chat.ErrCut), errors.Is(err, spool.ErrTrimmed):
-			return endCut
+		case errors.Is(err, chat.ErrCut), errors.Is(err, spool.ErrTrimmed), errors.Is(err, spool.ErrCursorAhead),
+			errors.Is(err, spool.ErrNotFound), errors.Is(err, spool.ErrClosed):
+			return endCut // trimmed, deleted or closed under the reader
 		default:
 			s.log.Error("stream failed", "err", err)
 			return endError

@@ -63,6 +63,7 @@ func run(args []string, std streams) int {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal does not ask
 	k.BindTo(ctx, (*context.Context)(nil))
 	k.Bind(std, slog.New(slog.NewTextHandler(std.err, nil)))
 	if err := k.Run(); err != nil {

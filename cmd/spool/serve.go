@@ -31,6 +31,7 @@ type serveCmd struct {
 	CORSOrigin  []string      `name:"cors-origin" help:"Origins of pages elsewhere that may use this server; pages on this machine always may. * allows all."`
 	Heartbeat   time.Duration `default:"10s" help:"A comment goes out after this much silence."`
 	WriteLimit  time.Duration `name:"write-timeout" default:"15s" help:"A reader that takes longer for one write is cut."`
+	Overrides   bool          `name:"allow-overrides" help:"Let requests replace a session's history or state."`
 	Verbose     bool          `short:"v" help:"Log what readers do."`
 	Gate        string        `name:"test-gate" hidden:"" env:"SPOOL_TEST_GATE"`
 }
@@ -72,7 +73,10 @@ func (c *serveCmd) Run(ctx context.Context, std streams, log *slog.Logger) error
 		return err
 	}
 	handler := server.New(logs, &server.Options{
-		AllowOrigin:  c.allowOrigin,
+		AllowOrigin: c.allowOrigin,
+
+		AllowOverrides: c.Overrides,
+
 		UI:           c.UI,
 		ReplayGrace:  grace(c.ReplayGrace),
 		Heartbeat:    c.Heartbeat,

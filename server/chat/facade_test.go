@@ -1,0 +1,198 @@
+package chat_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/agent"
+	"github.com/spool-run/spool/model/scripted"
+	"github.com/spool-run/spool/runner"
+	"github.com/spool-run/spool/server/chat"
+	"github.com/spool-run/spool/store/memstore"
+)
+
+// newFrontend is a facade over a store whose sessions a runner serves.
+func newFrontend(t *testing.T) *chat.Frontend {
+	t.Helper()
+	store := memstore.New(nil)
+	logs := spool.NewLogs(store, nil)
+	r, err := runner.New(logs, []*agent.Agent{{Name: "test", Model: scripted.New(nil)}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- r.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+		_ = logs.Close()
+		_ = store.Close()
+	})
+	f, err := chat.NewFrontend(chat.FrontendOptions{Logs: logs})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func post(t *testing.T, f *chat.Frontend, body any) (session, stream string) {
+	t.Helper()
+	data, err := json.Marshal(body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := f.HandleRequest(t.Context(), chat.FrontendRequest{Method: "POST", Body: data})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	all, err := io.ReadAll(res.Body)
+	if err != nil || res.Status != http.StatusOK {
+		t.Fatalf("status %d, %v: %s", res.Status, err, all)
+	}
+	if !strings.HasSuffix(string(all), "data: [DONE]\n\n") {
+		t.Fatalf("the stream ends with %q", all)
+	}
+	return res.Headers[chat.HeaderSession], string(all)
+}
+
+type obj = map[string]any
+
+// TestOverrideTable: where messages and state come from, by what the body holds.
+func TestOverrideTable(t *testing.T) {
+	t.Parallel()
+	history := []any{obj{"role": "system", "content": "dropped"}, obj{"role": "user", "content": "I am Alice"}, obj{"role": "assistant", "content": "Hello"}}
+	const fresh, session, input = "fresh", "session", "input"
+	for _, tt := range []struct {
+		name                      string
+		withSession, withM, withS bool
+		messages, state           string
+	}{
+		{"message", false, false, false, fresh, fresh},
+		{"message, sessionId", true, false, false, session, session},
+		{"message, messages", false, true, false, input, fresh},
+		{"message, state", false, false, true, fresh, input},
+		{"message, sessionId, messages", true, true, false, input, session},
+		{"message, sessionId, state", true, false, true, session, input},
+		{"all four", true, true, true, input, input},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			f := newFrontend(t)
+			body := obj{"message": "hello"}
+			if tt.withSession {
+				body["sessionId"] = "s"
+				post(t, f, obj{"sessionId": "s", "message": "hello earlier", "state": obj{"from": session}})
+			}
+			if tt.withM {
+				body["messages"] = history
+			}
+			if tt.withS {
+				body["state"] = obj{"from": input}
+			}
+			id, _ := post(t, f, body)
+			snap, err := f.GetSnapshot(t.Context(), id, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			first := snap.Messages[0].Parts[0].Text
+			want := map[string]string{fresh: "hello", session: "hello earlier", input: "I am Alice"}[tt.messages]
+			count := map[string]int{fresh: 2, session: 4, input: 4}[tt.messages]
+			if first != want || len(snap.Messages) != count {
+				t.Errorf("%d messages, the first %q; want %d and %q", len(snap.Messages), first, count, want)
+			}
+			state := map[string]string{fresh: "", session: `{"from":"session"}`, input: `{"from":"input"}`}[tt.state]
+			if string(snap.State) != state {
+				t.Errorf("state %s, want %s", snap.State, state)
+			}
+		})
+	}
+}
+
+func TestFrontend(t *testing.T) {
+	t.Parallel()
+	f := newFrontend(t)
+	session, stream := post(t, f, obj{"message": "think about it"})
+	if !strings.Contains(stream, `"type":"reasoning-start"`) {
+		t.Errorf("stream: %s", stream)
+	}
+	res, err := f.HandleRequest(t.Context(), chat.FrontendRequest{Method: "GET", StreamID: session})
+	if err != nil || res.Status != http.StatusOK {
+		t.Fatalf("GET: %+v, %v", res, err)
+	}
+	rec := httptest.NewRecorder()
+	res.Serve(rec)
+	if !strings.Contains(rec.Body.String(), "[DONE]") || rec.Header().Get("Content-Type") != "text/event-stream" {
+		t.Errorf("served %v %s", rec.Header(), rec.Body)
+	}
+	if res, err := f.HandleRequest(t.Context(), chat.FrontendRequest{Method: "GET", StreamID: "unknown"}); err != nil || res.Status != http.StatusNoContent {
+		t.Errorf("unknown: %+v, %v", res, err)
+	}
+	page, err := f.GetMessages(t.Context(), session, chat.MessagesOptions{Limit: 1, GenerateID: func(i int, _ *spool.Message) string { return "msg-" + string(rune('0'+i)) }})
+	if err != nil || len(page.Messages) != 1 || !page.HasMore || page.Messages[0].ID != "msg-0" {
+		t.Errorf("messages: %+v, %v", page, err)
+	}
+	page, err = f.GetMessages(t.Context(), session, chat.MessagesOptions{OmitReasoning: true})
+	if err != nil || len(page.Messages) != 2 {
+		t.Fatalf("messages: %+v, %v", page, err)
+	}
+	for _, p := range page.Messages[1].Parts {
+		if p.Type == "reasoning" {
+			t.Error("reasoning was not left out")
+		}
+	}
+	if snap, err := f.GetSnapshot(t.Context(), "unknown", nil); snap != nil || err != nil {
+		t.Errorf("snapshot of an unknown session: %v, %v", snap, err)
+	}
+}
+
+func TestFrontendErrors(t *testing.T) {
+	t.Parallel()
+	if _, err := chat.NewFrontend(chat.FrontendOptions{}); !errors.Is(err, chat.ConfigurationError) {
+		t.Errorf("without logs: %v", err)
+	}
+	f := newFrontend(t)
+	for _, tt := range []struct {
+		r    chat.FrontendRequest
+		want *chat.FrontendHandlerError
+		body string
+	}{
+		{chat.FrontendRequest{Method: "PUT"}, chat.ValidationError, `"code":"VALIDATION_ERROR"`},
+		{chat.FrontendRequest{Method: "GET"}, chat.ValidationError, `"code":"VALIDATION_ERROR"`},
+		{chat.FrontendRequest{Method: "GET", StreamID: "../x"}, chat.ValidationError, `"code":"VALIDATION_ERROR"`},
+		{chat.FrontendRequest{Method: "POST", Body: []byte(`{`)}, chat.ValidationError, `"code":"VALIDATION_ERROR"`},
+		{chat.FrontendRequest{Method: "POST", Body: []byte(`{"id":"s"}`)}, chat.ValidationError, `"code":"VALIDATION_ERROR"`},
+	} {
+		_, err := f.HandleRequest(t.Context(), tt.r)
+		var got *chat.FrontendHandlerError
+		if !errors.As(err, &got) || !errors.Is(err, tt.want) || got.StatusCode != 400 {
+			t.Errorf("%+v: %v", tt.r, err)
+			continue
+		}
+		if data, _ := json.Marshal(got); !strings.Contains(string(data), tt.body) || !strings.Contains(string(data), `"error":`) {
+			t.Errorf("body %s", data)
+		}
+	}
+	for _, e := range []struct {
+		err    *chat.FrontendHandlerError
+		status int
+	}{
+		{chat.ValidationError, 400}, {chat.StreamNotFoundError, 404}, {chat.StreamFailedError, 410},
+		{chat.ConfigurationError, 501}, {chat.ExecutionError, 500}, {chat.StreamCreationError, 500},
+	} {
+		if e.err.StatusCode != e.status {
+			t.Errorf("%s: %d", e.err.Code, e.err.StatusCode)
+		}
+	}
+	if _, err := f.GetMessages(t.Context(), "unknown", chat.MessagesOptions{}); !errors.Is(err, chat.StreamNotFoundError) {
+		t.Errorf("messages of an unknown session: %v", err)
+	}
+}
