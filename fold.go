@@ -181,6 +181,9 @@ func (f *Fold) startRun(r Record, c *RunStarted) {
 			w := f.Waiting[i]
 			run.Due = min(run.Due, w.Seq)
 			f.takeEffect(w)
+			if w.EditID != "" {
+				f.Verdicts[w.EditID] = Verdict{State: VerdictAccepted, RunID: c.RunID}
+			}
 			f.Waiting = slices.Delete(f.Waiting, i, i+1)
 		}
 		f.Verdicts[id] = Verdict{State: VerdictAccepted, RunID: c.RunID}

@@ -15,6 +15,7 @@ type Command struct {
 	// What it will do to the history, if it could not do so at once.
 	Held    bool     `json:"held,omitempty"`
 	Rewind  *string  `json:"rewind,omitempty"` // the message after which to forget
+	EditID  string   `json:"editId,omitempty"` // command id of the history_rewound that came with a user message
 	Message *Message `json:"message,omitempty"`
 }
 
@@ -57,7 +58,7 @@ func (f *Fold) applyCommand(r Record, c Chunk) {
 			w.Message.Time = c.Timestamp
 		}
 		if rewind != nil {
-			w.Seq, w.WhenBusy, w.Rewind = r.Seq-1, rewind.WhenBusy, &rewind.AfterMessageID
+			w.Seq, w.WhenBusy, w.Rewind, w.EditID = r.Seq-1, rewind.WhenBusy, &rewind.AfterMessageID, rewind.CommandID
 			f.judge(rewind.CommandID, f.open(w))
 			return
 		}

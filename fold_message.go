@@ -189,24 +189,25 @@ func (m *MessageFold) seal(parts []Part, seq uint64) {
 			}
 			p.Tool = &tool
 		}
-		if i := m.findUnsealed(p); i >= 0 {
-			m.message.Parts[i] = p
-		} else {
-			m.insert(p)
+		if i := m.findStreamed(p); i >= 0 {
+			if q := m.message.Parts[i]; q.Tool != nil && (q.Tool.State == ToolExecuting || q.Tool.State.Settled() || q.Tool.Approval != nil) {
+				p.Tool = q.Tool // a producer told what became of the call first
+			}
+			m.message.Parts = slices.Delete(m.message.Parts, i, i+1)
 		}
+		m.insert(p)
 	}
 	m.message.Parts = slices.DeleteFunc(m.message.Parts, func(p Part) bool { return !p.sealed })
 }
 
-func (m *MessageFold) findUnsealed(p Part) int {
+// findStreamed returns where the part stands that the trace or an early outcome
+// has opened; -1 if nothing did.
+func (m *MessageFold) findStreamed(p Part) int {
+	if p.Tool != nil {
+		return m.findTool(p.Tool.CallID)
+	}
 	return slices.IndexFunc(m.message.Parts, func(q Part) bool {
-		if q.sealed || q.Type != p.Type {
-			return false
-		}
-		if p.Tool != nil {
-			return q.Tool.CallID == p.Tool.CallID
-		}
-		return q.First == p.First
+		return !q.sealed && q.Type == p.Type && q.First == p.First
 	})
 }
 

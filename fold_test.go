@@ -246,6 +246,9 @@ func TestCommands(t *testing.T) {
 		t.Fatalf("after the edit: %q", got)
 	}
 	l.add(started("r3", "u4", "u4"))
+	if v := l.fold.Verdict("e1"); v.State != VerdictAccepted || v.RunID != "r3" {
+		t.Fatalf("the edit: %+v", v)
+	}
 	l.add(&HistoryRewound{CommandID: "g1", AfterMessageID: "u4", Trigger: "regenerate", WhenBusy: BusyInterrupt})
 	if len(l.fold.Waiting) != 1 || len(l.fold.Messages) != 4 {
 		t.Fatalf("regenerate took effect while a run was open: %s", mustJSON(l.fold))
@@ -321,5 +324,22 @@ func TestDiscardedStepLeavesNothing(t *testing.T) {
 	after.StreamSequence = before.StreamSequence
 	if diff := cmp.Diff(before, after, sameMessages); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// A producer of its own may run a call before it closes the model phase.
+func TestOutcomeBeforeTheModelPhaseCloses(t *testing.T) {
+	l := newLogOf(t).add(user("u", "x"), started("r", "u", "u"), step(1),
+		&ToolArgStreamStart{ToolCallID: "a", ToolName: "t"}, &ToolArgStreamEnd{ToolCallID: "a"}, &TextDelta{Delta: "and"},
+		&ToolStart{ToolCallID: "a", ToolName: "t", Arguments: json.RawMessage(`{}`)},
+		&ToolEnd{ToolCallID: "a", ToolName: "t", Result: json.RawMessage(`1`), Success: true})
+	l.add(l.fold.CloseModelPhase("tool-calls", nil)...)
+	kept := l.refold(func(r Record) bool { return r.Class == Kept })
+	if diff := cmp.Diff(l.fold.Messages, kept.Messages, sameMessages); diff != "" {
+		t.Errorf("kept records say something else:\n%s", diff)
+	}
+	parts := l.fold.Messages[1].Parts
+	if len(parts) != 3 || parts[1].Tool == nil || parts[1].Tool.State != ToolCompleted {
+		t.Errorf("the outcome was lost: %s", mustJSON(parts))
 	}
 }
