@@ -3,6 +3,7 @@ package server_test
 import (
 	"encoding/json"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -272,12 +273,18 @@ func TestSnapshot(t *testing.T) {
 	if s := k.snapshot("s"); s.Status != spool.StatusActive || len(s.Messages) != 1 || s.ExistingMessageID != "answer-u1" {
 		t.Errorf("live: %s", mustJSON(s))
 	}
-	partial := k.beside(&server.Options{PartialInBody: true})
-	if s := partial.snapshot("s"); len(s.Messages) != 2 || s.Messages[1].ID != "answer-u1-partial" {
-		t.Errorf("live, without content replay: %s", mustJSON(s))
+	partial := k.beside(&server.Options{NoContentReplay: true})
+	held := partial.snapshot("s")
+	if len(held.Messages) != 2 || held.Messages[1].ID != "answer-u1-partial" {
+		t.Errorf("live, without content replay: %s", mustJSON(held))
 	}
+	on := partial.stream("GET", "/api/chat/s", "", "X-Resume-From-Sequence", strconv.FormatUint(held.StreamSequence, 10))
+	o.text(" done")
 	o.finish()
 	e.all()
+	if got := on.all(); textOf(got) != " done" || strings.Contains(datas(got), `"start"`) {
+		t.Errorf("live, without content replay, the stream: %s", datas(got))
+	}
 	s := k.snapshot("s")
 	if s.Status != spool.StatusEnded || len(s.Messages) != 2 || s.Messages[1].ID != "answer-u1" || s.CheckpointID == nil || *s.CheckpointID != "cp-run-u1" || s.Incarnation != 1 {
 		t.Errorf("settled: %s", mustJSON(s))

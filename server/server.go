@@ -53,12 +53,16 @@ type Options struct {
 	// AllowOverrides lets a chat body replace the session's history or state.
 	AllowOverrides bool
 
-	UI            int           // AI SDK profile without an opt-in: 6 (default) or 7
-	ReplayGrace   time.Duration // how long a settled turn is replayed without a position; 0: 60 s, negative: not at all
-	Heartbeat     time.Duration // a comment after this much silence; 0: 10 s
-	WriteTimeout  time.Duration // a reader that takes longer for one write is cut; 0: 15 s
-	DrainSpread   time.Duration // readers are cut within this time of Drain; 0: at once
-	PartialInBody bool          // snapshots hold a live turn's message too, and a page load is not replayed ("content replay off")
+	UI           int           // AI SDK profile without an opt-in: 6 (default) or 7
+	ReplayGrace  time.Duration // how long a settled turn is replayed without a position; 0: 60 s, negative: not at all
+	Heartbeat    time.Duration // a comment after this much silence; 0: 10 s
+	WriteTimeout time.Duration // a reader that takes longer for one write is cut; 0: 15 s
+	DrainSpread  time.Duration // readers are cut within this time of Drain; 0: at once
+	// NoContentReplay puts a live turn's message, as far as it is written, into
+	// snapshots, and lets the stream of a page built from one go on after it. By
+	// default the message is left out, and replayed on the stream: the one way
+	// that is right for every AI SDK client.
+	NoContentReplay bool
 
 	Agent  string       // Row.Agent of sessions created here
 	Info   Info         //
@@ -112,7 +116,7 @@ func New(logs *spool.Logs, o *Options) *Server {
 	}
 	s.chat = &chat.Deps{
 		Logs:           logs,
-		ContentReplay:  !s.o.PartialInBody,
+		ContentReplay:  !s.o.NoContentReplay,
 		UI:             s.o.UI,
 		ReplayGrace:    max(s.o.ReplayGrace, 0),
 		AllowOverrides: s.o.AllowOverrides,

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/spool-run/spool/model"
 	"github.com/spool-run/spool/model/openai"
@@ -27,5 +28,12 @@ func chooseModel(ctx context.Context, flag string, rate float64, log *slog.Logge
 		return nil, server.Info{}, &usageError{"--model " + flag + ": want scripted or openai:NAME"}
 	}
 	m := openai.New(&openai.Options{APIKey: key, BaseURL: base, Model: name})
-	return m, server.Info{Model: "openai:" + name}, nil
+	ask, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	id, err := m.ID(ask)
+	if err != nil { // it may come up later
+		log.Warn("the provider does not say which models it has", "err", err, "hint", "set OPENAI_MODEL or --model openai:NAME")
+		return m, server.Info{Model: "openai"}, nil
+	}
+	return m, server.Info{Model: "openai:" + id}, nil
 }

@@ -33,6 +33,14 @@ func (d *Deps) get(ctx context.Context, p Params) (*Response, error) {
 	case p.Position.Kind == SeenPosition:
 		res.View = ViewCursor
 		res.Stream, err = at.cursor(ctx, p.Position.Cursor)
+	case p.Position.Kind == SnapshotPosition && !d.ContentReplay:
+		// The snapshot held the partial message: go on after it.
+		c := p.Position.Cursor
+		if c.Incarnation == 0 {
+			c.Incarnation = h.Incarnation // a snapshot's position is a bare number
+		}
+		res.View = ViewCursor
+		res.Stream, err = at.cursor(ctx, c)
 	case p.Position.Kind == SnapshotPosition:
 		res.View = ViewReplay
 		res.Stream, err = at.pageLoad(ctx, p.Position.Cursor)
