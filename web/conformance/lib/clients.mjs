@@ -14,7 +14,7 @@ class State {
     this.messages = this.messages.slice(0, -1);
   };
   replaceMessage = (i, message) => {
-    this.messages = this.messages.with(i, structuredClone(message));
+    this.messages = this.messages.with(i, message); // React's copies it on each chunk; what it holds in the end is the same
   };
   snapshot = structuredClone;
 }
@@ -54,5 +54,8 @@ export function open(client, { url, session, fetch, messages, headers, init }) {
 
 export const userMessage = (id, text) => ({ id, role: 'user', parts: [{ type: 'text', text }] });
 
-/** What a chat shows of the assistant, as JSON has it. */
-export const answers = chat => JSON.parse(JSON.stringify(chat.messages.filter(m => m.role === 'assistant')));
+/** What a chat shows of the assistant, as JSON has it. Newer clients note a reasoning part's stream id on it; it says nothing. */
+export const answers = chat => plain(chat.messages.filter(m => m.role === 'assistant'));
+
+export const plain = messages =>
+  JSON.parse(JSON.stringify(messages)).map(m => ({ ...m, parts: m.parts.map(p => (p.type === 'reasoning' ? { ...p, id: undefined } : p)) }));

@@ -1,13 +1,13 @@
 // One session, cut at one point by many readers that all come back.
 import { createResumingFetch, loadSnapshot } from '@spool-run/client';
 import assert from 'node:assert/strict';
-import { all, answers, newest6, newest7, open, userMessage } from './clients.mjs';
+import { all, answers, newest6, newest7, oldest, open, userMessage } from './clients.mjs';
 import { Network } from './net.mjs';
 
 /** Ways back, and the clients for which each one can be right. */
 export const ways = [
   ['snapshot', all], // the page is loaded again, from our snapshot
-  ['history', all], // the same without saying where the snapshot stood
+  ['history', all], // the same without saying where the snapshot stood; once the answer is in it the oldest client doubles it
   ['fetch', all], // the page stays, the resuming fetch goes on
   ['partial', [newest6, newest7]], // the page is loaded again with the half-written answer in its history
 ];
@@ -43,7 +43,9 @@ export async function references(url, session, scene) {
 export async function reload(client, url, session, way, before, net = new Network(), fetch = net.fetch) {
   const snapshot = await snapshotOf(url, session);
   assert.ok(snapshot, 'the session has no snapshot');
-  const messages = way === 'partial' ? structuredClone(before) : snapshot.messages;
+  let { messages } = snapshot;
+  if (way === 'partial') messages = structuredClone(before);
+  if (way === 'question') messages = messages.filter(m => m.role === 'user');
   const headers = way === 'snapshot' ? { 'X-Resume-From-Sequence': String(snapshot.streamSequence) } : undefined;
   const reader = open(client, { url, session, fetch, messages, headers });
   reader.client = client;
@@ -94,40 +96,43 @@ export async function measure(url, gate, scene) {
   return { frames: ids.length, upTo, appends: heads.length - 1 };
 }
 
-/** Cuts readers of one session after k frames and brings them back, and returns what went wrong. */
-export async function cutAt({ url, gate, scene, k, upTo }) {
+/**
+ * Cuts readers of one session after k frames and brings them back, and returns
+ * what went wrong. Each client has one page that is cut and then loaded again in
+ * every way, and one that stays and reads through the resuming fetch.
+ */
+export async function cutAt({ url, gate, scene, k, upTo, appends }) {
   const session = newSession(`${scene}-${k}`);
   let letBack;
   const hold = new Promise(done => (letBack = done));
   if (gate) gate.allow(session, 0);
   const refs = await references(url, session, scene);
-  const readers = [];
-  for (const [way, clients] of ways) {
-    for (const client of clients) {
-      const net = new Network({ cutAfter: k, torn: !gate && k % 2 === 1, hold });
-      const reader = send(client, url, session, scene, net, way === 'fetch' ? resuming(net) : net.fetch);
-      await net.response(1);
-      readers.push({ ...reader, way });
-    }
+  const pages = [];
+  const staying = [];
+  for (const client of all) {
+    const [page, stay] = [1, 2].map(() => new Network({ cutAfter: k, torn: !gate && k % 2 === 1, hold }));
+    pages.push(send(client, url, session, scene, page));
+    staying.push({ ...send(client, url, session, scene, stay, resuming(stay)), way: 'fetch' });
+    await Promise.all([page.response(1), stay.response(1)]);
   }
-  if (gate) gate.allow(session, upTo);
+  if (gate) gate.allow(session, upTo[k]);
   else await Promise.all(refs.map(r => r.done));
-  await Promise.all(readers.map(r => r.net.wasCut));
+  await Promise.all([...pages, ...staying].map(r => r.net.wasCut));
   letBack();
-  const back = await Promise.all(
-    readers.map(async reader => {
-      const { way, client, chat, errors } = reader;
-      if (way === 'fetch') {
-        await reader.net.response(2);
-        return reader;
-      }
-      await reader.done;
+  const live = gate !== undefined && upTo[k] < appends;
+  const back = [...staying];
+  for (const { client, chat, done, errors } of pages) {
+    await done;
+    for (const [way, clients] of ways) {
+      if (way === 'fetch' || !clients.includes(client)) continue;
+      if (way === 'history' && client === oldest && !live) continue;
       const again = await reload(client, url, session, way, chat.messages);
       again.errors.unshift(...errors);
       await again.net.response(1);
-      return { ...again, way };
-    }),
-  );
+      back.push({ ...again, way });
+    }
+  }
+  await Promise.all(staying.map(r => r.net.response(2)));
   if (gate) gate.allow(session, Infinity);
   await Promise.all([...back, ...refs].map(r => r.done));
   const snapshot = await snapshotOf(url, session);
@@ -137,7 +142,7 @@ export async function cutAt({ url, gate, scene, k, upTo }) {
     try {
       assert.deepEqual(
         answers(ref.chat),
-        snapshot.messages.filter(m => m.role === 'assistant'),
+        answers(snapshot),
       );
     } catch (error) {
       wrong.push(`${session}: the snapshot differs from what ${ref.client.name} streamed: ${error.message.slice(0, 1500)}`);

@@ -1,5 +1,6 @@
 // Holds a server's appends back: with SPOOL_TEST_GATE set it makes one record
-// an append and asks GET /{session}/{n} before each.
+// an append and asks GET /{session}/{n} before each, but for those that an
+// answer's Gate-Through header already granted.
 import { createServer } from 'node:http';
 
 export async function startGate() {
@@ -25,7 +26,7 @@ export async function startGate() {
     const [, id, n] = new URL(request.url, 'http://gate').pathname.split('/');
     const s = of(decodeURIComponent(id));
     s.asked = Math.max(s.asked, Number(n));
-    s.held.push({ n: Number(n), answer: () => response.writeHead(200).end() });
+    s.held.push({ n: Number(n), answer: () => response.writeHead(200, { 'Gate-Through': Math.min(s.limit, Number.MAX_SAFE_INTEGER) }).end() });
     settle(s);
   });
   server.keepAliveTimeout = 60_000;
