@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -18,9 +19,10 @@ type gate struct {
 	closableStore
 	url string
 
-	mu   sync.Mutex
-	n    map[string]int         // owner appends of each session
-	last map[string]appendNamed // the append that n counted last, by session and writer
+	mu      sync.Mutex
+	n       map[string]int         // owner appends of each session
+	last    map[string]appendNamed // the append that n counted last, by session and writer
+	through map[string]int         // granted ahead, by an answer's Gate-Through header
 }
 
 // appendNamed is what a repeat shares with its first attempt.
@@ -30,26 +32,30 @@ type appendNamed struct {
 }
 
 func newGate(store closableStore, url string) *gate {
-	return &gate{closableStore: store, url: strings.TrimSuffix(url, "/"), n: map[string]int{}, last: map[string]appendNamed{}}
+	return &gate{closableStore: store, url: strings.TrimSuffix(url, "/"), n: map[string]int{}, last: map[string]appendNamed{}, through: map[string]int{}}
 }
 
-// number counts an append; a repeat keeps its number.
-func (g *gate) number(a spool.Append) int {
+// number counts an append, and says whether it was granted ahead; a repeat
+// keeps its number.
+func (g *gate) number(a spool.Append) (n int, granted bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	key := a.Session + "\x00" + a.Writer
 	if l, ok := g.last[key]; ok && a.Ordinal != 0 && l.epoch == a.Epoch && l.ordinal == a.Ordinal {
-		return l.n
+		return l.n, l.n <= g.through[a.Session]
 	}
 	g.n[a.Session]++
 	g.last[key] = appendNamed{a.Epoch, a.Ordinal, g.n[a.Session]}
-	return g.n[a.Session]
+	return g.n[a.Session], g.n[a.Session] <= g.through[a.Session]
 }
 
 // Append asks for permission and waits for it.
 func (g *gate) Append(ctx context.Context, a spool.Append) (spool.Appended, error) {
 	if a.Epoch > 0 && len(a.Records) > 0 {
-		n := g.number(a)
+		n, granted := g.number(a)
+		if granted {
+			return g.closableStore.Append(ctx, a)
+		}
 		types := make([]string, len(a.Records))
 		for i, r := range a.Records {
 			types[i] = string(r.Type)
@@ -66,6 +72,11 @@ func (g *gate) Append(ctx context.Context, a spool.Append) (spool.Appended, erro
 		_ = res.Body.Close()
 		if res.StatusCode != http.StatusOK {
 			return spool.Appended{}, fmt.Errorf("test gate: %s", res.Status)
+		}
+		if through, err := strconv.Atoi(res.Header.Get("Gate-Through")); err == nil {
+			g.mu.Lock()
+			g.through[a.Session] = through
+			g.mu.Unlock()
 		}
 	}
 	return g.closableStore.Append(ctx, a)

@@ -37,7 +37,7 @@ for (const [device, options] of Object.entries(devices)) {
   await first.context().close();
 
   const tools = await open('tools');
-  await say(tools.page, 'tools: three days in Lisbon');
+  await say(tools.page, 'tools for three days in Lisbon');
   await tools.page.getByText('That took three steps').waitFor();
   await settled(tools.page);
   await tools.page.locator('.tool summary').first().click();

@@ -108,19 +108,27 @@ function AssistantMessage({ message, live, idle, last, onRegenerate }: Props) {
   );
 }
 
-/** The parts in order; all progress entries become one tree at the place of the first. */
+/**
+ * The parts in order. Progress that has a call's id is shown with the call; all
+ * other entries become one tree at the place of the first.
+ */
 function partsOf(message: Message, live: boolean): ReactNode[] {
+  const calls = new Set(message.parts.filter(isToolUIPart).map(p => p.toolCallId));
+  const ofCalls = new Map<string, ProgressEntry>();
   const progress: ProgressEntry[] = [];
   for (const part of message.parts) {
-    if (part.type === 'data-progress') progress.push({ ...(part.data as ProgressEntry) });
+    if (part.type !== 'data-progress') continue;
+    const entry = part.data as ProgressEntry;
+    if (calls.has(entry.id)) ofCalls.set(entry.id, entry);
+    else progress.push(entry);
   }
   let shown = false;
   return message.parts.map((part, i) => {
     if (part.type === 'text') return part.text === '' ? null : <Markdown key={i} text={part.text} />;
     if (part.type === 'reasoning') return <Reasoning key={i} text={part.text} writing={live && part.state === 'streaming'} />;
-    if (isToolUIPart(part)) return <ToolCall key={part.toolCallId + i} part={part} live={live} />;
+    if (isToolUIPart(part)) return <ToolCall key={part.toolCallId + i} part={part} live={live} progress={ofCalls.get(part.toolCallId)} />;
     if (part.type === 'data-progress') {
-      if (shown) return null;
+      if (shown || calls.has((part.data as ProgressEntry).id)) return null;
       shown = true;
       return <ProgressTree key="progress" entries={progress} live={live} />;
     }

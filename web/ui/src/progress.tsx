@@ -39,21 +39,30 @@ export function ProgressTree({ entries, live }: { entries: ProgressEntry[]; live
 
 function Entry({ entry, live }: { entry: ProgressEntry; live: boolean }) {
   const state = entry.state ?? 'running';
-  const percent = entry.percent === undefined ? undefined : Math.max(0, Math.min(100, entry.percent));
   return (
     <div className="progress-entry" data-state={state}>
       <span className="progress-icon">
         {state === 'done' ? <IconCheck /> : state === 'failed' ? <IconCross /> : state === 'running' && live ? <span className="spinner" /> : <span className="dot" />}
       </span>
       <span className="progress-label">{entry.label || entry.id}</span>
-      {percent !== undefined && state !== 'done' && (
+      {state !== 'done' && <Bar percent={entry.percent} />}
+    </div>
+  );
+}
+
+export function Bar({ label, percent }: { label?: string | undefined; percent: number | undefined }) {
+  const at = percent === undefined ? undefined : Math.max(0, Math.min(100, percent));
+  return (
+    <span className="bar-line">
+      {label && <span className="bar-label">{label}</span>}
+      {at !== undefined && (
         <>
-          <span className="bar" role="progressbar" aria-valuenow={percent} aria-valuemin={0} aria-valuemax={100}>
-            <span style={{ width: `${percent}%` }} />
+          <span className="bar" role="progressbar" aria-label={label ?? 'Progress'} aria-valuenow={at} aria-valuemin={0} aria-valuemax={100}>
+            <span style={{ width: `${at}%` }} />
           </span>
-          <span className="progress-percent">{Math.round(percent)}%</span>
+          <span className="progress-percent">{Math.round(at)}%</span>
         </>
       )}
-    </div>
+    </span>
   );
 }

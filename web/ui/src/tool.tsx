@@ -1,6 +1,7 @@
 import type { DynamicToolUIPart, ToolUIPart } from 'ai';
 import { useState } from 'react';
 import { IconCheck, IconChevron, IconCross } from './icons';
+import { Bar, type ProgressEntry } from './progress';
 
 const words: Record<string, string> = {
   'input-streaming': 'writing arguments',
@@ -13,7 +14,7 @@ const words: Record<string, string> = {
 };
 
 /** A tool call, what it was given and what came of it. */
-export function ToolCall({ part, live }: { part: ToolUIPart | DynamicToolUIPart; live: boolean }) {
+export function ToolCall({ part, live, progress }: { part: ToolUIPart | DynamicToolUIPart; live: boolean; progress?: ProgressEntry | undefined }) {
   const [open, setOpen] = useState(false);
   const name = part.type === 'dynamic-tool' ? part.toolName : part.type.slice('tool-'.length);
   const failed = part.state === 'output-error' || part.state === 'output-denied';
@@ -28,6 +29,7 @@ export function ToolCall({ part, live }: { part: ToolUIPart | DynamicToolUIPart;
         </span>
         <code className="tool-name">{name}</code>
         <span className="tool-hint">{brief(input)}</span>
+        {progress && !settled && <Bar label={progress.label} percent={progress.percent} />}
         <span className="tool-state">{preliminary ? 'working' : words[part.state] ?? part.state}</span>
         <span className="chevron">
           <IconChevron />
