@@ -20,8 +20,6 @@ for (const [device, options] of Object.entries(devices)) {
   const server = { port: await freePort(), store: `${tempDir()}/spool.db`, args: ['--lease-ttl', '1s'], env: { SPOOL_TEST_GATE: gate.url } };
   let spool = await start(server);
   const shoot = async (page, name) => {
-    // Let what moves come to rest.
-    await page.evaluate(() => Promise.all(document.getAnimations().filter(a => a.effect.getTiming().iterations !== Infinity).map(a => a.finished)));
     await page.screenshot({ path: `${out}/${name}-${device}.png`, animations: 'disabled' });
     console.log(`${name}-${device}.png`);
   };
