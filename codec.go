@@ -5,7 +5,8 @@ import (
 	"fmt"
 	"math"
 	"strconv"
-	"unicode/utf8"
+
+	"github.com/spool-run/spool/internal/jsonenc"
 )
 
 // AppendChunk appends the chunk's JSON to dst: "type" first, then the base
@@ -121,7 +122,7 @@ func appendAnyChunk(dst []byte, c Chunk) ([]byte, error) {
 		return dst, ErrInvalidChunk.Because(fmt.Sprintf("%T does not encode as an object", c))
 	}
 	dst = append(dst, `{"type":`...)
-	dst = appendJSONString(dst, string(c.ChunkType()))
+	dst = jsonenc.AppendString(dst, string(c.ChunkType()))
 	if len(body) > 2 {
 		dst = append(dst, ',')
 	}
@@ -136,7 +137,7 @@ func appendUnknown(dst []byte, u *Unknown) ([]byte, error) {
 	}
 	for _, b := range u.Raw {
 		if b == '\n' || b == '\r' {
-			return appendCompact(dst, u.Raw, false), nil
+			return jsonenc.AppendCompact(dst, u.Raw, false), nil
 		}
 	}
 	return append(dst, u.Raw...), nil
@@ -170,7 +171,7 @@ func (e *encoder) base(b *Base) {
 }
 
 func (e *encoder) str(key, s string) {
-	e.b = appendJSONString(append(e.b, key...), s)
+	e.b = jsonenc.AppendString(append(e.b, key...), s)
 }
 
 func (e *encoder) optStr(key, s string) {
@@ -199,7 +200,7 @@ func (e *encoder) raw(key string, raw json.RawMessage) {
 			e.problem = key[2:len(key)-2] + " is not valid JSON"
 		}
 	default:
-		e.b = appendCompact(e.b, raw, true)
+		e.b = jsonenc.AppendCompact(e.b, raw, true)
 	}
 }
 
@@ -248,95 +249,4 @@ func (e *encoder) patches(key string, list []PatchOperation) {
 		e.b = append(e.b, '}')
 	}
 	e.b = append(e.b, ']')
-}
-
-const hexDigits = "0123456789abcdef"
-
-// plain holds the ASCII characters that stand for themselves in a JSON string
-// that may also be pasted into HTML.
-var plain = func() (table [utf8.RuneSelf]bool) {
-	for c := byte(' '); c < utf8.RuneSelf; c++ {
-		table[c] = c != '"' && c != '\\' && c != '<' && c != '>' && c != '&'
-	}
-	return table
-}()
-
-// appendJSONString appends s as a JSON string, with the escapes of encoding/json.
-func appendJSONString(dst []byte, s string) []byte {
-	dst = append(dst, '"')
-	start := 0
-	for i := 0; i < len(s); {
-		if c := s[i]; c < utf8.RuneSelf {
-			if plain[c] {
-				i++
-				continue
-			}
-			dst = append(dst, s[start:i]...)
-			switch c {
-			case '"', '\\':
-				dst = append(dst, '\\', c)
-			case '\b':
-				dst = append(dst, `\b`...)
-			case '\f':
-				dst = append(dst, `\f`...)
-			case '\n':
-				dst = append(dst, `\n`...)
-			case '\r':
-				dst = append(dst, `\r`...)
-			case '\t':
-				dst = append(dst, `\t`...)
-			default:
-				dst = append(dst, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&0xf])
-			}
-			i++
-			start = i
-			continue
-		}
-		r, size := utf8.DecodeRuneInString(s[i:])
-		switch {
-		case r == utf8.RuneError && size == 1:
-			dst = append(dst, s[start:i]...)
-			dst = append(dst, `\ufffd`...)
-			start = i + size
-		case r == '\u2028' || r == '\u2029': // line ends to JavaScript
-			dst = append(dst, s[start:i]...)
-			dst = append(dst, `\u202`...)
-			dst = append(dst, hexDigits[r&0xf])
-			start = i + size
-		}
-		i += size
-	}
-	dst = append(dst, s[start:]...)
-	return append(dst, '"')
-}
-
-// appendCompact appends valid JSON without the space between its tokens; with
-// escape set, it also escapes what encoding/json escapes in raw messages.
-func appendCompact(dst, src []byte, escape bool) []byte {
-	start, inString := 0, false
-	for i := 0; i < len(src); i++ {
-		switch c := src[i]; {
-		case c == '"':
-			inString = !inString
-		case c == '\\':
-			i++ // an escape, of which the first character is what matters
-		case c == ' ' || c == '\t' || c == '\n' || c == '\r':
-			if !inString {
-				dst = append(dst, src[start:i]...)
-				start = i + 1
-			}
-		case !escape:
-		case c == '<' || c == '>' || c == '&':
-			dst = append(dst, src[start:i]...)
-			dst = append(dst, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&0xf])
-			start = i + 1
-		case c == 0xe2 && i+2 < len(src) && src[i+1] == 0x80 && src[i+2]&^1 == 0xa8:
-			dst = append(dst, src[start:i]...)
-			dst = append(dst, `\u202`...)
-			dst = append(dst, hexDigits[src[i+2]&0xf])
-			start = i + 3
-			i += 2
-		}
-	}
-	return append(dst, src[start:]...)
 }

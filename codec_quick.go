@@ -169,7 +169,7 @@ func (d *quick) escaped(s []byte) string {
 				return ""
 			}
 			for _, h := range s[i+1 : i+5] {
-				v := bytes.IndexByte([]byte(hexDigits), h)
+				v := bytes.IndexByte([]byte("0123456789abcdef"), h)
 				if v < 0 {
 					d.ok = false
 					return ""

@@ -2,7 +2,8 @@ package spool
 
 import (
 	"encoding/json"
-	"unicode/utf8"
+
+	"github.com/spool-run/spool/internal/jsonenc"
 )
 
 // settleBytes bounds the parts of one record of a series; the rest of
@@ -130,7 +131,8 @@ func splitParts(parts []Part) [][]Part {
 	for _, p := range parts {
 		for len(mustJSON(p.Text)) > settleBytes/2 {
 			head := p
-			head.Text, p.Text = cutText(p.Text, settleBytes/2)
+			n := jsonenc.Fit(p.Text, settleBytes/2)
+			head.Text, p.Text = p.Text[:n], p.Text[n:]
 			head.ProviderMetadata = nil
 			add(head, len(head.Text))
 			series, room = append(series, nil), settleBytes
@@ -138,24 +140,6 @@ func splitParts(parts []Part) [][]Part {
 		add(p, partBytes(p))
 	}
 	return series
-}
-
-// cutText cuts text at a rune border so that the encoded head has at most max
-// bytes.
-func cutText(text string, max int) (head, tail string) {
-	n, size := 0, 2
-	for n < len(text) {
-		r, width := utf8.DecodeRuneInString(text[n:])
-		cost := width
-		if r < ' ' || r == '<' || r == '>' || r == '&' || r == '"' || r == '\\' || r == utf8.RuneError || r == '\u2028' || r == '\u2029' {
-			cost = 6
-		}
-		if size+cost > max {
-			break
-		}
-		n, size = n+width, size+cost
-	}
-	return text[:n], text[n:]
 }
 
 // partBytes estimates a part's encoded size; large values will be blobs.

@@ -4,13 +4,14 @@ import (
 	"net/http"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/wire/aisdk"
 )
 
 // Headers of chat requests and answers.
 const (
-	HeaderLastEventID     = "Last-Event-ID"
-	HeaderResumeFrom      = "X-Resume-From-Sequence"
-	HeaderResumeAt        = "X-Resume-At"
+	HeaderLastEventID     = aisdk.HeaderLastEventID
+	HeaderResumeFrom      = aisdk.HeaderResumeFrom
+	HeaderResumeAt        = aisdk.HeaderResumeAt
 	HeaderExistingMessage = "X-Existing-Message-Id"
 	HeaderSession         = "X-Session-Id"
 	HeaderIncarnation     = "X-Stream-Incarnation"
@@ -20,8 +21,8 @@ const (
 
 	// AISDKUIHeader marks a request of an AI SDK client by the value
 	// AISDKUIHeaderValue.
-	AISDKUIHeader      = "X-AI-SDK-UI"
-	AISDKUIHeaderValue = "vercel-ai-sdk-ui"
+	AISDKUIHeader      = aisdk.Header
+	AISDKUIHeaderValue = aisdk.HeaderValue
 )
 
 // PositionKind says what a request's position means.
@@ -47,27 +48,20 @@ type Position struct {
 // of Last-Event-ID, X-Resume-From-Sequence and X-Resume-At that is well-formed.
 // A header that is not is ignored.
 func ExtractResumePosition(h http.Header) Position {
-	for _, name := range []struct {
-		header string
-		kind   PositionKind
-	}{
-		{HeaderLastEventID, SeenPosition},
-		{HeaderResumeFrom, SnapshotPosition},
-		{HeaderResumeAt, SnapshotPosition},
-	} {
-		if v := h.Get(name.header); v != "" {
-			if c, err := spool.ParseCursor(v); err == nil {
-				return Position{Kind: name.kind, Cursor: c}
-			}
-		}
+	c, header, ok := aisdk.ExtractResumePosition(h)
+	switch {
+	case !ok:
+		return Position{}
+	case header == HeaderLastEventID:
+		return Position{Kind: SeenPosition, Cursor: c}
 	}
-	return Position{}
+	return Position{Kind: SnapshotPosition, Cursor: c}
 }
 
 // ParseResumePosition reads one header value; what is no position is none.
 func ParseResumePosition(value string) Position {
-	c, err := spool.ParseCursor(value)
-	if err != nil {
+	c, ok := aisdk.ParseResumePosition(value)
+	if !ok {
 		return Position{}
 	}
 	return Position{Kind: SeenPosition, Cursor: c}

@@ -3,9 +3,9 @@ package aisdk
 import (
 	"bytes"
 	"encoding/json"
-	"unicode/utf8"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/internal/jsonenc"
 )
 
 // maxText is how much encoded text one frame carries.
@@ -21,7 +21,7 @@ type frameWriter struct {
 // fields, in the order of the calls.
 func (w *frameWriter) open(kind string) *frameWriter {
 	w.buf = append(w.buf[:0], `data: {"type":`...)
-	w.buf = appendString(w.buf, kind)
+	w.buf = jsonenc.AppendString(w.buf, kind)
 	return w
 }
 
@@ -33,7 +33,7 @@ func (w *frameWriter) key(key string) {
 
 func (w *frameWriter) str(key, value string) *frameWriter {
 	w.key(key)
-	w.buf = appendString(w.buf, value)
+	w.buf = jsonenc.AppendString(w.buf, value)
 	return w
 }
 
@@ -76,80 +76,10 @@ func (w *frameWriter) close() {
 // text writes s as one event, or as several if it is too long for one frame.
 func (w *frameWriter) text(kind, idKey, id, textKey, s string) {
 	for s != "" {
-		n := fit(s, maxText)
+		n := jsonenc.Fit(s, maxText)
 		w.open(kind).str(idKey, id).str(textKey, s[:n]).close()
 		s = s[n:]
 	}
-}
-
-// fit returns how many bytes of s, cut at a rune border, take at most limit
-// bytes once encoded.
-func fit(s string, limit int) int {
-	if len(s) <= limit/6 {
-		return len(s)
-	}
-	encoded := 0
-	for i, r := range s {
-		switch {
-		case r < 0x20 || r == utf8.RuneError || r == '\u2028' || r == '\u2029':
-			encoded += 6
-		case r == '"' || r == '\\':
-			encoded += 2
-		default:
-			encoded += utf8.RuneLen(r)
-		}
-		if encoded > limit {
-			return i
-		}
-	}
-	return len(s)
-}
-
-const hexDigits = "0123456789abcdef"
-
-// appendString appends s as a JSON string. Invalid UTF-8 becomes U+FFFD; the
-// line separators that some line readers split at are escaped.
-func appendString(dst []byte, s string) []byte {
-	dst = append(dst, '"')
-	start := 0
-	for i := 0; i < len(s); {
-		c := s[i]
-		if c >= utf8.RuneSelf {
-			r, size := utf8.DecodeRuneInString(s[i:])
-			switch {
-			case r == utf8.RuneError && size == 1:
-				dst = append(append(dst, s[start:i]...), `\ufffd`...)
-				start = i + size
-			case r == '\u2028' || r == '\u2029':
-				dst = append(append(dst, s[start:i]...), `\u202`...)
-				dst = append(dst, hexDigits[r&0xf])
-				start = i + size
-			}
-			i += size
-			continue
-		}
-		if c >= 0x20 && c != '"' && c != '\\' {
-			i++
-			continue
-		}
-		dst = append(dst, s[start:i]...)
-		switch c {
-		case '"', '\\':
-			dst = append(dst, '\\', c)
-		case '\n':
-			dst = append(dst, `\n`...)
-		case '\r':
-			dst = append(dst, `\r`...)
-		case '\t':
-			dst = append(dst, `\t`...)
-		default:
-			dst = append(dst, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&0xf])
-		}
-		i++
-		start = i
-	}
-	dst = append(dst, s[start:]...)
-	return append(dst, '"')
 }
 
 // appendRaw appends a JSON value, null if it is absent, without line breaks.

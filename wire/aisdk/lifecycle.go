@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/internal/jsonenc"
 )
 
 const octets = "application/octet-stream"
@@ -96,7 +97,7 @@ func citedText(part *spool.Part) json.RawMessage {
 	if part.Text == "" {
 		return nil
 	}
-	return append(appendString([]byte(`{"spool":{"citedText":`), part.Text), "}}"...)
+	return append(jsonenc.AppendString([]byte(`{"spool":{"citedText":`), part.Text), "}}"...)
 }
 
 // Ends. Closing what is open and the marks were written with the message.

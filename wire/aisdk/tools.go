@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/internal/jsonenc"
 )
 
 // sentTool is what a client has been sent of one tool call.
@@ -51,7 +52,7 @@ func inputOf(t *spool.ToolPart) json.RawMessage {
 	case len(t.Input) > 0:
 		return t.Input
 	case t.InputText != "":
-		return appendString(nil, t.InputText)
+		return jsonenc.AppendString(nil, t.InputText)
 	}
 	return json.RawMessage("{}")
 }
