@@ -27,9 +27,8 @@ var profiles = map[string]aisdk.Options{
 
 // reader is a client and the stream it reads.
 type reader struct {
-	client  aisdk.Client
-	cut     bool
-	message aisdk.UIMessage
+	client aisdk.Client
+	cut    bool
 }
 
 func read(o *aisdk.Options, frames []spool.Frame, last bool) (*reader, error) {
