@@ -55,6 +55,7 @@ type turnSource struct {
 	skip  int    // frames to leave out, of a reader that counts
 
 	held  []byte
+	at    uint64 // the position that the reader has been brought to
 	quiet bool
 	end   error // io.EOF, or ErrCut
 	buf   []byte
@@ -84,7 +85,7 @@ func (s *turnSource) Next(ctx context.Context) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		s.quiet = b.Quiet
+		s.at, s.quiet = b.At, b.Quiet
 		out := s.take(&b)
 		if s.end == nil && s.quiet && len(s.held) == 0 && len(out) == 0 {
 			s.end = io.EOF // the reader has seen the turn's end before
@@ -177,14 +178,19 @@ func (s *turnSource) sendPlan() []byte {
 		}
 		*to = append(appendID(*to, c), f.Data...)
 	}
-	s.plan = nil
+	s.plan, s.at = nil, s.planAt
 	return out
 }
 
-// over says whether the turn has ended for good, as far as the log knows.
+// over says whether the turn has ended for good, as far as the log knows, and
+// with what the reader has been given: it may stand at a pause that a later run
+// has ended long ago.
 func (s *turnSource) over(ctx context.Context) (over bool, err error) {
 	err = s.g.View(ctx, func(f *spool.Fold) error {
 		over = turnOver(f, s.turn, s.quiet)
+		if t := f.Turn(s.turn); t != nil && t.LastRun().Start > s.at {
+			over = false
+		}
 		return nil
 	})
 	return over, err

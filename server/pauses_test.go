@@ -1,0 +1,71 @@
+package server_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/server/chat"
+)
+
+// ask pauses the run at a call that the client is to answer.
+func (o *owner) ask(call string) {
+	o.k.Helper()
+	o.commit(spool.Row{}, nil,
+		&spool.ToolArgStreamStart{ToolCallID: call, ToolName: "locate"},
+		&spool.ToolArgStreamEnd{ToolCallID: call, ToolName: "locate", Arguments: json.RawMessage(`{}`)})
+	var words []spool.Chunk
+	if err := o.g.View(o.k.Context(), func(f *spool.Fold) error { words = f.CloseModelPhase("tool-calls", nil); return nil }); err != nil {
+		o.k.Fatal(err)
+	}
+	o.commit(spool.Row{}, nil, append(words, &spool.ToolStart{ToolCallID: call, ToolName: "locate", Arguments: json.RawMessage(`{}`)})...)
+	o.commit(spool.Row{Status: spool.StatusPaused}, nil, &spool.RunSuspended{Kind: "awaiting_client_tool", ToolCallIDs: []string{call}, StepID: o.stepID()})
+	o.release()
+}
+
+// TestCutAcrossPause: a turn went through a pause and is over. Whoever saw it up
+// to any event gets all of the rest, and not only what came before the pause.
+func TestCutAcrossPause(t *testing.T) {
+	t.Parallel()
+	k := newKit(t, nil)
+	post := k.say("s", "u1", "where am I?")
+	o := k.own("s")
+	replay := k.stream("GET", "/api/chat/s/stream", "")
+	o.start("u1")
+	o.text("Let me ", "see. ")
+	middle := k.stream("GET", "/api/chat/s/stream", "")
+	head := middle.until("see. ")
+	o.ask("c1")
+	first := post.all()
+	body := mustJSON(map[string]any{"id": "s", "messages": []any{
+		map[string]any{"id": "answer-u1", "role": "assistant", "parts": []any{
+			map[string]any{"type": "dynamic-tool", "toolName": "locate", "toolCallId": "c1", "state": "output-available", "input": map[string]any{}, "output": "here"},
+		}},
+	}})
+	next := k.stream("POST", "/api/chat/s", body)
+	o = k.own("s")
+	o.start(chat.AnswerID(chat.Answer{CallID: "c1"}), "u1")
+	o.text("You are ", "here.")
+	o.finish()
+	next.all()
+
+	// All three were told of the pause, and are told the rest when they come back.
+	const want = "Let me see. You are here."
+	attached := append(head, middle.all()...)
+	for name, list := range map[string][]event{"post": first, "replay": replay.all(), "attached": attached} {
+		for i, e := range list {
+			// An id holds until the next one; only the event that brings it counts.
+			if e.ID == "" || i > 0 && list[i-1].ID == e.ID {
+				continue
+			}
+			rest := k.stream("GET", "/api/chat/s/stream", "", "Last-Event-ID", e.ID).all()
+			if got := textOf(list[:i+1]) + textOf(rest); got != want {
+				t.Errorf("%s, cut after %s: %q", name, e.ID, got)
+			}
+			if n := strings.Count(datas(rest), "[DONE]"); n != 1 || rest[len(rest)-1].Data != "[DONE]" {
+				t.Errorf("%s, cut after %s: %d ends", name, e.ID, n)
+			}
+		}
+	}
+}
