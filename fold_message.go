@@ -191,7 +191,12 @@ func (m *MessageFold) seal(parts []Part, seq uint64) {
 		}
 		if i := m.findStreamed(p); i >= 0 {
 			if q := m.message.Parts[i]; q.Tool != nil && (q.Tool.State == ToolExecuting || q.Tool.State.Settled() || q.Tool.Approval != nil) {
+				said := p.Tool
 				p.Tool = q.Tool // a producer told what became of the call first
+				if p.Tool.Input == nil && p.Tool.InputText == "" {
+					p.Tool.Input, p.Tool.InputText = said.Input, said.InputText
+				}
+				p.Tool.ProviderExecuted = p.Tool.ProviderExecuted || said.ProviderExecuted
 			}
 			m.message.Parts = slices.Delete(m.message.Parts, i, i+1)
 		}

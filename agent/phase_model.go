@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"strings"
 	"time"
 
@@ -29,7 +30,7 @@ const maxBackoff = 30 * time.Second
 func (s *step) callModel(ctx context.Context, req *model.Request) error {
 	for attempt := 0; ; attempt++ {
 		t := &transcript{step: s, ids: map[string]*call{}}
-		err := t.stream(ctx, req)
+		err := t.stream(ctx, s.agent.Model.Stream(ctx, req))
 		if err == nil {
 			return nil
 		}
@@ -58,8 +59,8 @@ type transcript struct {
 	reasoning strings.Builder // its text
 }
 
-func (t *transcript) stream(ctx context.Context, req *model.Request) error {
-	for part, err := range t.step.agent.Model.Stream(ctx, req) {
+func (t *transcript) stream(ctx context.Context, parts iter.Seq2[model.Part, error]) error {
+	for part, err := range parts {
 		if err != nil {
 			return err
 		}
@@ -67,7 +68,7 @@ func (t *transcript) stream(ctx context.Context, req *model.Request) error {
 			return context.Cause(ctx)
 		}
 		if f, ok := part.(model.Finish); ok {
-			t.step.finish = finishReason(f.Reason)
+			t.step.finish, t.step.paused = finishReason(f.Reason), f.Paused
 			return t.end(ctx)
 		}
 		if err := t.apply(ctx, part); err != nil {
@@ -133,6 +134,17 @@ func (t *transcript) apply(ctx context.Context, part model.Part) error {
 			}
 		}
 		return t.endCall(ctx, c, p.Name, p.Arguments)
+	case model.ToolResult:
+		c := t.ids[p.ID]
+		if c == nil {
+			return protocolError("the outcome of a call that did not begin")
+		}
+		if !c.ended {
+			if err := t.endCall(ctx, c, c.name, c.args); err != nil {
+				return err
+			}
+		}
+		return t.append(ctx, &spool.ToolEnd{ToolCallID: c.id, ToolName: c.name, Result: p.Result, Success: p.Error == "", Error: p.Error})
 	case model.Source:
 		return t.append(ctx, &spool.Citation{SourceID: p.ID, URL: p.URL, Title: p.Title,
 			MediaType: p.MediaType, Filename: p.Filename, CitedText: p.CitedText})

@@ -68,6 +68,7 @@ type step struct {
 	id     string
 
 	finish string
+	paused bool // the provider has more to say
 	usage  spool.Usage
 	text   strings.Builder
 	calls  []*call // in the order in which the model began them
@@ -181,7 +182,7 @@ func (s *step) closeModelPhase(ctx context.Context) error {
 
 // decide says whether the run is done, and writes its structured output.
 func (s *step) decide(ctx context.Context) (Result, error) {
-	if len(s.calls) > 0 && slices.ContainsFunc(s.calls, func(c *call) bool { return !c.providerExecuted }) {
+	if s.paused || slices.ContainsFunc(s.calls, func(c *call) bool { return !c.providerExecuted }) {
 		if s.number >= s.agent.maxSteps() {
 			return Result{Done: true, Outcome: spool.OutcomeLimit, FinishReason: "length"}, nil
 		}

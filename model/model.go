@@ -43,8 +43,8 @@ type ToolSpec struct {
 }
 
 // Part is one piece of a model's stream: a [TextDelta], [ReasoningDelta],
-// [ReasoningEnd], [ToolCallStart], [ToolCallDelta], [ToolCallEnd], [Source],
-// [File], [UsageUpdate] or [Finish].
+// [ReasoningEnd], [ToolCallStart], [ToolCallDelta], [ToolCallEnd], [ToolResult],
+// [Source], [File], [UsageUpdate] or [Finish].
 type Part interface{ modelPart() }
 
 // TextDelta is a piece of text. Another ID begins another block.
@@ -74,6 +74,13 @@ type ToolCallDelta struct{ ID, Delta string }
 // none.
 type ToolCallEnd struct{ ID, Name, Arguments string }
 
+// ToolResult is the outcome of a call that the provider executed itself.
+type ToolResult struct {
+	ID     string
+	Result json.RawMessage // as the provider wants it back
+	Error  string          // not empty if the call failed
+}
+
 // Source is something that the answer cites.
 type Source struct{ ID, URL, Title, MediaType, Filename, CitedText string }
 
@@ -87,6 +94,7 @@ type UsageUpdate struct{ Usage spool.Usage }
 type Finish struct {
 	Reason string // stop, length, tool-calls, content-filter, other
 	Raw    string // as the provider said it
+	Paused bool   // the provider wants to be asked again, with this answer in the history, and will go on
 }
 
 func (TextDelta) modelPart()      {}
@@ -95,6 +103,7 @@ func (ReasoningEnd) modelPart()   {}
 func (ToolCallStart) modelPart()  {}
 func (ToolCallDelta) modelPart()  {}
 func (ToolCallEnd) modelPart()    {}
+func (ToolResult) modelPart()     {}
 func (Source) modelPart()         {}
 func (File) modelPart()           {}
 func (UsageUpdate) modelPart()    {}
@@ -121,6 +130,7 @@ type Error struct {
 	Retryable  bool
 	StatusCode int           // HTTP, 0 if none
 	RetryAfter time.Duration // 0 if the provider did not say
+	Finish     string        // the finish reason that came before the error, as the provider said it
 	Err        error
 }
 

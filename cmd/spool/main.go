@@ -4,6 +4,7 @@
 //	spool serve                     run everything on an embedded SQLite log
 //	spool tail SESSION              follow a session of a running server
 //	spool sessions                  list the sessions of a running server
+//	spool ingest --from NAME        turn a provider's bytes on standard input into chunks
 //	spool project --wire NAME       turn chunks on standard input into a wire's bytes
 package main
 
@@ -24,6 +25,7 @@ type cli struct {
 	Serve    serveCmd    `cmd:"" help:"Run the server."`
 	Tail     tailCmd     `cmd:"" help:"Follow a session of a running server."`
 	Sessions sessionsCmd `cmd:"" help:"List the sessions of a running server."`
+	Ingest   ingestCmd   `cmd:"" help:"Turn a provider's bytes on standard input into chunks, one JSON a line."`
 	Project  projectCmd  `cmd:"" help:"Turn chunks on standard input, one JSON a line, into a wire's bytes."`
 }
 

@@ -41,6 +41,10 @@ type Block struct {
 	Name     string          `json:"name,omitempty"`
 	Text     string          `json:"text,omitempty"` // a tool's arguments; a source's or file's URL
 	Metadata json.RawMessage `json:"metadata,omitempty"`
+
+	ProviderExecuted bool            `json:"providerExecuted,omitempty"` // and below what came of it
+	Result           json.RawMessage `json:"result,omitempty"`
+	Error            string          `json:"error,omitempty"`
 }
 
 // Failure is the error that ended a stream.
@@ -48,6 +52,7 @@ type Failure struct {
 	Code      string `json:"code"`
 	Message   string `json:"message"`
 	Retryable bool   `json:"retryable,omitempty"`
+	Finish    string `json:"finish,omitempty"` // the raw reason that came before it
 }
 
 // Collect reads a stream to its end.
@@ -113,7 +118,8 @@ func Fold(parts []model.Part, failure error) (a Answer, err error) {
 			if _, ok := at["tool "+p.ID]; ok {
 				wrong("call %s starts twice", p.ID)
 			}
-			block("tool", p.ID).Name = p.Name
+			b := block("tool", p.ID)
+			b.Name, b.ProviderExecuted = p.Name, p.ProviderExecuted
 			open["tool "+p.ID] = true
 		case model.ToolCallDelta:
 			if !open["tool "+p.ID] || p.Delta == "" {
@@ -126,9 +132,21 @@ func Fold(parts []model.Part, failure error) (a Answer, err error) {
 				wrong("call %+v ends, but was %+v", p, *b)
 			}
 			delete(open, "tool "+p.ID)
+		case model.ToolResult:
+			b := block("tool", p.ID)
+			if open["tool "+p.ID] || b.Name == "" || b.Result != nil {
+				wrong("part %d is an outcome, but call %s is open, unknown or has one", i, p.ID)
+			}
+			b.Result = p.Result
+			if p.Error != "" {
+				b.Error = p.Error
+			}
 		case model.Source:
 			b := block("source", p.ID)
 			b.Name, b.Text = p.Title, p.URL
+			if p.URL == "" {
+				b.Text = p.CitedText // a document
+			}
 		case model.File:
 			a.Blocks = append(a.Blocks, Block{Type: "file", Name: p.MediaType, Text: p.URL})
 		case model.UsageUpdate:
@@ -146,7 +164,7 @@ func Fold(parts []model.Part, failure error) (a Answer, err error) {
 	case failure != nil:
 		a.Error = &Failure{Message: failure.Error()}
 		if e, ok := errors.AsType[*model.Error](failure); ok {
-			a.Error = &Failure{Code: e.Code, Message: e.Message, Retryable: e.Retryable}
+			a.Error = &Failure{e.Code, e.Message, e.Retryable, e.Finish}
 		}
 		if a.Finish != "" {
 			wrong("an error comes after the finish: %v", failure)

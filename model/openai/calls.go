@@ -12,6 +12,7 @@ import (
 type call struct {
 	id, name string
 	args     strings.Builder
+	sent     int // bytes of args that have gone out
 	started  bool
 }
 
@@ -26,7 +27,7 @@ func (c *call) complete() bool {
 type calls struct {
 	list  []*call
 	ids   map[string]*call
-	slots map[int]*call
+	slots map[index]*call
 	last  *call
 }
 
@@ -37,7 +38,7 @@ func (cs *calls) find(d *toolDelta) *call {
 	if d.Index != nil {
 		slot = cs.slots[*d.Index]
 	}
-	c := cs.ids[d.ID]
+	c := cs.ids[string(d.ID)]
 	if c == nil {
 		c = cs.guess(d, slot)
 	}
@@ -46,12 +47,12 @@ func (cs *calls) find(d *toolDelta) *call {
 		cs.list = append(cs.list, c)
 	}
 	if cs.ids == nil {
-		cs.ids, cs.slots = map[string]*call{}, map[int]*call{}
+		cs.ids, cs.slots = map[string]*call{}, map[index]*call{}
 	}
 	if d.ID != "" {
-		cs.ids[d.ID] = c
+		cs.ids[string(d.ID)] = c
 		if !c.started && c.id == "" {
-			c.id = d.ID
+			c.id = string(d.ID)
 		}
 	}
 	if d.Index != nil {
@@ -90,22 +91,38 @@ func (cs *calls) guess(d *toolDelta, slot *call) *call {
 // add takes a delta and returns the parts that it makes. A call starts when its
 // name is known.
 func (cs *calls) add(d *toolDelta) (parts []model.Part) {
+	d.Function = *d.unwrapped()
 	c := cs.find(d)
 	if c.name == "" {
 		c.name = d.Function.Name
 	}
 	args := d.Function.arguments()
-	c.args.WriteString(args)
-	switch {
-	case c.started:
-	case c.name == "":
-		return nil
-	default:
-		parts = append(parts, cs.start(c))
-		args = c.args.String()
+	if strings.HasPrefix(strings.TrimSpace(args), "{") && c.complete() {
+		switch so := c.args.String(); {
+		case strings.TrimSpace(so) == "{}" && c.sent == 0:
+			c.args.Reset() // a placeholder; now they come for real
+		case strings.TrimSpace(so) == strings.TrimSpace(args):
+			args = "" // the whole, said again
+		}
 	}
-	if args != "" {
-		parts = append(parts, model.ToolCallDelta{ID: c.id, Delta: args})
+	c.args.WriteString(args)
+	if c.name == "" {
+		return nil
+	}
+	if !c.started {
+		parts = append(parts, cs.start(c))
+	}
+	if strings.TrimSpace(c.args.String()) == "{}" {
+		return parts // held back, see above
+	}
+	return c.flush(parts)
+}
+
+// flush appends what has not gone out.
+func (c *call) flush(parts []model.Part) []model.Part {
+	if rest := c.args.String()[c.sent:]; rest != "" {
+		c.sent = c.args.Len()
+		parts = append(parts, model.ToolCallDelta{ID: c.id, Delta: rest})
 	}
 	return parts
 }
@@ -126,10 +143,8 @@ func (cs *calls) end() (parts []model.Part) {
 	for _, c := range cs.list {
 		if !c.started {
 			parts = append(parts, cs.start(c))
-			if c.args.Len() > 0 {
-				parts = append(parts, model.ToolCallDelta{ID: c.id, Delta: c.args.String()})
-			}
 		}
+		parts = c.flush(parts)
 		parts = append(parts, model.ToolCallEnd{ID: c.id, Name: c.name, Arguments: c.args.String()})
 	}
 	return parts

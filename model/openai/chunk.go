@@ -3,8 +3,12 @@ package openai
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
+	"math"
+	"reflect"
+	"strconv"
 	"strings"
+
+	"github.com/spool-run/spool/model/internal/provider"
 )
 
 // A chunk as providers send it. Members that are known to come in several shapes
@@ -17,11 +21,17 @@ type chunk struct {
 	Error     json.RawMessage `json:"error"`
 	Detail    json.RawMessage `json:"detail"`
 	Message   json.RawMessage `json:"message"`
+	Msg       json.RawMessage `json:"msg"`
+	Errors    json.RawMessage `json:"errors"`
 	Citations []string        `json:"citations"`
 	XGroq     *struct {
 		Usage *usage          `json:"usage"`
 		Error json.RawMessage `json:"error"`
 	} `json:"x_groq"`
+	BaseResp struct { // MiniMax
+		Code    int    `json:"status_code"`
+		Message string `json:"status_msg"`
+	} `json:"base_resp"`
 }
 
 type choice struct {
@@ -30,25 +40,74 @@ type choice struct {
 	Message      *delta          `json:"message"` // a whole answer, or a summary of it
 	Text         string          `json:"text"`
 	FinishReason string          `json:"finish_reason"`
+	Usage        *usage          `json:"usage"` // Moonshot
 	Error        json.RawMessage `json:"error"`
 }
 
 type delta struct {
 	Content          json.RawMessage   `json:"content"`
 	Refusal          string            `json:"refusal"`
-	ReasoningContent string            `json:"reasoning_content"`
-	Reasoning        string            `json:"reasoning"`
+	ReasoningContent json.RawMessage   `json:"reasoning_content"`
+	Reasoning        json.RawMessage   `json:"reasoning"`
+	ReasoningText    json.RawMessage   `json:"reasoning_text"` // GitHub Copilot
+	Thinking         json.RawMessage   `json:"thinking"`
 	ReasoningDetails []json.RawMessage `json:"reasoning_details"`
-	ToolCalls        []toolDelta       `json:"tool_calls"`
+	ToolCalls        toolDeltas        `json:"tool_calls"`
 	FunctionCall     *functionDelta    `json:"function_call"`
 	Annotations      []annotation      `json:"annotations"`
 	Images           []image           `json:"images"`
 }
 
+// toolDeltas are a list, or the one there is.
+type toolDeltas []toolDelta
+
+func (d *toolDeltas) UnmarshalJSON(raw []byte) error {
+	if len(raw) > 0 && raw[0] == '{' {
+		*d = make([]toolDelta, 1)
+		return provider.Decode(raw, &(*d)[0])
+	}
+	return provider.Decode(raw, (*[]toolDelta)(d))
+}
+
 type toolDelta struct {
-	Index    *int          `json:"index"`
-	ID       string        `json:"id"`
+	Index    *index        `json:"index"`
+	ID       name          `json:"id"`
 	Function functionDelta `json:"function"`
+	// The same without the wrapping.
+	Name      string          `json:"name"`
+	Arguments json.RawMessage `json:"arguments"`
+}
+
+// unwrapped returns the delta's function, wherever it was said.
+func (d *toolDelta) unwrapped() *functionDelta {
+	if d.Function.Name == "" && provider.IsNull(d.Function.Arguments) {
+		return &functionDelta{d.Name, d.Arguments}
+	}
+	return &d.Function
+}
+
+// index is a number, which some write as text.
+type index int
+
+func (i *index) UnmarshalJSON(raw []byte) error {
+	f, err := strconv.ParseFloat(strings.Trim(string(raw), `"`), 64)
+	if err != nil || f != math.Trunc(f) || math.Abs(f) > 1<<30 {
+		return &json.UnmarshalTypeError{Value: "value", Type: reflect.TypeFor[index]()}
+	}
+	*i = index(f)
+	return nil
+}
+
+// name is text, or a number that stands for it.
+type name string
+
+func (n *name) UnmarshalJSON(raw []byte) error {
+	if s, ok := provider.Str(raw); ok {
+		*n = name(s)
+	} else if raw[0] == '-' || raw[0] >= '0' && raw[0] <= '9' {
+		*n = name(raw)
+	}
+	return nil
 }
 
 type functionDelta struct {
@@ -71,60 +130,102 @@ type image struct {
 	} `json:"image_url"`
 }
 
+// usage has the names of several providers for the same numbers.
 type usage struct {
 	PromptTokens     int64 `json:"prompt_tokens"`
+	InputTokens      int64 `json:"input_tokens"`
 	CompletionTokens int64 `json:"completion_tokens"`
+	OutputTokens     int64 `json:"output_tokens"`
 	PromptDetails    struct {
 		CachedTokens int64 `json:"cached_tokens"`
 	} `json:"prompt_tokens_details"`
 	CompletionDetails struct {
 		ReasoningTokens int64 `json:"reasoning_tokens"`
 	} `json:"completion_tokens_details"`
-	PromptCacheHit int64 `json:"prompt_cache_hit_tokens"`
-}
-
-// decode reads a value and forgives members of a wrong type.
-func decode(data []byte, v any) error {
-	err := json.Unmarshal(data, v)
-	if _, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return nil
-	}
-	return err
+	PromptCacheHit  int64 `json:"prompt_cache_hit_tokens"`
+	CachedTokens    int64 `json:"cached_tokens"`
+	ReasoningTokens int64 `json:"reasoning_tokens"`
 }
 
 // content takes the content member apart: a string, or a list of typed pieces.
-func (d *delta) content() (text, reasoning string) {
-	text, ok := str(d.Content)
-	if ok || isNull(d.Content) {
-		return text, ""
+func (d *delta) content() (text, reasoning string, files []string) {
+	p := plain{}
+	p.add(d.Content, false)
+	return p.text.String(), p.reasoning.String(), p.files
+}
+
+// thought is the text of a reasoning member, whatever its shape.
+func thought(raw json.RawMessage) string {
+	if s, ok := provider.Str(raw); ok {
+		return s
 	}
-	var pieces []struct {
-		Type     string          `json:"type"`
-		Text     string          `json:"text"`
-		Thinking json.RawMessage `json:"thinking"`
-	}
-	if decode(d.Content, &pieces) != nil {
-		return "", ""
-	}
-	for _, p := range pieces {
-		if p.Type != "thinking" {
-			text += p.Text
-			continue
+	p := plain{}
+	p.add(raw, true)
+	return p.reasoning.String()
+}
+
+// plain collects what a content member says.
+type plain struct {
+	text, reasoning strings.Builder
+	files           []string
+	depth           int
+}
+
+func (p *plain) add(raw json.RawMessage, thinking bool) {
+	if s, ok := provider.Str(raw); ok {
+		if thinking {
+			p.reasoning.WriteString(s)
+		} else {
+			p.text.WriteString(s)
 		}
-		if s, ok := str(p.Thinking); ok {
-			reasoning += s
-			continue
-		}
-		inner := delta{Content: p.Thinking}
-		s, _ := inner.content()
-		reasoning += s
+		return
 	}
-	return text, reasoning
+	if provider.IsNull(raw) || p.depth > 8 {
+		return
+	}
+	p.depth++
+	defer func() { p.depth-- }()
+	if raw[0] == '[' {
+		var pieces []json.RawMessage
+		if provider.Decode(raw, &pieces) == nil {
+			for _, r := range pieces {
+				p.add(r, thinking)
+			}
+		}
+		return
+	}
+	var piece struct {
+		Type      string          `json:"type"`
+		Text      json.RawMessage `json:"text"`
+		Thinking  json.RawMessage `json:"thinking"`
+		Reasoning json.RawMessage `json:"reasoning"`
+		Summary   json.RawMessage `json:"summary"`
+		Content   json.RawMessage `json:"content"`
+		Refusal   json.RawMessage `json:"refusal"`
+		ImageURL  struct {
+			URL string `json:"url"`
+		} `json:"image_url"`
+	}
+	if raw[0] != '{' || provider.Decode(raw, &piece) != nil {
+		return
+	}
+	thinking = thinking || strings.Contains(piece.Type, "think") || strings.Contains(piece.Type, "reason")
+	p.add(piece.Thinking, true)
+	p.add(piece.Reasoning, true)
+	for _, r := range []json.RawMessage{piece.Text, piece.Content, piece.Refusal} {
+		p.add(r, thinking)
+	}
+	if thinking {
+		p.add(piece.Summary, true)
+	}
+	if piece.ImageURL.URL != "" {
+		p.files = append(p.files, piece.ImageURL.URL)
+	}
 }
 
 // arguments returns argument text. Some providers send the object itself.
 func (f *functionDelta) arguments() string {
-	if s, ok := str(f.Arguments); ok || isNull(f.Arguments) {
+	if s, ok := provider.Str(f.Arguments); ok || provider.IsNull(f.Arguments) {
 		return s
 	}
 	var b bytes.Buffer
@@ -132,24 +233,4 @@ func (f *functionDelta) arguments() string {
 		return ""
 	}
 	return b.String()
-}
-
-func str(raw json.RawMessage) (s string, ok bool) {
-	if len(raw) == 0 || raw[0] != '"' {
-		return "", false
-	}
-	return s, json.Unmarshal(raw, &s) == nil
-}
-
-func isNull(raw json.RawMessage) bool {
-	return len(raw) == 0 || raw[0] == 'n'
-}
-
-// said reports whether an error member says that there is one.
-func said(raw json.RawMessage) bool {
-	switch strings.TrimSpace(string(raw)) {
-	case "", "null", "false", `""`, "{}", "[]":
-		return false
-	}
-	return true
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/internal/sse"
 	"github.com/spool-run/spool/model"
+	"github.com/spool-run/spool/model/internal/provider"
 )
 
 // IngestOptions are the settings of [Ingest]. The zero value is fine.
@@ -98,16 +99,16 @@ func (in *ingester) events(r *sse.Reader, onData func()) {
 		data := bytes.TrimSpace(e.Data)
 		switch {
 		case len(data) == 0:
-		case string(data) == "[DONE]":
+		case strings.EqualFold(string(data), "[DONE]"):
 			in.done = true
 			in.end()
 			return
 		case string(e.Name) == "error":
-			in.failWith(errorMember(data))
+			in.failWith(provider.ErrorMember(data))
 		case !json.Valid(data) && e.Unterminated:
 			in.cut(io.EOF)
 		case !json.Valid(data):
-			in.fail(&model.Error{Code: model.CodeProtocol, Message: "the provider sent an event that is not JSON: " + excerpt(string(data))})
+			in.fail(&model.Error{Code: model.CodeProtocol, Message: "the provider sent an event that is not JSON: " + provider.Excerpt(string(data))})
 		default:
 			in.chunk(data)
 		}
@@ -129,7 +130,7 @@ func (in *ingester) whole(r io.Reader, limit int) {
 			in.chunk(data)
 		}
 		if in.choice == nil {
-			in.fail(&model.Error{Code: model.CodeProtocol, Message: "the provider's answer is neither a stream nor a completion: " + excerpt(string(data))})
+			in.fail(&model.Error{Code: model.CodeProtocol, Message: "the provider's answer is neither a stream nor a completion: " + provider.Excerpt(string(data))})
 		}
 		in.done = true
 		in.end()
@@ -148,7 +149,7 @@ func (in *ingester) chunk(data []byte) {
 		in.failWith(data)
 		return
 	}
-	if err := decode(data, &c); err != nil {
+	if err := provider.Decode(data, &c); err != nil {
 		return
 	}
 	for i := range c.Choices {
@@ -158,35 +159,46 @@ func (in *ingester) chunk(data []byte) {
 		in.source(model.Source{URL: url})
 	}
 	in.count(c.Usage)
+	for i := range c.Choices {
+		if c.Usage == nil {
+			in.count(c.Choices[i].Usage)
+		}
+	}
 	failure := c.Error
+	if !provider.Said(failure) {
+		failure = c.Errors
+	}
+	if c.BaseResp.Code != 0 && !provider.Said(failure) {
+		failure, _ = provider.Marshal(map[string]any{"message": c.BaseResp.Message, "code": c.BaseResp.Code})
+	}
 	if c.XGroq != nil {
 		in.count(c.XGroq.Usage)
-		if !said(failure) {
+		if !provider.Said(failure) {
 			failure = c.XGroq.Error
 		}
 	}
 	for i := range c.Choices {
-		if !said(failure) {
+		if !provider.Said(failure) {
 			failure = c.Choices[i].Error
 		}
 	}
 	switch {
-	case said(failure):
+	case provider.Said(failure):
 		in.failWith(failure)
-	case c.Object == "error", c.Type == "error", len(c.Choices) == 0 && (said(c.Detail) || said(c.Message)):
+	case c.Object == "error", c.Type == "error", len(c.Choices) == 0 && (provider.Said(c.Detail) || provider.Said(c.Message) || provider.Said(c.Msg)):
 		in.failWith(data)
 	}
 }
 
 func (in *ingester) take(c *choice) {
-	index := 0
+	number := 0
 	if c.Index != nil {
-		index = *c.Index
+		number = *c.Index
 	}
 	if in.choice == nil {
-		in.choice = &index
+		in.choice = &number
 	}
-	if index != *in.choice {
+	if number != *in.choice {
 		return
 	}
 	if c.Delta != nil {
@@ -201,29 +213,34 @@ func (in *ingester) take(c *choice) {
 }
 
 func (in *ingester) delta(d *delta) {
-	text, thought := d.content()
+	text, piece, files := d.content()
 	// The same reasoning often comes in several members: the first one counts.
-	fromDetails := in.details.add(d.ReasoningDetails)
-	switch {
-	case d.ReasoningContent != "":
-		in.reasoning("reasoning_content", d.ReasoningContent)
-	case d.Reasoning != "":
-		in.reasoning("reasoning", d.Reasoning)
-	case fromDetails != "":
-		in.reasoning("reasoning_details", fromDetails)
-	default:
-		in.reasoning("content", thought)
+	field, said := "reasoning_details", in.details.add(d.ReasoningDetails)
+	if said == "" {
+		field, said = "content", piece
 	}
+	for _, m := range []struct {
+		field string
+		raw   json.RawMessage
+	}{{"thinking", d.Thinking}, {"reasoning_text", d.ReasoningText}, {"reasoning", d.Reasoning}, {"reasoning_content", d.ReasoningContent}} {
+		if s := thought(m.raw); s != "" {
+			field, said = m.field, s
+		}
+	}
+	in.reasoning(field, said)
 	in.text(text)
 	in.text(d.Refusal)
 	for _, a := range d.Annotations {
 		in.source(model.Source{URL: a.URL.URL, Title: a.URL.Title, CitedText: a.URL.Content})
 	}
+	for _, url := range files {
+		in.file(url)
+	}
 	for _, i := range d.Images {
 		in.file(i.ImageURL.URL)
 	}
 	if f := d.FunctionCall; f != nil {
-		zero := 0
+		zero := index(0)
 		in.tool(&toolDelta{Index: &zero, Function: *f})
 	}
 	for i := range d.ToolCalls {
@@ -302,11 +319,19 @@ func (in *ingester) count(u *usage) {
 		return
 	}
 	in.counted = true
-	in.usage = spool.Usage{
-		InputTokens:       u.PromptTokens,
-		OutputTokens:      u.CompletionTokens,
-		ReasoningTokens:   u.CompletionDetails.ReasoningTokens,
-		CachedInputTokens: max(u.PromptDetails.CachedTokens, u.PromptCacheHit),
+	// Totals, which may come in instalments: what is not said stays.
+	for _, n := range []struct {
+		total *int64
+		said  int64
+	}{
+		{&in.usage.InputTokens, max(u.PromptTokens, u.InputTokens)},
+		{&in.usage.OutputTokens, max(u.CompletionTokens, u.OutputTokens)},
+		{&in.usage.ReasoningTokens, max(u.CompletionDetails.ReasoningTokens, u.ReasoningTokens)},
+		{&in.usage.CachedInputTokens, max(u.PromptDetails.CachedTokens, u.PromptCacheHit, u.CachedTokens)},
+	} {
+		if n.said > 0 {
+			*n.total = n.said
+		}
 	}
 }
 
@@ -317,7 +342,7 @@ func (in *ingester) emit(p model.Part) {
 }
 
 func (in *ingester) failWith(raw json.RawMessage) {
-	in.fail(parseError(0, nil, raw))
+	in.fail(provider.ParseError(0, nil, raw))
 }
 
 // fail ends the stream with an error.
@@ -325,9 +350,16 @@ func (in *ingester) fail(err *model.Error) {
 	if in.stopped {
 		return
 	}
+	for _, c := range in.calls.list {
+		if c.started {
+			for _, p := range c.flush(nil) {
+				in.emit(p)
+			}
+		}
+	}
 	in.report()
 	if !in.stopped {
-		err.Message = redact(err.Message)
+		err.Message, err.Finish = provider.Redact(err.Message), in.finish
 		in.yield(nil, err)
 		in.stopped = true
 	}

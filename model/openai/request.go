@@ -12,6 +12,7 @@ import (
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/model"
+	"github.com/spool-run/spool/model/internal/provider"
 )
 
 type message struct {
@@ -67,12 +68,12 @@ func (m *Model) body(r *model.Request, id string) ([]byte, error) {
 		b[m.maxTokens()] = r.MaxTokens
 	}
 	maps.Copy(b, m.o.Extra)
-	return marshal(b)
+	return provider.Marshal(b)
 }
 
 // maxTokens names the limit's member. OpenAI renamed it; most others did not.
 func (m *Model) maxTokens() string {
-	if u, err := url.Parse(m.o.BaseURL); err == nil {
+	if u, err := url.Parse(m.client.BaseURL); err == nil {
 		if host := u.Hostname(); host == "api.openai.com" || strings.HasSuffix(host, ".openai.azure.com") {
 			return "max_completion_tokens"
 		}
@@ -200,7 +201,7 @@ func (m *message) remember(p *spool.Part, current bool) {
 			Field   string            `json:"field"`
 		} `json:"openai"`
 	}
-	if len(p.ProviderMetadata) == 0 || decode(p.ProviderMetadata, &meta) != nil {
+	if len(p.ProviderMetadata) == 0 || provider.Decode(p.ProviderMetadata, &meta) != nil {
 		return
 	}
 	m.ReasoningDetails = append(m.ReasoningDetails, meta.OpenAI.Details...)
@@ -223,7 +224,7 @@ func arguments(t *spool.ToolPart) string {
 	if text[0] == '{' && json.Compact(&b, []byte(text)) == nil {
 		return b.String()
 	}
-	data, err := marshal(map[string]string{"invalid_arguments": text})
+	data, err := provider.Marshal(map[string]string{"invalid_arguments": text})
 	if err != nil {
 		return "{}"
 	}
@@ -241,7 +242,7 @@ func outcome(t *spool.ToolPart) string {
 	case len(t.Output) == 0 && t.State != spool.ToolCompleted:
 		return "This call has no result."
 	}
-	if s, ok := str(t.Output); ok {
+	if s, ok := provider.Str(t.Output); ok {
 		return s
 	}
 	if len(t.Output) == 0 {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/model"
+	"github.com/spool-run/spool/model/internal/provider"
 )
 
 var step = spool.Part{Type: spool.PartStep}
@@ -121,7 +122,7 @@ func TestMessages(t *testing.T) {
 			  {"role":"assistant","content":"S","reasoning_details":[{"type":"t","text":"x"},{"type":"e"}]},
 			  {"role":"assistant","content":"T"}]`},
 	} {
-		got, err := marshal(messages(&tt.request))
+		got, err := provider.Marshal(messages(&tt.request))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,4 +1,4 @@
-package openai
+package provider
 
 import (
 	"encoding/json"
@@ -12,9 +12,9 @@ import (
 	"github.com/spool-run/spool/model"
 )
 
-// parseError classifies an error answer: an object, a string, or a page. Status
+// ParseError classifies an error answer: an object, a string, or a page. Status
 // is 0 for an error inside a stream.
-func parseError(status int, header http.Header, body []byte) *model.Error {
+func ParseError(status int, header http.Header, body []byte) *model.Error {
 	var e struct {
 		Message  string          `json:"message"`
 		Msg      string          `json:"msg"`
@@ -27,10 +27,14 @@ func parseError(status int, header http.Header, body []byte) *model.Error {
 			Provider string          `json:"provider_name"`
 		} `json:"metadata"`
 	}
-	raw := errorMember(body)
-	if s, ok := str(raw); ok {
+	raw := ErrorMember(body)
+	var list []json.RawMessage
+	if len(raw) > 0 && raw[0] == '[' && Decode(raw, &list) == nil && len(list) > 0 {
+		raw = ErrorMember(list[0])
+	}
+	if s, ok := Str(raw); ok {
 		e.Message = s
-	} else if decode(raw, &e) != nil && !strings.HasPrefix(strings.TrimSpace(string(raw)), "<") {
+	} else if Decode(raw, &e) != nil && !strings.HasPrefix(strings.TrimSpace(string(raw)), "<") {
 		e.Message = string(raw)
 	}
 	for _, s := range []string{e.Msg, text(e.Detail)} {
@@ -50,35 +54,35 @@ func parseError(status int, header http.Header, body []byte) *model.Error {
 	failure.RetryAfter = retryAfter(header)
 	switch {
 	case e.Message != "":
-		failure.Message = "the provider said: " + excerpt(e.Message)
+		failure.Message = "the provider said: " + Excerpt(e.Message)
 	case status != 0:
 		failure.Message = "the provider answered " + strings.TrimSpace(strconv.Itoa(status)+" "+http.StatusText(status))
 	default:
 		failure.Message = "the provider reported an error"
 	}
 	if more := text(e.Metadata.Raw); more != "" && !strings.Contains(e.Message, more) {
-		failure.Message += " (" + strings.TrimSpace(e.Metadata.Provider+" ") + ": " + excerpt(more) + ")"
+		failure.Message += " (" + strings.TrimSpace(e.Metadata.Provider+" ") + ": " + Excerpt(more) + ")"
 	}
-	failure.Message = redact(failure.Message)
+	failure.Message = Redact(failure.Message)
 	return failure
 }
 
-// errorMember returns the error inside an object, or all of it.
-func errorMember(body []byte) json.RawMessage {
+// ErrorMember returns the error inside an object, or all of it.
+func ErrorMember(body []byte) json.RawMessage {
 	var o struct {
 		Error json.RawMessage `json:"error"`
 	}
-	if decode(body, &o) == nil && said(o.Error) {
+	if Decode(body, &o) == nil && Said(o.Error) {
 		return o.Error
 	}
 	return body
 }
 
 func text(raw json.RawMessage) string {
-	if s, ok := str(raw); ok {
+	if s, ok := Str(raw); ok {
 		return s
 	}
-	if isNull(raw) {
+	if IsNull(raw) {
 		return ""
 	}
 	return string(raw)
@@ -156,13 +160,13 @@ func bounded(seconds float64) time.Duration {
 
 var secrets = regexp.MustCompile(`(?i)\b(sk|pk|rk|gsk|xai|key|nvapi|hf)[-_][\w*.-]{6,}|\bbearer\s+[\w*.=+/-]{6,}|\bAIza[\w-]{10,}`)
 
-// redact takes out what looks like a key.
-func redact(s string) string {
+// Redact takes out what looks like a key.
+func Redact(s string) string {
 	return secrets.ReplaceAllString(s, "[redacted]")
 }
 
-// excerpt returns the beginning of s, on one line.
-func excerpt(s string) string {
+// Excerpt returns the beginning of s, on one line.
+func Excerpt(s string) string {
 	const most = 400
 	s = strings.Join(strings.Fields(strings.ToValidUTF8(s, "\uFFFD")), " ")
 	if len(s) <= most {

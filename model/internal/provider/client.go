@@ -1,0 +1,184 @@
+// Package provider is what the clients of model providers share: HTTP with two
+// idle limits, and the classification of what goes wrong.
+package provider
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"iter"
+	"maps"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/spool-run/spool/model"
+)
+
+// How long a provider may be silent, unless the options say otherwise.
+const (
+	DefaultIdleTimeout     = 5 * time.Minute
+	DefaultProgressTimeout = 10 * time.Minute
+)
+
+// Client talks to one endpoint.
+type Client struct {
+	BaseURL  string
+	Secret   string      // never appears in an error
+	Header   http.Header // of every request
+	HTTP     *http.Client
+	Idle     time.Duration // without a byte; <= 0: no limit
+	Progress time.Duration // without data; <= 0: no limit
+}
+
+// Defaults fills in what an options struct left at zero.
+func (c *Client) Defaults(baseURL string) {
+	c.BaseURL = strings.TrimRight(c.BaseURL, "/")
+	if c.BaseURL == "" {
+		c.BaseURL = baseURL
+	}
+	if c.HTTP == nil {
+		c.HTTP = new(http.Client)
+	}
+	if c.Idle == 0 {
+		c.Idle = DefaultIdleTimeout
+	}
+	if c.Progress == 0 {
+		c.Progress = DefaultProgressTimeout
+	}
+}
+
+// Request is one call of an endpoint.
+type Request struct {
+	Method string
+	Path   string // behind the base URL
+	Query  url.Values
+	Body   []byte // JSON; nil for none
+}
+
+// Ingest takes an answer's bytes apart. It calls onData for every event with data.
+type Ingest func(src io.Reader, onData func()) iter.Seq2[model.Part, error]
+
+// Stream makes a request and takes its answer apart. It never retries.
+func (c *Client) Stream(ctx context.Context, r Request, ingest Ingest) iter.Seq2[model.Part, error] {
+	return func(yield func(model.Part, error) bool) {
+		w := newWatch(ctx, c.Idle, c.Progress)
+		defer w.stop()
+		resp, err := c.do(w.ctx, r)
+		if err != nil {
+			yield(nil, c.failed(ctx, w, err))
+			return
+		}
+		defer resp.Body.Close()
+		w.watch(resp.Body)
+		for p, err := range ingest(w, w.data) {
+			if err != nil {
+				err = c.failed(ctx, w, err)
+			}
+			if !yield(p, err) {
+				return
+			}
+		}
+	}
+}
+
+// Bytes makes a request and returns its answer, at most 16 MiB of it.
+func (c *Client) Bytes(ctx context.Context, r Request) ([]byte, error) {
+	w := newWatch(ctx, c.Idle, c.Progress)
+	defer w.stop()
+	resp, err := c.do(w.ctx, r)
+	if err != nil {
+		return nil, c.failed(ctx, w, err)
+	}
+	defer resp.Body.Close()
+	w.watch(resp.Body)
+	body, err := io.ReadAll(io.LimitReader(w, 16<<20))
+	if err != nil {
+		return nil, c.failed(ctx, w, transport(err))
+	}
+	return body, nil
+}
+
+// do makes a request and turns every answer but a success into an error.
+func (c *Client) do(ctx context.Context, r Request) (*http.Response, error) {
+	address, err := url.Parse(c.BaseURL)
+	if err != nil {
+		// The parser's text holds the address, which may hold a secret.
+		return nil, &model.Error{Code: model.CodeInvalidRequest, Message: "the base URL is not a URL"}
+	}
+	address.Path = strings.TrimRight(address.Path, "/") + r.Path
+	if len(r.Query) > 0 {
+		query := address.Query()
+		maps.Copy(query, r.Query)
+		address.RawQuery = query.Encode()
+	}
+	req, err := http.NewRequestWithContext(ctx, r.Method, address.String(), bytes.NewReader(r.Body))
+	if err != nil {
+		return nil, &model.Error{Code: model.CodeInvalidRequest, Message: "the base URL is not a URL"}
+	}
+	if r.Body != nil {
+		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("Accept", "text/event-stream")
+	}
+	maps.Copy(req.Header, c.Header)
+	resp, err := c.HTTP.Do(req)
+	if err != nil {
+		return nil, transport(err)
+	}
+	if resp.StatusCode/100 == 2 {
+		return resp, nil
+	}
+	defer resp.Body.Close()
+	answer, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10)) // what came of it is enough
+	return nil, ParseError(resp.StatusCode, resp.Header, answer)
+}
+
+// transport is the error of a request that was not answered. The client's own
+// text holds the address; its cause does not.
+func transport(err error) *model.Error {
+	if u, ok := errors.AsType[*url.Error](err); ok {
+		err = u.Err
+	}
+	e := &model.Error{Code: model.CodeUnavailable, Message: "the provider cannot be reached: " + Excerpt(err.Error()), Retryable: true, Err: err}
+	if t, ok := errors.AsType[interface {
+		error
+		Timeout() bool
+	}](err); ok && t.Timeout() {
+		e.Code, e.Message = model.CodeTimeout, "the provider did not answer in time"
+	}
+	return e
+}
+
+// failed decides what an error was: the caller's cancellation, a watch that ran
+// out, or the provider's; and takes the key out of it.
+func (c *Client) failed(ctx context.Context, w *watch, err error) error {
+	failure, ok := errors.AsType[*model.Error](err)
+	// Only what a dead connection can cause may be put down to its end.
+	if !ok || failure.Code == model.CodeTruncated || failure.Code == model.CodeUnavailable && failure.StatusCode == 0 || failure.Code == model.CodeTimeout {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if timeout, ok := errors.AsType[*model.Error](context.Cause(w.ctx)); ok {
+			return timeout
+		}
+	}
+	if !ok {
+		failure = transport(err)
+	}
+	return c.clean(failure)
+}
+
+// clean takes secrets out of an error.
+func (c *Client) clean(failure *model.Error) *model.Error {
+	clean := *failure
+	clean.Message = Redact(clean.Message)
+	if len(c.Secret) > 3 {
+		clean.Message = strings.ReplaceAll(clean.Message, c.Secret, "[redacted]")
+		if clean.Err != nil && strings.Contains(clean.Err.Error(), c.Secret) {
+			clean.Err = nil
+		}
+	}
+	return &clean
+}
