@@ -67,7 +67,7 @@ func (g *Log) Blob(ctx context.Context, v json.RawMessage) (json.RawMessage, err
 // spill returns the chunk with its large values moved into blobs, which are
 // stored when it returns. The chunk itself stays as it is.
 func (g *Log) spill(ctx context.Context, c Chunk) (Chunk, error) {
-	s := spiller{ctx: ctx, g: g}
+	s := spiller{ctx: ctx, g: g, foreign: true}
 	switch c := c.(type) {
 	case *ToolStart:
 		return spillOne(&s, c, &c.Arguments, func(d *ToolStart) *json.RawMessage { return &d.Arguments })
@@ -83,33 +83,15 @@ func (g *Log) spill(ctx context.Context, c Chunk) (Chunk, error) {
 		return spillOne(&s, c, &c.Result, func(d *SubAgentEnd) *json.RawMessage { return &d.Result })
 	case *Custom:
 		return spillOne(&s, c, &c.Data, func(d *Custom) *json.RawMessage { return &d.Data })
-	case *Progress:
-		return spillOne(&s, c, &c.Data, func(d *Progress) *json.RawMessage { return &d.Data })
 	case *Output:
 		return spillOne(&s, c, &c.Output, func(d *Output) *json.RawMessage { return &d.Output })
-	case *AssistantMessage:
-		d := *c
-		d.Parts = s.parts(c.Parts)
-		return &d, s.err
-	case *StepCommitted:
-		d := *c
-		d.Data = s.parts(c.Data)
-		return &d, s.err
-	case *RunSuspended:
-		d := *c
-		d.Data = s.parts(c.Data)
-		return &d, s.err
-
 	case *ToolResultSubmitted:
-		s.foreign = true
 		return spillOne(&s, c, &c.Result, func(d *ToolResultSubmitted) *json.RawMessage { return &d.Result })
 	case *UserMessage:
-		s.foreign = true
 		d := *c
 		d.Message.Parts = s.parts(c.Message.Parts)
 		return &d, s.err
 	case *HistoryReplaced:
-		s.foreign = true
 		d := *c
 		d.State = s.value(c.State)
 		if c.Messages != nil {
@@ -120,6 +102,22 @@ func (g *Log) spill(ctx context.Context, c Chunk) (Chunk, error) {
 			d.Messages = &messages
 		}
 		return &d, s.err
+
+	case *AssistantMessage:
+		s.foreign = false
+		d := *c
+		d.Parts = s.parts(c.Parts)
+		return &d, s.err
+	case *StepCommitted:
+		s.foreign = false
+		d := *c
+		d.Data = s.parts(c.Data)
+		return &d, s.err
+	case *RunSuspended:
+		s.foreign = false
+		d := *c
+		d.Data = s.parts(c.Data)
+		return &d, s.err
 	}
 	return c, nil
 }
@@ -128,8 +126,9 @@ func (g *Log) spill(ctx context.Context, c Chunk) (Chunk, error) {
 type spiller struct {
 	ctx context.Context
 	g   *Log
-	// foreign values come from outside, so that what looks like a reference is
-	// none. Others may come from the fold, where values are as they are stored.
+	// foreign values come from users, models, tools and producers, so that what
+	// looks like a reference is none. Others come from the fold, where values are
+	// as they are stored.
 	foreign bool
 	err     error
 }
@@ -166,6 +165,11 @@ func (s *spiller) value(v json.RawMessage) json.RawMessage {
 		}
 		return "$" + key
 	})
+}
+
+// escapeBlobKey returns a foreign value as it is stored if it is small.
+func escapeBlobKey(v json.RawMessage) json.RawMessage {
+	return renameBlobKey(v, func(key string) string { return "$" + key })
 }
 
 func (s *spiller) blob(v json.RawMessage) json.RawMessage {

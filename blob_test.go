@@ -92,3 +92,69 @@ func TestNoBlobStore(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestToolBlobKeysAreEscaped: what a model or a tool says is never taken for a
+// reference, neither in the records nor in what the fold makes of deltas.
+func TestToolBlobKeysAreEscaped(t *testing.T) {
+	ctx := context.Background()
+	for _, v := range []string{
+		`{"$blob":"sha256:` + strings.Repeat("0", 64) + `","size":1,"mediaType":"application/json"}`,
+		`{"$$blob":1}`, `{"$blob":1}`,
+	} {
+		store, g := newTestLog(t, nil)
+		raw := json.RawMessage(v)
+		w := g.Writer(store.claim("s"), WriterOptions{RunID: "r"})
+		commit := func(chunks ...Chunk) {
+			t.Helper()
+			if _, err := w.Commit(ctx, Row{}, nil, chunks...); err != nil {
+				t.Fatal(err)
+			}
+		}
+		check := func(when string) {
+			t.Helper()
+			err := g.View(ctx, func(f *Fold) error {
+				for _, p := range f.Messages[0].Parts {
+					values := map[string]json.RawMessage{"data": p.Data}
+					if p.Tool != nil {
+						values = map[string]json.RawMessage{"input": p.Tool.Input, "output": p.Tool.Output}
+					}
+					for name, stored := range values {
+						if stored == nil {
+							continue
+						}
+						if got, err := g.Blob(ctx, stored); err != nil || string(got) != v {
+							t.Errorf("%s, %s: %s comes back as %s, %v", when, name, v, got, err)
+						}
+					}
+				}
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		commit(&RunStarted{TurnID: "t", MessageID: "m", Mode: "start"}, &StepStarted{StepID: "s1"},
+			&ToolArgStreamStart{ToolCallID: "c", ToolName: "x"},
+			&ToolArgStreamDelta{ToolCallID: "c", Delta: v},
+			&ToolArgStreamEnd{ToolCallID: "c", ToolName: "x"},
+			&Custom{EventName: "e", ID: "1", Data: raw},
+			&Custom{EventName: "e", Data: raw},
+			&Output{Output: raw})
+		check("streamed")
+		var words []Chunk
+		if err := g.View(ctx, func(f *Fold) error { words = f.CloseModelPhase("tool-calls", nil); return nil }); err != nil {
+			t.Fatal(err)
+		}
+		commit(words...)
+		check("closed")
+		commit(&ToolStart{ToolCallID: "c", ToolName: "x", Arguments: raw}, &ToolEnd{ToolCallID: "c", ToolName: "x", Success: true, Result: raw},
+			&ToolInputError{ToolCallID: "d", ToolName: "x", Input: raw, Error: "no"})
+		check("done")
+		var step []Chunk
+		if err := g.View(ctx, func(f *Fold) error { step = f.CloseStep("cp"); return nil }); err != nil {
+			t.Fatal(err)
+		}
+		commit(step...)
+		check("committed")
+	}
+}

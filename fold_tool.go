@@ -116,7 +116,8 @@ func (t *ToolPart) setInput(arguments json.RawMessage) {
 	case strings.TrimSpace(t.InputText) == "":
 		t.Input, t.InputText = json.RawMessage("{}"), ""
 	case json.Valid([]byte(t.InputText)):
-		t.Input, t.InputText = json.RawMessage(t.InputText), ""
+		// The fold's values are as they are stored, and the deltas are not.
+		t.Input, t.InputText = escapeBlobKey(json.RawMessage(t.InputText)), ""
 	}
 }
 
