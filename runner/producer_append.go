@@ -235,6 +235,23 @@ func kindOf(t spool.Type) kind {
 // chunks could no longer be counted.
 const maxDelta = 64 << 10
 
+// ParseProducerChunk reads one chunk as a producer sends it, strictly: a field
+// that is missing or wrong would be a broken frame at every client. Errors:
+// [ErrProducerKind], [spool.ErrInvalidChunk].
+func ParseProducerChunk(data []byte) (spool.Chunk, error) {
+	c, err := spool.DecodeChunk(data)
+	if err != nil {
+		return nil, err
+	}
+	switch kindOf(c.ChunkType()) {
+	case notAllowed:
+		return nil, ErrProducerKind.Because("a producer must not write " + string(c.ChunkType()))
+	case ends:
+		return c, nil
+	}
+	return spool.ParseChunk(data)
+}
+
 func check(c spool.Chunk, last bool) *spool.Error {
 	k := kindOf(c.ChunkType())
 	if k == notAllowed || k == ends && !last {
@@ -255,6 +272,11 @@ func check(c spool.Chunk, last bool) *spool.Error {
 	}
 	if size > maxDelta {
 		return spool.ErrTooLarge.Because("a delta has at most 64 KiB")
+	}
+	if k != ends {
+		if invalid, ok := errors.AsType[*spool.Error](spool.ValidateChunk(c)); ok {
+			return invalid
+		}
 	}
 	return nil
 }

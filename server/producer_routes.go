@@ -80,7 +80,7 @@ func parseChunks(data []byte) ([]spool.Chunk, error) {
 	}
 	chunks := make([]spool.Chunk, len(raw))
 	for i, one := range raw {
-		c, err := spool.DecodeChunk(one)
+		c, err := runner.ParseProducerChunk(one)
 		if err != nil {
 			return nil, err
 		}

@@ -130,6 +130,11 @@ func TestProducer(t *testing.T) {
 	write(422, "chunk_not_allowed", "3", `{"type":"run_finished","outcome":"completed"}`)
 	write(422, "chunk_not_allowed", "3", `{"type":"user_message"}`)
 	write(400, "malformed_json", "3", `{"type":`)
+	for _, bad := range []string{`{"type":"text_delta"}`, `{"type":"text_delta","delta":7}`, `{"type":"custom","data":1}`,
+		`{"type":"file","mediaType":"image/png"}`, `{"type":"tool_start","toolName":"x"}`, `{}`, `7`} {
+		write(400, "invalid_chunk", "3", bad)
+	}
+	write(422, "chunk_not_allowed", "3", `{"type":"no_such_kind"}`)
 	k.problem(http.StatusBadRequest, "invalid", "POST", "/stream/x", `{"type":"text_delta","delta":"x"}`)
 	write(200, "", "3", "{\"type\":\"text_delta\",\"delta\":\"four\"}\n{\"type\":\"end\"}\n")
 	if got := reader.all(); textOf(got) != "one two three four" || got[len(got)-1].Data != "[DONE]" {
