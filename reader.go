@@ -198,9 +198,11 @@ func (r *Reader) read(ctx context.Context) ([]Record, error) {
 }
 
 // quiet says that nothing will come without a new command: no run is open, and
-// no runner must look now.
+// no runner must look now. Only a paused session has a time to look at later,
+// its expiry; in others a command waits, and is due by the store's clock, which
+// may be ahead of ours.
 func quiet(h Head, now int64) bool {
-	return h.Status != StatusActive && (h.Due == 0 || h.Due > now)
+	return h.Status != StatusActive && (h.Due == 0 || h.Status == StatusPaused && h.Due > now)
 }
 
 // Records is [Log.Reader] as an iterator. Like Next it ends with the log's quiet

@@ -30,7 +30,12 @@ type kit struct {
 
 func newKit(t *testing.T, o *server.Options) *kit {
 	t.Helper()
-	k := &kit{T: t, store: memstore.New(nil)}
+	return newKitOn(t, memstore.New(nil), o)
+}
+
+func newKitOn(t *testing.T, store *memstore.Store, o *server.Options) *kit {
+	t.Helper()
+	k := &kit{T: t, store: store}
 	k.logs = spool.NewLogs(k.store, nil)
 	k.srv = server.New(k.logs, o)
 	k.http = httptest.NewUnstartedServer(k.srv)

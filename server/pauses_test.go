@@ -4,9 +4,11 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/server/chat"
+	"github.com/spool-run/spool/store/memstore"
 )
 
 // ask pauses the run at a call that the client is to answer.
@@ -66,6 +68,28 @@ func TestCutAcrossPause(t *testing.T) {
 			if n := strings.Count(datas(rest), "[DONE]"); n != 1 || rest[len(rest)-1].Data != "[DONE]" {
 				t.Errorf("%s, cut after %s: %d ends", name, e.ID, n)
 			}
+		}
+	}
+}
+
+// TestStoreClockAhead: a command is due by the store's clock. A server whose own
+// is behind must not think that nothing comes.
+func TestStoreClockAhead(t *testing.T) {
+	t.Parallel()
+	k := newKitOn(t, memstore.New(&memstore.Options{Now: func() time.Time { return time.Now().Add(time.Minute) }}), nil)
+	post := k.say("s", "u1", "hi")
+	readers := map[string]*events{
+		"post":   post,
+		"replay": k.stream("GET", "/api/chat/s/stream", ""),
+		"native": k.stream("GET", "/stream/s", ""),
+	}
+	o := k.own("s")
+	o.start("u1")
+	o.text("hello")
+	o.finish()
+	for name, r := range readers {
+		if got := datas(r.all()); !strings.Contains(got, `"hello"`) {
+			t.Errorf("%s: %s", name, got)
 		}
 	}
 }

@@ -112,7 +112,7 @@ func (a *attach) coming(command string, open func(context.Context, *spool.Turn) 
 			case gone:
 				return settledFrames("", "other"), nil
 			}
-			if err := await(ctx, a.g, a.h.Incarnation, seq); err != nil {
+			if err := await(ctx, a.g, a.h.Incarnation, seq, true); err != nil {
 				return nil, err
 			}
 		}

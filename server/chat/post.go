@@ -371,7 +371,7 @@ func (d *Deps) segment(g *spool.Log, incarnation uint64, ids []string, ui, skip 
 			var turn *spool.Turn
 			var seq uint64
 			var message string
-			refused := false
+			refused, waiting := false, false
 			err := view(ctx, g, func(f *spool.Fold) error {
 				seq = f.Seq
 				refused = refusal(f, ids) != nil
@@ -379,7 +379,9 @@ func (d *Deps) segment(g *spool.Log, incarnation uint64, ids []string, ui, skip 
 					message = t.MessageID
 				}
 				for _, id := range ids {
-					if v := f.Verdict(id); v.RunID != "" {
+					v := f.Verdict(id)
+					waiting = waiting || v.State == spool.VerdictWaiting
+					if v.RunID != "" {
 						if r := f.Run(v.RunID); r != nil {
 							r, t := *r, *f.Turn(r.TurnID)
 							run, turn = &r, &t
@@ -397,7 +399,7 @@ func (d *Deps) segment(g *spool.Log, incarnation uint64, ids []string, ui, skip 
 			case refused:
 				return settledFrames("", "other"), nil
 			}
-			switch err := await(ctx, g, incarnation, seq); {
+			switch err := await(ctx, g, incarnation, seq, waiting); {
 			case errors.Is(err, io.EOF):
 				// Accepted, and nothing to do yet: other calls wait for answers.
 				return settledFrames(message, "tool-calls"), nil

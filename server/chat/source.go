@@ -228,9 +228,10 @@ func settledFrames(messageID, reason string) static {
 	return append(b, `data: {"type":"finish","finishReason":"`+reason+`"}`+"\n\ndata: [DONE]\n\n"...)
 }
 
-// await blocks until the log has something after seq, or is quiet (io.EOF).
-func await(ctx context.Context, g *spool.Log, incarnation, seq uint64) error {
-	_, err := g.Reader(spool.ReadOptions{After: spool.Cursor{Seq: seq, Incarnation: incarnation}, Max: 1}).Next(ctx)
+// await blocks until the log has something after seq or, unless something is
+// sure to come, is quiet (io.EOF).
+func await(ctx context.Context, g *spool.Log, incarnation, seq uint64, sure bool) error {
+	_, err := g.Reader(spool.ReadOptions{After: spool.Cursor{Seq: seq, Incarnation: incarnation}, Max: 1, Follow: sure}).Next(ctx)
 	if errors.Is(err, spool.ErrTrimmed) {
 		return nil // there was more, and it is gone already
 	}

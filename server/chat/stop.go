@@ -91,7 +91,7 @@ func Stop(ctx context.Context, d *Deps, session string, o StopOptions) (*Settled
 		if !s.Pending {
 			return s, nil
 		}
-		switch err := await(patience, g, h.Incarnation, s.StreamSequence); {
+		switch err := await(patience, g, h.Incarnation, s.StreamSequence, false); {
 		case err == nil, errors.Is(err, io.EOF):
 			if err != nil && s.Pending {
 				return s, g.View(ctx, look)
