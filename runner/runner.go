@@ -33,6 +33,8 @@ type Options struct {
 	// What is still open then is left to whoever claims its session next.
 	// 0: nothing, negative: until they end.
 	DrainGrace time.Duration
+	// Retention is what is kept of how answers were streamed.
+	Retention Retention
 	// Observer is told what happens.
 	Observer Observer
 }
@@ -112,6 +114,7 @@ func New(logs *spool.Logs, agents []*agent.Agent, o *Options) (*Runner, error) {
 	if r.o.StopGrace <= 0 {
 		r.o.StopGrace = defaultGrace
 	}
+	r.o.Retention.fill()
 	r.slots = make(chan struct{}, r.o.MaxConcurrent)
 	r.ctx, r.cancel = context.WithCancelCause(context.Background())
 	return r, nil
@@ -121,7 +124,11 @@ func New(logs *spool.Logs, agents []*agent.Agent, o *Options) (*Runner, error) {
 // [Options.DrainGrace]. It returns nil, or [spool.ErrClosed] when the store was
 // closed under it. Call it once.
 func (r *Runner) Run(ctx context.Context) error {
+	swept, stop := context.WithCancel(ctx)
+	r.wg.Add(1)
+	r.logs.Go(func() { defer r.wg.Done(); r.retain(swept) })
 	err := r.claimLoop(ctx)
+	stop()
 	if r.o.DrainGrace != 0 {
 		r.stopStarting()
 		done := make(chan struct{})

@@ -76,11 +76,20 @@ func TestTrimmed(t *testing.T) {
 			middle = e.ID
 		}
 	}
+	g, err := k.logs.Log("s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := g.Command(t.Context(), spool.Row{}, &spool.StopRequested{CommandID: "late"}); err != nil {
+		t.Fatal(err)
+	}
 	head := k.snapshot("s").StreamSequence
 	if err := k.store.Trim(t.Context(), "s", head, 0); err != nil {
 		t.Fatal(err)
 	}
 	k.problem(http.StatusConflict, "cursor_trimmed", "GET", "/api/chat/s/stream", "", "Last-Event-ID", middle)
+	// Whoever has seen the end lacks nothing.
+	k.status(http.StatusNoContent, "GET", "/api/chat/s/stream", "", "Last-Event-ID", list[len(list)-1].ID)
 	if got := k.stream("GET", "/stream/s?after="+middle, "").all(); len(got) != 1 || got[0].Data != `{"type":"resync","reason":"trimmed"}` {
 		t.Errorf("native: %v", got)
 	}

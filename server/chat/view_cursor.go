@@ -16,9 +16,6 @@ func (a *attach) cursor(ctx context.Context, c spool.Cursor) (Source, error) {
 			return nil, spool.ErrCursorAhead.With(session, nil)
 		}
 	}
-	if c.Seq < a.h.TraceFloor {
-		return nil, spool.ErrTrimmed.With(session, nil)
-	}
 	var turn *spool.Turn
 	var waiting string
 	err := a.g.View(ctx, func(f *spool.Fold) error {
@@ -55,6 +52,8 @@ func (a *attach) cursor(ctx context.Context, c spool.Cursor) (Source, error) {
 		}), nil
 	case turn == nil:
 		return nil, nil
+	case c.Seq < a.h.TraceFloor:
+		return nil, spool.ErrTrimmed.With(session, nil)
 	}
 	return a.after(ctx, turn, c)
 }

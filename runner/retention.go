@@ -1,0 +1,128 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/spool-run/spool"
+)
+
+// Retention bounds the trace of settled turns: what an answer looked like while
+// it was streamed. The conversation itself is never trimmed, and neither is what
+// streams of a turn that is open or paused. The zero value works; a negative
+// field is no limit.
+type Retention struct {
+	// Age is how long a session that rests keeps its trace. 0: 24 h.
+	Age time.Duration
+	// Records is how far back from its head a session keeps trace. 0: 10,000.
+	Records int
+	// Grace is how long a session must have rested before anything is trimmed,
+	// so that readers who lost their connection find their place. 0: 10 min.
+	Grace time.Duration
+	// Every is how often sessions are looked at. 0: 10 min, negative: never.
+	Every time.Duration
+}
+
+func (t *Retention) fill() {
+	if t.Age == 0 {
+		t.Age = 24 * time.Hour
+	}
+	if t.Records == 0 {
+		t.Records = 10_000
+	}
+	if t.Grace == 0 {
+		t.Grace = 10 * time.Minute
+	}
+	if t.Every == 0 {
+		t.Every = 10 * time.Minute
+	}
+}
+
+// retain sweeps until ctx ends. Several runners may do so on one store: a trim
+// that was done before changes nothing.
+func (r *Runner) retain(ctx context.Context) {
+	lister, lists := r.logs.Store().(spool.Lister)
+	trimmer, trims := r.logs.Store().(spool.Trimmer)
+	if !lists || !trims || r.o.Retention.Every < 0 {
+		return
+	}
+	var since int64
+	for r.logs.Sleep(ctx, r.o.Retention.Every) == nil {
+		begun := r.logs.Now()
+		switch err := r.sweep(ctx, lister, trimmer, since); {
+		case ctx.Err() != nil || errors.Is(err, spool.ErrClosed):
+			return
+		case err != nil:
+			r.failed("", err)
+		default:
+			// Whatever was older than this has nothing left to trim.
+			since = begun.Add(-max(r.o.Retention.Age, r.o.Retention.Grace) - r.o.Retention.Every).UnixMilli()
+		}
+	}
+}
+
+// sweep trims the sessions that were updated since a time, latest first. It goes
+// on past sessions that fail, and returns the first error.
+func (r *Runner) sweep(ctx context.Context, lister spool.Lister, trimmer spool.Trimmer, since int64) error {
+	var first error
+	for q := (spool.SessionQuery{Max: 100}); ; {
+		page, err := lister.Sessions(ctx, q)
+		if err != nil {
+			return err
+		}
+		for _, info := range page.Sessions {
+			if info.Updated < since {
+				return first
+			}
+			floor, err := r.floor(ctx, info)
+			if err == nil && floor > info.Head.TraceFloor {
+				err = trimmer.Trim(ctx, info.Session, floor, 0)
+			}
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			if err != nil && !errors.Is(err, spool.ErrNotFound) && first == nil {
+				first = err
+			}
+		}
+		if q.After = page.NextAfter; q.After == "" {
+			return first
+		}
+	}
+}
+
+// floor returns up to which sequence a session's trace has had its time, 0 for
+// none. It is judged by when the session was last written to: records' own times
+// expire nothing.
+func (r *Runner) floor(ctx context.Context, info spool.SessionInfo) (uint64, error) {
+	limit, head := &r.o.Retention, info.Head
+	rested := r.logs.Now().Sub(time.UnixMilli(info.Updated))
+	if head.TraceFloor >= head.Seq || rested < limit.Grace {
+		return 0, nil
+	}
+	settled := (head.Status == spool.StatusEnded || head.Status == spool.StatusFailed) && head.Due == 0
+	if settled && limit.Age >= 0 && rested >= limit.Age {
+		return head.Seq, nil
+	}
+	if limit.Records < 0 || head.Seq-head.TraceFloor <= uint64(limit.Records) {
+		return 0, nil
+	}
+	g, err := r.logs.Log(info.Session)
+	if err != nil {
+		return 0, err
+	}
+	var floor uint64
+	err = g.View(ctx, func(f *spool.Fold) error {
+		for i, turn := range f.Turns {
+			last := turn.LastRun()
+			open := last.End == 0 || last.Suspended != "" && i == len(f.Turns)-1
+			if open || f.Seq-turn.Start() <= uint64(limit.Records) {
+				break
+			}
+			floor = last.End
+		}
+		return nil
+	})
+	return floor, err
+}
