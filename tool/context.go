@@ -104,6 +104,17 @@ func (c Context) Progress(p Progress) error {
 	return c.host.Emit(c, chunk)
 }
 
+// EmitProgress sends a progress chunk that was made elsewhere, by an event
+// manager of a wire, say. Its ids are the call's, as those of [Context.Progress].
+func (c Context) EmitProgress(p *spool.Progress) error {
+	chunk := *p
+	chunk.ID = c.progressID(p.ID)
+	if p.Parent != "" {
+		chunk.Parent = c.progressID(p.Parent)
+	}
+	return c.host.Emit(c, &chunk)
+}
+
 // progressID keeps the reports of parallel calls of one tool apart.
 func (c Context) progressID(id string) string {
 	if id == "" {

@@ -1,0 +1,167 @@
+package merlin
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Client folds events into the answer that a client shows. The zero Client has
+// seen nothing.
+type Client struct {
+	Content     string // V1: everything; V2: nothing
+	Blocks      []Block
+	Attachments []Attachment
+	Heading     *Progress // V1
+	Steps       []Step    // V1
+	Error       *Failure
+	Ended       bool
+}
+
+// Block is what stands at one content index.
+type Block struct {
+	Index     int        `json:"index"`
+	Text      string     `json:"text,omitempty"`
+	Reasoning string     `json:"reasoning,omitempty"`
+	Calls     []ToolCall `json:"calls,omitempty"`
+	Results   []Result   `json:"results,omitempty"`
+	Citations []Citation `json:"citations,omitempty"`
+	Heading   *Progress  `json:"heading,omitempty"`
+	Steps     []Step     `json:"steps,omitempty"`
+}
+
+// Result is what is known of a call's result.
+type Result struct {
+	Index  int    `json:"index"` // of the call
+	Text   string `json:"text"`
+	Failed bool   `json:"failed,omitempty"`
+}
+
+// Apply folds the next event. Events of later versions change nothing.
+func (c *Client) Apply(e Event) {
+	c.Ended = e.Kind == KindEnd
+	switch e.Kind {
+	case KindInit:
+		*c = Client{}
+	case KindMessage:
+		c.message(&e.Message)
+	case KindProgress:
+		p := &e.Progress
+		if p.Metadata != nil && p.Metadata.Type == TypeHeading {
+			c.Heading = &Progress{Name: p.Payload.Name, Icon: p.Payload.Icon}
+			return
+		}
+		setStep(c.stepsOf(p.Payload.ID), Step{ID: p.Payload.ID, Name: p.Payload.Name,
+			Status: p.Payload.Status, Values: p.Payload.Values, Icon: p.Payload.Icon})
+	case KindAttachments:
+		c.Attachments = e.Attachments
+	}
+}
+
+// stepsOf finds the steps that hold one of this id: V1's own, unless a block
+// has it.
+func (c *Client) stepsOf(id string) *[]Step {
+	for i := range c.Blocks {
+		if slices.ContainsFunc(c.Blocks[i].Steps, func(s Step) bool { return s.ID == id }) {
+			return &c.Blocks[i].Steps
+		}
+	}
+	return &c.Steps
+}
+
+func (c *Client) message(m *Message) {
+	if m.Error != nil {
+		c.Error = m.Error
+		return
+	}
+	switch m.Type {
+	case "":
+		if m.Content != nil {
+			c.Content += *m.Content
+		}
+	case TypeAttachments:
+		c.Attachments = m.Attachments
+	case TypeText:
+		c.block(m).Text += m.Text
+	case TypeReasoning:
+		c.block(m).Reasoning += m.Reasoning
+	case TypeToolCalls:
+		b := c.block(m)
+		for _, call := range m.ToolCalls {
+			i := slices.IndexFunc(b.Calls, func(x ToolCall) bool { return x.ID == call.ID })
+			if i < 0 {
+				b.Calls = append(b.Calls, call)
+			} else {
+				b.Calls[i] = call
+			}
+		}
+	case TypeToolCallResult:
+		if m.ToolCallResult != nil {
+			c.block(m).result(m.ToolCallResult)
+		}
+	case TypeCitation:
+		if m.Citation != nil {
+			b := c.block(m)
+			b.Citations = append(b.Citations, *m.Citation)
+		}
+	case TypeProgress:
+		if p := m.Progress; p != nil {
+			b := c.block(m)
+			if p.Steps != nil {
+				setStep(&b.Steps, *p.Steps)
+			} else {
+				b.Heading = p
+			}
+		}
+	}
+}
+
+// block returns the block that a message is about. Blocks are in the order of
+// their indexes, however they come.
+func (c *Client) block(m *Message) *Block {
+	index := 0
+	if m.Index != nil {
+		index = *m.Index
+	}
+	i, found := slices.BinarySearchFunc(c.Blocks, index, func(b Block, index int) int { return cmp.Compare(b.Index, index) })
+	if !found {
+		c.Blocks = slices.Insert(c.Blocks, i, Block{Index: index})
+	}
+	return &c.Blocks[i]
+}
+
+func (b *Block) result(r *ToolCallResult) {
+	i, found := slices.BinarySearchFunc(b.Results, r.Index, func(x Result, index int) int { return cmp.Compare(x.Index, index) })
+	if !found {
+		b.Results = slices.Insert(b.Results, i, Result{Index: r.Index})
+	}
+	if r.Result != nil {
+		b.Results[i] = Result{Index: r.Index, Text: *r.Result, Failed: r.IsError}
+	}
+	if r.Delta != nil {
+		b.Results[i].Text += *r.Delta
+	}
+}
+
+// setStep replaces the step of this id, or adds it. Its index stays if the
+// later frame leaves it out.
+func setStep(steps *[]Step, s Step) {
+	i := slices.IndexFunc(*steps, func(x Step) bool { return x.ID == s.ID })
+	if i < 0 {
+		*steps = append(*steps, s)
+		return
+	}
+	if s.Index == nil {
+		s.Index = (*steps)[i].Index
+	}
+	(*steps)[i] = s
+}
+
+// Text returns the answer's text, without what is quoted from it: in V2 the
+// texts of all blocks.
+func (c *Client) Text() string {
+	text := c.Content
+	for i := range c.Blocks {
+		text += c.Blocks[i].Text
+	}
+	return text
+}

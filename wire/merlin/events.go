@@ -1,0 +1,165 @@
+package merlin
+
+import (
+	"strconv"
+	"sync"
+
+	"github.com/spool-run/spool"
+)
+
+// EventManager shows what a tool or an agent is doing: a heading with steps
+// under it. Every call of its methods, and of its events', is one progress chunk
+// in the log, and reaches whoever watches at once.
+//
+// It may be used from several goroutines.
+type EventManager struct {
+	emit func(*spool.Progress) error
+	id   string
+
+	mu      sync.Mutex
+	name    string
+	icon    string
+	events  []*ProgressEvent
+	heading bool // there is one in the log
+}
+
+// EventOptions are the options of an [EventManager].
+type EventOptions struct {
+	// ID tells the managers of one emitter apart; "" is "events". Steps are
+	// "events/1", "events/2", …, so that a call that is made again shows the same
+	// steps again.
+	ID string
+	// Name and Icon are the heading. Without a name there is none until
+	// [EventManager.UpdateName].
+	Name, Icon string
+}
+
+// NewEventManager returns a manager that emits through emit: a tool's
+// tool.Context.EmitProgress, or any function that appends to a log. Options may
+// be nil. An error is emit's, here as in all its methods.
+func NewEventManager(emit func(*spool.Progress) error, o *EventOptions) (*EventManager, error) {
+	m := &EventManager{emit: emit, id: "events"}
+	if o != nil {
+		if o.ID != "" {
+			m.id = o.ID
+		}
+		m.name, m.icon = o.Name, o.Icon
+	}
+	if m.name == "" {
+		return m, nil
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m, m.sendHeading("running")
+}
+
+func (m *EventManager) sendHeading(state string) error {
+	m.heading = true
+	return m.emit(&spool.Progress{ID: m.id, Label: m.name, State: state, Data: encode(detail{Type: TypeHeading, Icon: m.icon})})
+}
+
+// CreateEvent adds a step and shows it. An empty icon is DEFAULT.
+func (m *EventManager) CreateEvent(name, icon string) (*ProgressEvent, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.create(name, icon)
+}
+
+func (m *EventManager) create(name, icon string) (*ProgressEvent, error) {
+	if icon == "" {
+		icon = IconDefault
+	}
+	e := &ProgressEvent{m: m, step: Step{
+		ID: m.id + "/" + strconv.Itoa(len(m.events)+1), Name: name, Status: InProgress, Icon: icon,
+		Tags: []string{}, Values: []Value{},
+	}}
+	m.events = append(m.events, e)
+	return e, e.send()
+}
+
+// GetOrCreateLatestEvent takes up the step of this name again, or adds one.
+func (m *EventManager) GetOrCreateLatestEvent(name, icon string) (*ProgressEvent, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, e := range m.events {
+		if e.step.Name == name {
+			e.step.Status = InProgress
+			return e, e.send()
+		}
+	}
+	return m.create(name, icon)
+}
+
+// UpdateName changes the heading.
+func (m *EventManager) UpdateName(name, icon string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.name, m.icon = name, icon
+	return m.sendHeading("running")
+}
+
+// End ends the heading, for wires that show it as a step of its own. Steps end
+// by themselves.
+func (m *EventManager) End() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.heading {
+		return nil
+	}
+	return m.sendHeading("done")
+}
+
+// ProgressEvent is one step of an [EventManager].
+type ProgressEvent struct {
+	m    *EventManager
+	step Step // under m.mu
+}
+
+// Step returns the step as it stands, without its index, which is the wire's.
+func (e *ProgressEvent) Step() Step {
+	e.m.mu.Lock()
+	defer e.m.mu.Unlock()
+	s := e.step
+	s.Tags, s.Values = append([]string{}, s.Tags...), append([]Value{}, s.Values...)
+	return s
+}
+
+// AddTags adds tags, and shows them as text values too.
+func (e *ProgressEvent) AddTags(tags ...string) error {
+	e.m.mu.Lock()
+	defer e.m.mu.Unlock()
+	for _, tag := range tags {
+		e.step.Tags = append(e.step.Tags, tag)
+		e.step.Values = append(e.step.Values, Text(tag))
+	}
+	return e.send()
+}
+
+// Send adds values and shows them.
+func (e *ProgressEvent) Send(values ...Value) error {
+	e.m.mu.Lock()
+	defer e.m.mu.Unlock()
+	e.step.Values = append(e.step.Values, values...)
+	return e.send()
+}
+
+// End says that the step is done.
+func (e *ProgressEvent) End() error {
+	e.m.mu.Lock()
+	defer e.m.mu.Unlock()
+	e.step.Status = Done
+	return e.send()
+}
+
+func (e *ProgressEvent) send() error {
+	state := "running"
+	if e.step.Status == Done {
+		state = "done"
+	}
+	parent := ""
+	if e.m.heading {
+		parent = e.m.id
+	}
+	return e.m.emit(&spool.Progress{ID: e.step.ID, Parent: parent, Label: e.step.Name, State: state,
+		Data: encode(detail{Icon: e.step.Icon, Tags: e.step.Tags, Values: e.step.Values})})
+}

@@ -1,0 +1,316 @@
+package merlin_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/wire/merlin"
+)
+
+func TestIndexes(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ index, current, want int }{{0, 0, 0}, {3, 5, 5}, {5, 3, 5}, {4, 4, 4}} {
+		if got := merlin.SyncIndex(tt.index, tt.current); got != tt.want {
+			t.Errorf("SyncIndex(%d, %d) = %d, want %d", tt.index, tt.current, got, tt.want)
+		}
+	}
+	for _, tt := range []struct {
+		global, manager int
+		v               merlin.Version
+		want            int
+	}{{2, 5, merlin.V2, 5}, {5, 2, merlin.V2, 5}, {5, 7, merlin.V1, 0}} {
+		if got := merlin.InitialIndex("agent", tt.global, tt.manager, tt.v); got != tt.want {
+			t.Errorf("InitialIndex(%d, %d, V%d) = %d, want %d", tt.global, tt.manager, tt.v, got, tt.want)
+		}
+	}
+}
+
+// Each case is one mend and its literal behaviour: what a projector sends for
+// the chunks of a run, from their records' frames on.
+func TestLiteral(t *testing.T) {
+	t.Parallel()
+	child := spool.Base{AgentID: session + ".1", AgentType: "helper", RunID: "r"}
+	thinking := []spool.Chunk{
+		&spool.ToolStart{ToolCallID: "c", ToolName: "ask", Arguments: json.RawMessage(`{"a":1}`)},
+		&spool.SubAgentStart{SubAgentType: "helper", SubSessionID: session + ".1", CallID: "c"},
+		&spool.Thinking{Base: child, Content: "hm"}, &spool.TextDelta{Base: child, Delta: "secret"},
+	}
+	quoting := []spool.Chunk{
+		&spool.TextDelta{Delta: "x"},
+		&spool.Citation{SourceID: "a", URL: "u", Title: "T", CitedText: "one"},
+		&spool.Citation{SourceID: "a", URL: "u", Title: "T", CitedText: "two"},
+	}
+	calls := []spool.Chunk{
+		&spool.ToolArgStreamStart{ToolCallID: "a", ToolName: "one"}, &spool.ToolArgStreamEnd{ToolCallID: "a", Arguments: json.RawMessage(`{"n":1}`)},
+		&spool.ToolArgStreamStart{ToolCallID: "b", ToolName: "two"}, &spool.ToolArgStreamEnd{ToolCallID: "b", Arguments: json.RawMessage(`{"n":2}`)},
+	}
+	bare := []spool.Chunk{&spool.ToolArgStreamStart{ToolCallID: "a", ToolName: "now"}, &spool.ToolArgStreamEnd{ToolCallID: "a"}}
+	nameless := []spool.Chunk{&spool.ToolArgStreamStart{ToolCallID: "a"}, &spool.ToolArgStreamEnd{ToolCallID: "a"}}
+	steps := []spool.Chunk{
+		&spool.Progress{ID: "p", Label: "look", State: "running"}, &spool.Progress{ID: "p", Label: "look", State: "done"},
+		&spool.Progress{ID: "p", Label: "look", State: "running"},
+	}
+	failing := []spool.Chunk{&spool.RunFinished{Outcome: spool.OutcomeFailed, Error: "no power", Code: "power"}}
+	suppress := func(string) bool { return true }
+	v1 := merlin.Options{Version: merlin.V1}
+	for _, tt := range []struct {
+		name    string
+		chunks  []spool.Chunk
+		o       merlin.Options
+		literal merlin.Literal
+		mended  []string // what the data of the frames must hold, and no frame else
+		want    []string // the same of the literal behaviour
+	}{
+		{"end", nil, merlin.Options{}, merlin.Literal{End: true}, []string{"event: end\ndata: {}\n"}, []string{`event: message` + "\n" + `data: {"type":"DONE"}`}},
+		{"suppression", thinking, merlin.Options{Suppress: suppress}, merlin.Literal{Suppression: true},
+			[]string{`"toolCalls"`, "end"}, []string{`"toolCalls"`, `"index":0,"type":"reasoning","reasoning":"hm"`, "end"}},
+		{"sub-agent", thinking, merlin.Options{}, merlin.Literal{},
+			[]string{`"toolCalls"`, `"reasoning":"hm"`, `"toolCallResult":{"index":0,"delta":"secret"}`, "end"},
+			[]string{`"toolCalls"`, `"reasoning":"hm"`, `"toolCallResult":{"index":0,"delta":"secret"}`, "end"}},
+		{"parallel calls", calls, merlin.Options{}, merlin.Literal{FirstCall: true},
+			[]string{`"name":"one"`, `"name":"two"`, "end"}, []string{`"name":"one"`, "end"}},
+		{"empty arguments", bare, merlin.Options{}, merlin.Literal{EmptyArguments: true},
+			[]string{`"function":{"name":"now","arguments":"{}"}`, "end"}, []string{"end"}},
+		{"nameless", nameless, merlin.Options{}, merlin.Literal{}, []string{"end"}, []string{"end"}},
+		{"citations of V1", quoting, v1, merlin.Literal{Citations: true},
+			[]string{"INIT", `"x"`, `"cited_text":["one","two"]`, "[citation: 1: 1]", "[citation: 1: 2]", "end"}, []string{"INIT", `"x"`, "end"}},
+		{"citations of V1 before a later text", append(quoting[:3:3], &spool.TextDelta{Delta: "y", PartID: "1"}), v1, merlin.Literal{Citations: true},
+			[]string{"INIT", `"x"`, `"cited_text"`, "[citation: 1: 1]", "[citation: 1: 2]", `"y"`, "end"},
+			[]string{"INIT", `"x"`, `"cited_text"`, "[citation: 1: 2]", `"y"`, "end"}},
+		{"citations of V2", quoting, merlin.Options{}, merlin.Literal{Citations: true},
+			[]string{`"x"`, `"attachments"`, `"document_index":0,"cited_text":"one"`, `"attachments"`, `"cited_text":"two"}`, "end"},
+			[]string{`"x"`, `"attachments"`, `"attachments"`, "end"}},
+		{"union", append([]spool.Chunk{&spool.TextDelta{Delta: "x"}}, calls[:2]...), merlin.Options{}, merlin.Literal{Union: true},
+			[]string{`{"content":"","index":0,"type":"text","text":"x"}`, `"index":1,"type":"toolCalls"`, "end"},
+			[]string{`{"content":"x","index":0,"type":"text"}`, `{"contentIndex":1,"type":"toolCalls"`, "end"}},
+		{"progress", steps, merlin.Options{}, merlin.Literal{Progress: true},
+			[]string{`"steps":{"index":0,`, `"steps":{"index":0,"tags":[],"id":"p","name":"look","status":"DONE"`, `"steps":{"index":0,"tags":[],"id":"p","name":"look","status":"IN_PROGRESS"`, "end"},
+			[]string{`"steps":{"index":0,`, `"steps":{"tags":[],"id":"p","name":"look","status":"DONE"`, `event: progress` + "\n" + `data: {"payload":{"id":"p","name":"look","status":"IN_PROGRESS"`, "end"}},
+		{"failure", failing, merlin.Options{}, merlin.Literal{Errors: true},
+			[]string{`"type":"error","error":{"message":"no power","code":"power"}`, "end"}, []string{"end"}},
+		{"failure of V1", failing, v1, merlin.Literal{Errors: true},
+			[]string{"INIT", `{"content":"","error":{"message":"no power","code":"power"}}`, "end"}, []string{"INIT", "end"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			chunks := append([]spool.Chunk{started(), &spool.StepStarted{StepID: "s"}}, clone(t, tt.chunks)...)
+			if last := chunks[len(chunks)-1]; last.ChunkType() != spool.TypeRunFinished {
+				chunks = append(chunks, finished())
+			}
+			records := log(t, chunks...)
+			expect(t, "mended", records, tt.o, tt.mended)
+			o := tt.o
+			o.Literal = tt.literal
+			expect(t, "literal", records, o, tt.want)
+		})
+	}
+}
+
+func clone(t *testing.T, chunks []spool.Chunk) []spool.Chunk {
+	t.Helper()
+	var list []spool.Chunk
+	for _, c := range chunks {
+		data, err := spool.AppendChunk(nil, c)
+		check(t, err)
+		c, err := spool.DecodeChunk(data)
+		check(t, err)
+		list = append(list, c)
+	}
+	return list
+}
+
+func expect(t *testing.T, what string, records []spool.Record, o merlin.Options, want []string) {
+	t.Helper()
+	_, frames := project(t, records, &o)
+	if len(frames) != len(want) {
+		t.Fatalf("%s: %d frames, want %d:\n%s", what, len(frames), len(want), text(frames))
+	}
+	for i, f := range frames {
+		if !strings.Contains(string(f.Data), want[i]) {
+			t.Errorf("%s: frame %d is %s, want %s in it", what, i+1, f.Data, want[i])
+		}
+	}
+}
+
+// A sub-agent's model phase that is discarded is taken back without a cut: the
+// result so far is sent anew.
+func TestSubAgentDiscards(t *testing.T) {
+	t.Parallel()
+	child := spool.Base{AgentID: session + ".1", AgentType: "helper", RunID: "r"}
+	_, frames := project(t, log(t,
+		started(), &spool.StepStarted{StepID: "s"},
+		&spool.ToolStart{ToolCallID: "c", ToolName: "ask", Arguments: json.RawMessage(`{}`)},
+		&spool.SubAgentStart{SubAgentType: "helper", SubSessionID: session + ".1", CallID: "c"},
+		&spool.RunStarted{Base: child, TurnID: "c", MessageID: "m", Mode: "start"},
+		&spool.StepStarted{Base: child, StepID: "1"}, &spool.TextDelta{Base: child, Delta: "wrong"},
+		&spool.StepDiscarded{Base: child, StepID: "1", Reason: "crash_recovery"},
+		&spool.StepStarted{Base: child, StepID: "2"}, &spool.TextDelta{Base: child, Delta: "right"},
+	), nil)
+	for _, f := range frames {
+		if f.Cut {
+			t.Fatalf("a cut: %s", text(frames))
+		}
+	}
+	c := read(t, text(frames))
+	if len(c.Blocks) != 1 || len(c.Blocks[0].Results) != 1 || c.Blocks[0].Results[0].Text != "right" {
+		t.Errorf("the client has %+v after\n%s", c.Blocks, text(frames))
+	}
+}
+
+// A result that is larger than a frame goes out in pieces that make it.
+func TestLargeResult(t *testing.T) {
+	t.Parallel()
+	large := strings.Repeat("<é\u2028\"", 40000)
+	o := merlin.Options{Resolve: func(v json.RawMessage) (json.RawMessage, error) {
+		if bytes.Contains(v, []byte("$blob")) {
+			return mustJSON(t, large), nil
+		}
+		return v, nil
+	}}
+	_, frames := project(t, log(t,
+		started(), &spool.StepStarted{StepID: "s"},
+		&spool.ToolStart{ToolCallID: "c", ToolName: "get", Arguments: json.RawMessage(`{"a":1}`)},
+		&spool.ToolEnd{ToolCallID: "c", ToolName: "get", Result: json.RawMessage(`{"$blob":"sha256:x","size":1}`), Success: true},
+	), &o)
+	for _, f := range frames {
+		if len(f.Data) > 256<<10 {
+			t.Errorf("a frame of %d bytes", len(f.Data))
+		}
+	}
+	if c := read(t, text(frames)); c.Blocks[0].Results[0].Text != large {
+		t.Errorf("%d bytes arrived of %d", len(c.Blocks[0].Results[0].Text), len(large))
+	}
+}
+
+func TestEventManager(t *testing.T) {
+	t.Parallel()
+	var sent []string
+	m, err := merlin.NewEventManager(func(p *spool.Progress) error {
+		sent = append(sent, string(mustJSON(t, []any{p.ID, p.Parent, p.Label, p.State, p.Data})))
+		return nil
+	}, nil)
+	check(t, err)
+	e, err := m.CreateEvent("read", "")
+	check(t, err)
+	check(t, e.Send(merlin.Value{Type: "LINK", Value: json.RawMessage(`{"url":"u"}`)}))
+	check(t, e.End())
+	check(t, m.End()) // there is no heading
+	check(t, m.UpdateName("Work", merlin.IconGlobe))
+	same, err := m.GetOrCreateLatestEvent("read", "X")
+	check(t, err)
+	other, err := m.GetOrCreateLatestEvent("write", "PEN")
+	check(t, err)
+	check(t, m.End())
+	if same != e || other == e || e.Step().Status != merlin.InProgress || other.Step().Icon != "PEN" {
+		t.Errorf("the manager took up %+v and %+v", same.Step(), other.Step())
+	}
+	want := []string{
+		`["events/1","","read","running",{"icon":"DEFAULT"}]`,
+		`["events/1","","read","running",{"icon":"DEFAULT","values":[{"type":"LINK","value":{"url":"u"}}]}]`,
+		`["events/1","","read","done",{"icon":"DEFAULT","values":[{"type":"LINK","value":{"url":"u"}}]}]`,
+		`["events","","Work","running",{"type":"HEADING","icon":"GLOBE"}]`,
+		`["events/1","events","read","running",{"icon":"DEFAULT","values":[{"type":"LINK","value":{"url":"u"}}]}]`,
+		`["events/2","events","write","running",{"icon":"PEN"}]`,
+		`["events","","Work","done",{"type":"HEADING","icon":"GLOBE"}]`,
+	}
+	if got := strings.Join(sent, "\n"); got != strings.Join(want, "\n") {
+		t.Errorf("sent\n%s\nwant\n%s", got, strings.Join(want, "\n"))
+	}
+	full := errors.New("full")
+	if _, err := merlin.NewEventManager(func(*spool.Progress) error { return full }, &merlin.EventOptions{Name: "x"}); !errors.Is(err, full) {
+		t.Errorf("the emitter's error became %v", err)
+	}
+	if v := (merlin.Value{Type: "LINK", Value: json.RawMessage(`{"url":"u"}`)}).V1(); string(mustJSON(t, v)) != `{"type":"TEXT","value":"{\"url\":\"u\"}"}` {
+		t.Errorf("a link is %s in V1", mustJSON(t, v))
+	}
+}
+
+func TestParse(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name, data string
+		kind       merlin.Kind
+	}{
+		{"", `{"content":"x"}`, merlin.KindMessage},
+		{"end", `{}`, merlin.KindEnd},
+		{"message", `{"type":"DONE"}`, merlin.KindEnd},
+		{"INIT_MESSAGE_CONTENT", `{}`, merlin.KindInit},
+		{"attachments", `{"payload":[{"url":"u","title":"t"}]}`, merlin.KindAttachments},
+		{"later", `[1]`, merlin.KindUnknown},
+	} {
+		if e, err := merlin.Parse(tt.name, []byte(tt.data)); err != nil || e.Kind != tt.kind {
+			t.Errorf("Parse(%s, %s) = %+v, %v", tt.name, tt.data, e, err)
+		}
+	}
+	for _, data := range []string{``, `[]`, `{"index":"a"}`, `{"toolCalls":3}`} {
+		if e, err := merlin.Parse("message", []byte(data)); !errors.Is(err, spool.ErrInvalidChunk) {
+			t.Errorf("Parse(%s) = %+v, %v; want ErrInvalidChunk", data, e, err)
+		}
+	}
+	// Frames and union are the same to a client.
+	var frames, union merlin.Client
+	for c, list := range map[*merlin.Client][]string{
+		&frames: {`{"content":"","index":1,"type":"text","text":"x"}`, `{"content":"","index":2,"type":"toolCalls","toolCalls":[{"type":"function","function":{"name":"n","arguments":"{}"},"id":"c"}]}`},
+		&union:  {`{"type":"text","content":"x","index":1}`, `{"type":"toolCalls","contentIndex":2,"toolCalls":[{"type":"function","function":{"name":"n","arguments":"{}"},"id":"c"}]}`},
+	} {
+		for _, data := range list {
+			e, err := merlin.Parse("message", []byte(data))
+			check(t, err)
+			c.Apply(e)
+		}
+	}
+	if a, b := mustJSON(t, frames), mustJSON(t, union); !bytes.Equal(a, b) {
+		t.Errorf("frames give %s, the union %s", a, b)
+	}
+}
+
+// FuzzReader: whatever comes, the reader neither panics nor depends on how the
+// input is cut, and what it read is read the same when it is written again.
+func FuzzReader(f *testing.F) {
+	for _, name := range []string{"v1", "v2", "v2-literal"} {
+		f.Add([]byte(transcript(f, name)), uint8(7))
+	}
+	f.Add([]byte("event: progress\ndata: {\"payload\":{\"id\":\"a\",\"values\":null}}\n\n"), uint8(1))
+	f.Add([]byte("data: {\"type\":\"toolCallResult\",\"index\":-3,\"toolCallResult\":{\"index\":9,\"delta\":\"x\"}}\n\n"), uint8(2))
+	f.Fuzz(func(t *testing.T, stream []byte, cut uint8) {
+		whole, err := collect(bytes.NewReader(stream))
+		pieces, perr := collect(&slow{stream, int(cut%16) + 1})
+		if (err == nil) != (perr == nil) || !bytes.Equal(mustJSON(t, whole), mustJSON(t, pieces)) {
+			t.Fatalf("in pieces of %d: %s, %v; whole: %s, %v", cut%16+1, mustJSON(t, pieces), perr, mustJSON(t, whole), err)
+		}
+	})
+}
+
+func collect(src io.Reader) (*merlin.Client, error) {
+	r := merlin.NewReader(src)
+	c := &merlin.Client{}
+	for {
+		e, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return c, nil
+		}
+		if err != nil {
+			return c, err
+		}
+		c.Apply(e)
+	}
+}
+
+type slow struct {
+	rest []byte
+	n    int
+}
+
+func (s *slow) Read(p []byte) (int, error) {
+	if len(s.rest) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(p, s.rest[:min(s.n, len(s.rest))])
+	s.rest = s.rest[n:]
+	return n, nil
+}

@@ -1,0 +1,264 @@
+package merlin
+
+import (
+	"github.com/spool-run/spool"
+)
+
+// Projector projects one turn of a log. It is given every record of the log
+// from before the turn on and ignores those that are not the turn's.
+type Projector struct {
+	o        Options
+	turn     string
+	root     string          // the agent whose turn it is, once known
+	runs     map[string]bool // the turn's runs
+	fold     *spool.MessageFold
+	children map[string]*child // the sub-agents of its calls, by their sessions
+	byCall   map[string]*child // the latest of each call
+
+	args   map[string]string // calls' arguments as they were first complete
+	parsed map[string]parsed
+
+	view     view // what a client that never left has
+	ended    bool // the latest run has ended or paused
+	paused   bool // it waits for answers
+	flushed  int  // so many citations were written although no text followed
+	terminal []spool.Frame
+	failure  *spool.ErrorChunk
+
+	w frameWriter
+}
+
+// child is a sub-agent of one of the turn's calls.
+type child struct {
+	session    string
+	fold       *spool.MessageFold
+	suppressed bool
+}
+
+// view is what a client has been sent. Bringing it to a scene writes the frames
+// for what the scene has and the client has not, so that the stream, a plan (a
+// new view brought to the scene) and the scene agree by construction.
+type view interface {
+	begin(p *Projector)
+	// sync brings the client to the scene; false if it has what the scene has
+	// not.
+	sync(p *Projector, s *scene) bool
+	// grow is sync for a delta of the message's last part; false if there may be
+	// more to it.
+	grow(p *Projector, part *spool.Part) bool
+}
+
+var _ spool.Projector = (*Projector)(nil)
+
+// NewProjector returns a projector of the turn with this id. Nil options are the
+// default profile.
+func NewProjector(turnID string, o *Options) *Projector {
+	p := &Projector{turn: turnID, runs: map[string]bool{}, children: map[string]*child{}, byCall: map[string]*child{},
+		args: map[string]string{}, parsed: map[string]parsed{}}
+	if o != nil {
+		p.o = *o
+	}
+	p.w.union = p.o.Literal.Union
+	p.view = p.newView()
+	return p
+}
+
+func (p *Projector) newView() view {
+	if p.o.Version == V1 {
+		return &viewV1{}
+	}
+	return &viewV2{}
+}
+
+// Apply folds the next record and appends the frames that it becomes to dst.
+func (p *Projector) Apply(dst []spool.Frame, r spool.Record) ([]spool.Frame, error) {
+	switch {
+	case p.fold == nil && r.Type != spool.TypeRunStarted:
+		return dst, nil
+	case p.fold != nil && r.Agent != p.root:
+		return p.applyChild(dst, r)
+	case spool.IsCommand(r.Type) && (!p.paused || r.Type != spool.TypeToolApprovalResponse && r.Type != spool.TypeToolResultSubmitted):
+		return dst, nil // it answers nothing here
+	}
+	c, err := spool.DecodeChunk(r.Data)
+	if err != nil {
+		return dst, err
+	}
+	base := c.ChunkBase()
+	if started, ok := c.(*spool.RunStarted); ok {
+		if started.TurnID != p.turn {
+			p.paused = false // another turn's turn
+			return dst, nil
+		}
+		if p.fold == nil {
+			p.root = base.AgentID
+			p.fold = spool.NewMessageFold(p.root)
+		}
+		p.runs[base.RunID] = true
+	}
+	if !spool.IsCommand(r.Type) && !p.runs[base.RunID] {
+		return dst, nil
+	}
+	n := len(dst)
+	p.w.frames = dst
+	p.apply(r, c)
+	return p.number(n, r.Seq), nil
+}
+
+func (p *Projector) apply(r spool.Record, c spool.Chunk) {
+	p.fold.Apply(r, c)
+	switch c := c.(type) {
+	case *spool.TextDelta, *spool.Thinking:
+		parts := p.fold.Message().Parts
+		if !p.view.grow(p, &parts[len(parts)-1]) {
+			p.sync()
+		}
+	case *spool.RunStarted:
+		if len(p.runs) == 1 {
+			p.view.begin(p)
+		}
+		p.ended, p.paused, p.terminal, p.failure = false, false, nil, nil
+		p.sync()
+	case *spool.SubAgentStart:
+		p.adopt(c)
+		p.sync()
+	case *spool.ErrorChunk:
+		if !c.Recoverable {
+			p.failure = c
+		}
+		p.sync()
+	case *spool.RunSuspended:
+		p.paused = true
+		p.end(nil)
+	case *spool.RunFinished:
+		p.end(c)
+	case *spool.ToolApprovalResponse, *spool.ToolResultSubmitted:
+		// The run still stands where it paused, unless the log goes on.
+		n := len(p.w.frames)
+		if p.sync() && len(p.w.frames) > n {
+			p.w.frames = append(p.w.frames, p.terminal...)
+		}
+	default:
+		p.sync()
+	}
+}
+
+// adopt makes the agent of a call.
+func (p *Projector) adopt(c *spool.SubAgentStart) {
+	kid := &child{session: c.SubSessionID, fold: spool.NewMessageFold(c.SubSessionID),
+		suppressed: p.o.Suppress != nil && p.o.Suppress(c.SubAgentType)}
+	p.children[c.SubSessionID] = kid
+	p.byCall[c.CallID] = kid
+}
+
+// applyChild folds what a sub-agent of the turn says. What its own sub-agents
+// say is its business.
+func (p *Projector) applyChild(dst []spool.Frame, r spool.Record) ([]spool.Frame, error) {
+	kid := p.children[r.Agent]
+	if kid == nil || spool.IsCommand(r.Type) {
+		return dst, nil
+	}
+	c, err := spool.DecodeChunk(r.Data)
+	if err != nil {
+		return dst, err
+	}
+	n := len(dst)
+	p.w.frames = dst
+	kid.fold.Apply(r, c)
+	if p.sync() && p.ended && len(p.w.frames) > n {
+		p.w.frames = append(p.w.frames, p.terminal...)
+	}
+	return p.number(n, r.Seq), nil
+}
+
+// number puts the record's sequence on the last frame that it became. If one of
+// them cuts the reader, nothing follows it and none has a sequence.
+func (p *Projector) number(n int, seq uint64) []spool.Frame {
+	frames := p.w.frames
+	p.w.frames = nil
+	for i := n; i < len(frames); i++ {
+		if frames[i].Cut {
+			return frames[:i+1]
+		}
+	}
+	if len(frames) > n {
+		frames[len(frames)-1].Seq = seq
+	}
+	return frames
+}
+
+// sync brings the client that never left to the scene. If it has what the scene
+// has not, it is cut, for the wire can take nothing back.
+func (p *Projector) sync() bool {
+	s := p.scene()
+	n := len(p.w.frames)
+	if p.view.sync(p, s) {
+		return true
+	}
+	p.w.frames = append(p.w.frames[:n], spool.Frame{Data: []byte(": retracted\n\n"), Cut: true})
+	p.view, _ = p.planned(s)
+	return false
+}
+
+// planned returns a new client's view and the frames that bring it here.
+func (p *Projector) planned(s *scene) (view, []spool.Frame) {
+	saved := p.w.frames
+	p.w.frames = nil
+	v := p.newView()
+	v.begin(p)
+	v.sync(p, s)
+	frames := p.w.frames
+	p.w.frames = saved
+	return v, frames
+}
+
+// end writes what is still held back and the frames that say that nothing
+// follows.
+func (p *Projector) end(c *spool.RunFinished) {
+	p.ended = true
+	if !p.o.Literal.Citations {
+		p.flushed = len(p.scene().sources)
+	}
+	p.sync()
+	n := len(p.w.frames)
+	if c != nil && c.Outcome == spool.OutcomeFailed && !p.o.Literal.Errors {
+		p.writeFailure(c)
+	}
+	if p.o.Literal.End {
+		p.w.event(EventMessage, Message{Type: TypeDone})
+	} else {
+		p.w.event(EventEnd, struct{}{})
+	}
+	for i := n; i < len(p.w.frames); i++ {
+		p.w.frames[i].Terminal = true
+	}
+	p.terminal = append([]spool.Frame(nil), p.w.frames[n:]...)
+}
+
+func (p *Projector) writeFailure(c *spool.RunFinished) {
+	f := &Failure{Message: c.Error, Code: c.Code}
+	if f.Message == "" && p.failure != nil {
+		f = &Failure{Message: p.failure.Error, Code: p.failure.Code}
+	}
+	if f.Message == "" {
+		f.Message = "the run failed"
+	}
+	if p.o.Version == V1 {
+		p.w.event(EventMessage, Message{Content: new(string), Error: f})
+		return
+	}
+	p.w.message(p.o.FirstIndex+max(0, len(p.scene().blocks)-1), Message{Type: TypeError, Error: f})
+}
+
+// Plan returns the turn's answer, compacted.
+func (p *Projector) Plan() []spool.Frame {
+	if p.fold == nil {
+		return nil
+	}
+	_, frames := p.planned(p.scene())
+	frames = append(frames, p.terminal...)
+	for i := range frames {
+		frames[i].Seq = 0
+	}
+	return frames
+}

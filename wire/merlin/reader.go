@@ -1,0 +1,116 @@
+package merlin
+
+import (
+	"encoding/json"
+	"io"
+
+	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/internal/sse"
+)
+
+// Kind says what an event is.
+type Kind uint8
+
+const (
+	KindInit        Kind = iota // V1: the message begins, or begins again
+	KindMessage                 // Message
+	KindProgress                // V1: Progress
+	KindAttachments             // V1: Attachments
+	KindEnd                     // the answer has ended or paused
+	KindUnknown                 // of a later version: Name, Data
+)
+
+// Event is one event of the wire, in either version.
+type Event struct {
+	Kind        Kind
+	Message     Message
+	Progress    V1Progress
+	Attachments []Attachment
+	Name        string
+	Data        json.RawMessage
+}
+
+// Parse reads one event by its name and data. An event without a name is a
+// message. Both forms of the end are one. It fails with
+// [spool.ErrInvalidChunk]. The event keeps no reference to data.
+func Parse(name string, data []byte) (Event, error) {
+	e := Event{Name: name}
+	if name == "" {
+		e.Name = EventMessage
+	}
+	var into any
+	var attachments V1Attachments
+	switch e.Name {
+	case EventInit:
+		e.Kind, into = KindInit, &struct{}{}
+	case EventMessage:
+		e.Kind, into = KindMessage, &e.Message
+	case EventProgress:
+		e.Kind, into = KindProgress, &e.Progress
+	case EventAttachments:
+		e.Kind, into = KindAttachments, &attachments
+	case EventEnd:
+		e.Kind, into = KindEnd, &struct{}{}
+	default:
+		if !json.Valid(data) {
+			return Event{}, spool.ErrInvalidChunk.Because("the event's data is not JSON")
+		}
+		e.Kind, e.Data = KindUnknown, append(json.RawMessage(nil), data...)
+		return e, nil
+	}
+	if err := json.Unmarshal(data, into); err != nil {
+		return Event{}, spool.ErrInvalidChunk.With("", err)
+	}
+	e.Attachments = attachments.Payload
+	if e.Kind == KindMessage {
+		e.normalise()
+	}
+	return e, nil
+}
+
+// normalise brings the union's member names to those of the frames.
+func (e *Event) normalise() {
+	m := &e.Message
+	if m.Type == TypeDone {
+		*e = Event{Kind: KindEnd, Name: EventEnd}
+		return
+	}
+	if m.Index == nil {
+		m.Index = m.ContentIndex
+	}
+	m.ContentIndex = nil
+	if m.Type == TypeText && m.Text == "" && m.Content != nil {
+		m.Text, m.Content = *m.Content, new(string)
+	}
+}
+
+// Reader reads the wire, in either version.
+type Reader struct {
+	events *sse.Reader
+	cursor spool.Cursor
+}
+
+// NewReader returns a reader of a response's body.
+func NewReader(body io.Reader) *Reader { return &Reader{events: sse.NewReader(body, nil)} }
+
+// Next returns the next event. At the end of the body it returns io.EOF; if no
+// [KindEnd] came before, the connection was cut, and the reader comes back with
+// [Reader.Cursor].
+func (r *Reader) Next() (Event, error) {
+	raw, err := r.events.Next()
+	if err != nil {
+		return Event{}, err
+	}
+	e, err := Parse(string(raw.Name), raw.Data)
+	if err != nil {
+		return Event{}, err
+	}
+	if c, err := spool.ParseCursor(string(raw.ID)); err == nil && len(raw.ID) > 0 {
+		r.cursor = c
+	}
+	return e, nil
+}
+
+// Cursor returns the position after the latest event: the Last-Event-ID of a
+// reader that comes back.
+func (r *Reader) Cursor() spool.Cursor { return r.cursor }

@@ -1,0 +1,421 @@
+package merlin
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spool-run/spool"
+)
+
+// scene is what a client that has seen everything should have.
+type scene struct {
+	blocks  []block
+	sources []source
+	files   []Attachment
+}
+
+// block is what stands at one content index.
+type block struct {
+	kind    string // TypeText, TypeReasoning, TypeToolCalls or TypeProgress
+	first   uint64 // sequence of the record that opened it
+	text    string // the text or the reasoning; of calls, what their sub-agents thought
+	calls   []call
+	heading *heading
+	steps   []step
+}
+
+type call struct {
+	id, name string
+	args     string
+	ready    bool // its arguments are complete
+	settled  bool
+	result   string // so far
+	whole    bool   // the result is one, not what a sub-agent has said so far
+	failed   bool
+}
+
+type heading struct {
+	first      uint64
+	name, icon string
+}
+
+// step is a progress step as the log has it.
+type step struct {
+	first    uint64
+	id, name string
+	status   Status
+	icon     string
+	tags     []string
+	values   []Value
+	key      string // what a client sees of it
+}
+
+// source is a citation, or a link that nothing is quoted from.
+type source struct {
+	first      uint64
+	at         int // the block it belongs to; -1 before the first
+	doc        string
+	url, title string
+	text       string
+}
+
+// scene makes the scene of the turn's message and its sub-agents'.
+func (p *Projector) scene() *scene {
+	s := &scene{}
+	group := -1
+	var calls []attached
+	parents := map[string]string{}
+	parts := p.fold.Message().Parts
+	for i := range parts {
+		part := &parts[i]
+		switch part.Type {
+		case spool.PartStep:
+			group = -1
+		case spool.PartText, spool.PartReasoning:
+			if part.Text == "" {
+				continue
+			}
+			group = -1
+			kind := TypeText
+			if part.Type == spool.PartReasoning {
+				kind = TypeReasoning
+			}
+			s.blocks = append(s.blocks, block{kind: kind, first: part.First, text: part.Text})
+		case spool.PartTool:
+			c, ok := p.call(part.Tool)
+			if !ok || p.o.Literal.FirstCall && group >= 0 && len(s.blocks[group].calls) > 0 {
+				continue
+			}
+			if group < 0 {
+				group = len(s.blocks)
+				s.blocks = append(s.blocks, block{kind: TypeToolCalls, first: part.First})
+			}
+			s.blocks[group].calls = append(s.blocks[group].calls, c)
+			calls = append(calls, attached{c.id, group})
+		case spool.PartData:
+			if part.Name == "progress" {
+				p.place(s, part, parents, calls)
+			}
+		case spool.PartSource:
+			s.sources = append(s.sources, newSource(part, len(s.blocks)-1))
+		case spool.PartFile:
+			s.files = append(s.files, Attachment{URL: part.URL, Title: part.Filename, MediaType: part.MediaType})
+		}
+	}
+	p.addChildren(s)
+	return s
+}
+
+// attached is a call and the block it is in.
+type attached struct {
+	call  string
+	block int
+}
+
+// call returns what is shown of a call, and whether anything is.
+func (p *Projector) call(t *spool.ToolPart) (call, bool) {
+	if t == nil {
+		return call{}, false
+	}
+	c := call{id: t.CallID, name: t.Name, settled: t.State.Settled()}
+	bare := t.InputText == ""
+	if t.State != spool.ToolStreaming {
+		c.ready = true
+		c.args = p.arguments(t)
+		bare = c.args == "" || c.args == "{}"
+	}
+	if bare && (t.Name == "" || p.o.Literal.EmptyArguments) {
+		return call{}, false
+	}
+	switch {
+	case t.State == spool.ToolCompleted, t.Preliminary && len(t.Output) > 0:
+		c.result, c.whole = textOf(p.o.value(t.Output)), true
+	case t.State == spool.ToolFailed:
+		c.result, c.whole, c.failed = t.Error, true, true
+	case t.State == spool.ToolDenied:
+		c.result, c.whole, c.failed = "denied", true, true
+		if t.Approval != nil && t.Approval.Reason != "" {
+			c.result += ": " + t.Approval.Reason
+		}
+	}
+	return c, true
+}
+
+// arguments returns a call's arguments as text: as they were first complete, as
+// long as they mean the same.
+func (p *Projector) arguments(t *spool.ToolPart) string {
+	raw := []byte(p.o.value(t.Input))
+	var text string
+	switch {
+	case len(raw) == 0:
+		raw = []byte(t.InputText)
+	case t.InputInvalid && json.Unmarshal(raw, &text) == nil:
+		raw = []byte(text) // text that is no JSON, as a JSON string
+	}
+	now := compact(raw)
+	if was, ok := p.args[t.CallID]; ok && (was == now || sameJSON(was, now)) {
+		return was
+	}
+	p.args[t.CallID] = now
+	return now
+}
+
+// compact takes the spaces out of JSON; what is no JSON stays as it is.
+func compact(raw []byte) string {
+	var b bytes.Buffer
+	if json.Compact(&b, raw) != nil {
+		return string(raw)
+	}
+	return b.String()
+}
+
+// sameJSON reports whether two texts are the same JSON.
+func sameJSON(a, b string) bool {
+	canon := func(s string) (json.RawMessage, bool) {
+		var v any
+		dec := json.NewDecoder(strings.NewReader(s))
+		dec.UseNumber()
+		if dec.Decode(&v) != nil || dec.More() {
+			return nil, false
+		}
+		return encode(v), true
+	}
+	x, ok := canon(a)
+	y, also := canon(b)
+	return ok && also && bytes.Equal(x, y)
+}
+
+// textOf returns a result as text: a string as itself, all else as JSON.
+func textOf(v json.RawMessage) string {
+	var s string
+	if json.Unmarshal(v, &s) == nil && len(v) > 0 && v[0] == '"' {
+		return s
+	}
+	if len(v) == 0 {
+		return "null"
+	}
+	return compact(v)
+}
+
+// place puts a progress part where it belongs: to the call that it is about, by
+// its id, or into a block of its own with those that it stands under.
+func (p *Projector) place(s *scene, part *spool.Part, parents map[string]string, calls []attached) {
+	st, head, parent := p.progress(p.root, part)
+	parents[part.ID] = parent
+	top := part.ID
+	for range len(parents) {
+		next := parents[top]
+		if next == "" || next == top {
+			break
+		}
+		top = next
+	}
+	at := -1
+	for _, c := range calls {
+		if top == c.call || strings.HasPrefix(top, c.call+"/") {
+			at = c.block
+		}
+	}
+	key := ""
+	if at < 0 {
+		key = top
+		at = slices.IndexFunc(s.blocks, func(b block) bool { return b.kind == TypeProgress && b.text == key })
+	}
+	if at < 0 {
+		at = len(s.blocks)
+		s.blocks = append(s.blocks, block{kind: TypeProgress, first: part.First, text: key})
+	}
+	s.blocks[at].show(st, head)
+}
+
+func (b *block) show(st *step, head *heading) {
+	if head != nil {
+		if b.heading == nil || b.heading.first <= head.first {
+			b.heading = head
+		}
+		return
+	}
+	b.steps = append(b.steps, *st)
+}
+
+// addChildren adds what sub-agents say to the calls that they answer.
+func (p *Projector) addChildren(s *scene) {
+	if len(p.children) == 0 {
+		return
+	}
+	for i := range s.blocks {
+		b := &s.blocks[i]
+		waits := false // an earlier call's sub-agent may still think
+		sorted := true
+		for j := range b.calls {
+			c := &b.calls[j]
+			kid := p.byCall[c.id]
+			if kid == nil {
+				waits = waits || !c.settled
+				continue
+			}
+			text, thought := kid.words()
+			if !kid.suppressed && !c.whole {
+				c.result = text
+			}
+			// One after the other, so that what is shown only grows.
+			if !waits && (!kid.suppressed || p.o.Literal.Suppression) {
+				b.text += thought
+			}
+			waits = waits || !c.settled
+			for k := range kid.fold.Message().Parts {
+				if part := &kid.fold.Message().Parts[k]; part.Type == spool.PartData && part.Name == "progress" {
+					st, head, _ := p.progress(kid.session, part)
+					b.show(st, head)
+					sorted = false
+				}
+			}
+		}
+		if !sorted {
+			slices.SortStableFunc(b.steps, func(x, y step) int { return cmp.Compare(x.first, y.first) })
+		}
+	}
+}
+
+// words returns what an agent has said and thought.
+func (c *child) words() (text, thought string) {
+	parts := c.fold.Message().Parts
+	for i := range parts {
+		switch parts[i].Type {
+		case spool.PartText:
+			text += parts[i].Text
+		case spool.PartReasoning:
+			thought += parts[i].Text
+		}
+	}
+	return text, thought
+}
+
+// parsed is a progress part that was parsed before.
+type parsed struct {
+	data   json.RawMessage
+	first  uint64
+	step   *step
+	head   *heading
+	parent string
+}
+
+// progress reads a progress part of an agent: a step, or a heading.
+func (p *Projector) progress(agent string, part *spool.Part) (*step, *heading, string) {
+	key := agent + "\x00" + part.ID
+	if old, ok := p.parsed[key]; ok && old.first == part.First && bytes.Equal(old.data, part.Data) {
+		return old.step, old.head, old.parent
+	}
+	st, head, parent := parseProgress(part)
+	p.parsed[key] = parsed{part.Data, part.First, st, head, parent}
+	return st, head, parent
+}
+
+// detail is what [EventManager] keeps in a progress chunk's data.
+type detail struct {
+	Type   string   `json:"type,omitempty"` // HEADING
+	Icon   string   `json:"icon,omitempty"`
+	Tags   []string `json:"tags,omitempty"`
+	Values []Value  `json:"values,omitempty"`
+}
+
+func parseProgress(part *spool.Part) (*step, *heading, string) {
+	var in struct {
+		ID      string          `json:"id"`
+		Parent  string          `json:"parent"`
+		Label   string          `json:"label"`
+		State   string          `json:"state"`
+		Percent *float64        `json:"percent"`
+		Data    json.RawMessage `json:"data"`
+	}
+	_ = json.Unmarshal(part.Data, &in)
+	var d detail
+	if json.Unmarshal(in.Data, &d) != nil {
+		d = detail{} // an application's own data
+	}
+	if d.Type == TypeHeading {
+		return nil, &heading{part.First, in.Label, d.Icon}, in.Parent
+	}
+	st := &step{first: part.First, id: part.ID, name: in.Label, status: InProgress, icon: d.Icon, tags: d.Tags}
+	if in.State == "done" || in.State == "failed" {
+		st.status = Done
+	}
+	if st.icon == "" {
+		st.icon = IconDefault
+	}
+	if st.tags == nil {
+		st.tags = []string{}
+	}
+	for _, v := range d.Values {
+		if v.Type != "" && len(v.Value) > 0 {
+			st.values = append(st.values, v)
+		}
+	}
+	if in.Percent != nil && len(st.values) == 0 {
+		st.values = []Value{Text(strconv.FormatFloat(*in.Percent, 'f', -1, 64) + "%")}
+	}
+	if st.values == nil {
+		st.values = []Value{}
+	}
+	st.key = string(encode(st.v2(nil)))
+	return st, nil, in.Parent
+}
+
+func (s *step) v2(index *int) *Step {
+	return &Step{Index: index, ID: s.id, Name: s.name, Status: s.status, Icon: s.icon, Tags: s.tags, Values: s.values}
+}
+
+func (s *step) v1() V1Step {
+	values := make([]Value, len(s.values))
+	for i, v := range s.values {
+		values[i] = v.V1()
+	}
+	return V1Step{ID: s.id, Name: s.name, Status: s.status, Icon: s.icon, Values: values}
+}
+
+func newSource(part *spool.Part, at int) source {
+	doc := part.URL
+	if doc == "" {
+		doc = part.ID + "\x00" + part.Filename + "\x00" + part.Title
+	}
+	title := part.Title
+	if title == "" {
+		title = part.Filename
+	}
+	return source{first: part.First, at: at, doc: doc, url: part.URL, title: title, text: part.Text}
+}
+
+// quote is where a source's text stands among the attachments.
+type quote struct{ doc, text int } // from 0; text is -1 of a mere link
+
+// attach returns the attachments that sources and files make, and for each
+// source its place. A document that comes again is the same, and so is a text
+// of it.
+func attach(sources []source, files []Attachment) ([]Attachment, []quote) {
+	var list []Attachment
+	docs := map[string]int{}
+	quotes := make([]quote, len(sources))
+	for i, s := range sources {
+		doc, ok := docs[s.doc]
+		if !ok {
+			doc = len(list)
+			docs[s.doc] = doc
+			list = append(list, Attachment{URL: s.url, Title: s.title})
+		}
+		quotes[i] = quote{doc, -1}
+		if s.text == "" {
+			continue
+		}
+		at := slices.Index(list[doc].CitedText, s.text)
+		if at < 0 {
+			at = len(list[doc].CitedText)
+			list[doc].CitedText = append(list[doc].CitedText, s.text)
+		}
+		quotes[i].text = at
+	}
+	return append(list, files...), quotes
+}

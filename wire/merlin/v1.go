@@ -1,0 +1,166 @@
+package merlin
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spool-run/spool"
+)
+
+// viewV1 is what a V1 client has been sent.
+type viewV1 struct {
+	pieces      []piece
+	attachments string
+	heading     *heading
+	steps       []step
+}
+
+// piece is a stretch of the content: a text, or a citation's marker.
+type piece struct {
+	first uint64 // of the part that it is of
+	text  string
+	cites int // a marker: the citations up to and with its own
+}
+
+func (v *viewV1) begin(p *Projector) { p.w.event(EventInit, struct{}{}) }
+
+func (v *viewV1) grow(p *Projector, part *spool.Part) bool {
+	if part.Type == spool.PartReasoning {
+		return true // it is not shown
+	}
+	n := len(v.pieces) - 1
+	if n < 0 || v.pieces[n].first != part.First || v.pieces[n].cites > 0 || !strings.HasPrefix(part.Text, v.pieces[n].text) {
+		return false
+	}
+	v.write(p, n, part.Text)
+	return true
+}
+
+// content lays the message out: texts, and behind each the markers of what is
+// quoted in it. A marker is held back until a later text begins, or the answer
+// ends.
+func (p *Projector) content(s *scene) []piece {
+	var list []piece
+	var held []int
+	_, quotes := attach(s.sources, nil)
+	flush := func() {
+		if p.o.Literal.Citations && len(held) > 1 {
+			held = held[len(held)-1:]
+		}
+		for _, i := range held {
+			list = append(list, piece{s.sources[i].first, marker(quotes[i]), i + 1})
+		}
+		held = held[:0]
+	}
+	next := 0
+	for i := -1; i < len(s.blocks); i++ {
+		if i >= 0 && s.blocks[i].kind == TypeText {
+			flush()
+			list = append(list, piece{s.blocks[i].first, s.blocks[i].text, 0})
+		}
+		for ; next < len(s.sources) && s.sources[next].at == i; next++ {
+			held = append(held, next)
+			if next < p.flushed {
+				flush()
+			}
+		}
+	}
+	return list
+}
+
+// marker is the text that stands for a citation; a mere link has none.
+func marker(q quote) string {
+	if q.text < 0 {
+		return ""
+	}
+	return fmt.Sprintf("[citation: %d: %d]", q.doc+1, q.text+1)
+}
+
+func (v *viewV1) sync(p *Projector, s *scene) bool {
+	list := p.content(s)
+	steps, head := p.allSteps(s)
+	if len(v.pieces) > len(list) || len(v.steps) > len(steps) || v.heading != nil && head == nil {
+		return false
+	}
+	for i := range v.pieces {
+		was, is := &v.pieces[i], &list[i]
+		if was.first != is.first || was.cites != is.cites || !strings.HasPrefix(is.text, was.text) ||
+			len(is.text) > len(was.text) && i < len(v.pieces)-1 {
+			return false
+		}
+	}
+	for i := range v.steps {
+		if v.steps[i].id != steps[i].id {
+			return false
+		}
+	}
+	if v.attachments != "" && len(s.sources)+len(s.files) == 0 {
+		return false
+	}
+	v.progress(p, steps, head)
+	cites := 0
+	for i := range list {
+		cites = max(cites, list[i].cites)
+	}
+	v.attach(p, s, cites) // the client knows a document before it reads a marker
+	for i := range list {
+		if i == len(v.pieces) {
+			v.pieces = append(v.pieces, piece{first: list[i].first, cites: list[i].cites})
+		}
+		v.write(p, i, list[i].text)
+	}
+	return true
+}
+
+// attach sends the attachments that the first citations make, if they are new.
+func (v *viewV1) attach(p *Projector, s *scene, cites int) {
+	list, _ := attach(s.sources[:cites], s.files)
+	if len(list) == 0 {
+		return
+	}
+	if now := string(encode(list)); now != v.attachments {
+		v.attachments = now
+		p.w.event(EventAttachments, V1Attachments{list})
+	}
+}
+
+// write sends what the client lacks of a piece.
+func (v *viewV1) write(p *Projector, i int, text string) {
+	was := &v.pieces[i]
+	p.w.words(text[len(was.text):], func(s string) { p.w.event(EventMessage, Message{Content: &s}) })
+	was.text = text
+}
+
+// allSteps returns the steps of all blocks in the order in which they began, and
+// the heading that counts.
+func (p *Projector) allSteps(s *scene) (steps []step, head *heading) {
+	for i := range s.blocks {
+		b := &s.blocks[i]
+		steps = append(steps, b.steps...)
+		if b.heading != nil && (head == nil || head.first <= b.heading.first) {
+			head = b.heading
+		}
+	}
+	slices.SortStableFunc(steps, func(x, y step) int { return cmp.Compare(x.first, y.first) })
+	return steps, head
+}
+
+func (v *viewV1) progress(p *Projector, steps []step, head *heading) {
+	if head != nil {
+		if v.heading == nil || v.heading.name != head.name || v.heading.icon != head.icon {
+			p.w.event(EventProgress, V1Progress{Payload: V1Step{Name: head.name, Icon: head.icon}, Metadata: &V1Metadata{TypeHeading}})
+		}
+		v.heading = head
+	}
+	for i := range steps {
+		if i == len(v.steps) {
+			v.steps = append(v.steps, steps[i])
+		} else if v.steps[i].key == steps[i].key {
+			continue
+		}
+		v.steps[i] = steps[i]
+		p.w.event(EventProgress, V1Progress{Payload: steps[i].v1()})
+	}
+}
