@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"testing/fstest"
 
+	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/server"
 	"github.com/spool-run/spool/server/chat"
 )
@@ -25,7 +26,19 @@ func (k *kit) snapshot(session string) chat.Snapshot {
 // beside is a second server over the same logs.
 func (k *kit) beside(o *server.Options) *kit {
 	k.Helper()
-	b := &kit{T: k.T, store: k.store, logs: k.logs, srv: server.New(k.logs, o)}
+	return k.over(k.logs, o)
+}
+
+// anew is another process on the same store, which remembers nothing.
+func (k *kit) anew() *kit {
+	k.Helper()
+	logs := spool.NewLogs(k.store, nil)
+	k.Cleanup(func() { _ = logs.Close() })
+	return k.over(logs, nil)
+}
+
+func (k *kit) over(logs *spool.Logs, o *server.Options) *kit {
+	b := &kit{T: k.T, store: k.store, logs: logs, srv: server.New(logs, o)}
 	b.http = httptest.NewServer(b.srv)
 	k.Cleanup(func() {
 		b.http.CloseClientConnections()

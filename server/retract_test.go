@@ -93,7 +93,7 @@ func TestTrimmed(t *testing.T) {
 	if got := k.stream("GET", "/stream/s?after="+middle, "").all(); len(got) != 1 || got[0].Data != `{"type":"resync","reason":"trimmed"}` {
 		t.Errorf("native: %v", got)
 	}
-	fresh := k.beside(nil)
+	fresh := k.anew()
 	if got := textOf(fresh.stream("GET", "/api/chat/s/stream", "").all()); got != "one two" {
 		t.Errorf("replay: %q", got)
 	}
