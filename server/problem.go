@@ -85,12 +85,15 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if !errors.As(err, &known) {
 		known = errUnexpected
 	}
-	if status == http.StatusInternalServerError {
-		s.log.Error("request failed", "method", r.Method, "path", r.URL.Path, "err", err)
-	}
 	p := Problem{Error: known.Error(), Code: known.Code, Hint: known.Hint}
-	if status == http.StatusInternalServerError {
-		p = Problem{Error: errUnexpected.Error(), Code: known.Code, Hint: known.Hint}
+	switch {
+	case status == http.StatusInternalServerError:
+		s.log.Error("request failed", "method", r.Method, "path", r.URL.Path, "err", err)
+		p.Error = errUnexpected.Error()
+	case status > http.StatusInternalServerError:
+		// The cause is the operator's business: it may name hosts and users.
+		s.log.Warn("request failed", "method", r.Method, "path", r.URL.Path, "err", err)
+		p.Error = known.With(known.Session, nil).Error()
 	}
 	if busy, ok := errors.AsType[*chat.BusyError](err); ok {
 		p.RunID = busy.RunID
