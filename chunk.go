@@ -138,6 +138,7 @@ type ToolEnd struct {
 	Success     bool            `json:"success"`
 	Error       string          `json:"error,omitempty"`
 	Preliminary bool            `json:"preliminary,omitempty"` // a later tool_end replaces it
+	Fatal       bool            `json:"fatal,omitempty"`       // the failure ends the run
 }
 
 // ToolInputError is the outcome of a call whose arguments the tool's schema (or
@@ -186,6 +187,9 @@ type Custom struct {
 	Data      json.RawMessage `json:"data"`
 	ID        string          `json:"id,omitempty"`
 	Transient bool            `json:"transient,omitempty"`
+	// ToolCallID is the call that emitted it, so that a call which is made again
+	// after a crash does not say the same thing twice.
+	ToolCallID string `json:"toolCallId,omitempty"`
 }
 
 // Progress is a step of work to show while it lasts. Entries with the same ID
@@ -299,7 +303,8 @@ type AssistantMessage struct {
 	Parts        []Part `json:"parts"`
 	FinishReason string `json:"finishReason,omitempty"` // stop, length, tool-calls, content-filter, error, other
 	Usage        *Usage `json:"usage,omitempty"`
-	Partial      bool   `json:"partial,omitempty"` // cut short; settled from the trace
+	Partial      bool   `json:"partial,omitempty"`    // cut short; settled from the trace
+	Unfinished   bool   `json:"unfinished,omitempty"` // the provider has more to say: another step follows
 	More         bool   `json:"more,omitempty"`
 }
 
@@ -352,6 +357,7 @@ type RunSuspended struct {
 	Children     []string        `json:"children,omitempty"`
 	StepID       string          `json:"stepId,omitempty"`
 	CheckpointID string          `json:"checkpointId,omitempty"`
+	ExpiresAt    int64           `json:"expiresAt,omitempty"` // when it stops waiting, Unix milliseconds; 0: never
 	Data         []Part          `json:"data,omitempty"`
 	Metadata     json.RawMessage `json:"metadata,omitempty"`
 }

@@ -70,6 +70,7 @@ func AppendChunk(dst []byte, c Chunk) ([]byte, error) {
 			e.bool(`,"success":`, c.Success)
 			e.optStr(`,"error":`, c.Error)
 			e.optBool(`,"preliminary":`, c.Preliminary)
+			e.optBool(`,"fatal":`, c.Fatal)
 		}
 	case *Custom:
 		if e.open(TypeCustom, c == nil) {
@@ -78,6 +79,7 @@ func AppendChunk(dst []byte, c Chunk) ([]byte, error) {
 			e.raw(`,"data":`, c.Data)
 			e.optStr(`,"id":`, c.ID)
 			e.optBool(`,"transient":`, c.Transient)
+			e.optStr(`,"toolCallId":`, c.ToolCallID)
 		}
 	case *Progress:
 		if e.open(TypeProgress, c == nil) {

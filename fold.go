@@ -30,6 +30,12 @@ type Fold struct {
 
 	// Waiting holds the commands that will open a run and have not yet.
 	Waiting []*Command `json:"waiting,omitempty"`
+	// Continue is what lets the paused turn go on, or ends it, with another run:
+	// the last answer that it waited for, a stop, or a message that takes its
+	// place.
+	Continue *Command `json:"continue,omitempty"`
+	// Answers are the ids of the answers that the paused turn has got.
+	Answers []string `json:"answers,omitempty"`
 	// Stop is the stop that the open run, or the next one, has yet to obey.
 	Stop *Command `json:"stop,omitempty"`
 
@@ -39,7 +45,13 @@ type Fold struct {
 	run       *Run // the open one
 	step      int  // of the open run
 	stepID    string
-	current   *MessageFold // of the open or last turn
+	stepAt    uint64 // sequence of its step_started
+	phase     Phase
+	finish    string // finish reason of its model phase
+	more      bool   // the provider has more to say
+	fatal     string
+	emitted   map[string][]*Custom // by call of the open step
+	current   *MessageFold         // of the open or last turn
 	committed json.RawMessage
 	staged    []StatePatch
 	rewind    *HistoryRewound // an edit, waiting for its user message
@@ -73,7 +85,14 @@ type Run struct {
 	Commands  []string `json:"commands,omitempty"` // ids of those it answers
 	Outcome   Outcome  `json:"outcome,omitempty"`
 	Suspended string   `json:"suspended,omitempty"` // what it waits for
+	Pending   []string `json:"pending,omitempty"`   // the calls that it waits for
+	Expires   int64    `json:"expires,omitempty"`   // when it stops waiting, Unix milliseconds
+	Step      int      `json:"step,omitempty"`      // number of the step in which it was suspended,
+	StepID    string   `json:"stepId,omitempty"`    // and its id
 	Steps     int      `json:"steps"`
+	Usage     Usage    `json:"usage"`
+	// Recoveries counts how often the run was taken over since its last step.
+	Recoveries int `json:"recoveries,omitempty"`
 }
 
 // Checkpoint names the state after a step.
@@ -127,15 +146,17 @@ func (f *Fold) ApplyChunk(r Record, c Chunk) {
 	if base := c.ChunkBase(); base.AgentID != "" && base.AgentID != f.Session {
 		return // a child's records change only the child's fold
 	}
+	f.enter(r, c)
 	switch c := c.(type) {
 	case *RunStarted:
 		f.startRun(r, c)
 		return
-	case *StepStarted:
-		f.step, f.stepID = c.Step, c.StepID
 	case *AssistantMessage:
 		if c.Usage != nil {
 			f.Usage = f.Usage.Add(*c.Usage)
+			if f.run != nil {
+				f.run.Usage = f.run.Usage.Add(*c.Usage)
+			}
 		}
 	case *StatePatch:
 		f.stage(c)
@@ -156,7 +177,9 @@ func (f *Fold) ApplyChunk(r Record, c Chunk) {
 		}
 	case *RunSuspended:
 		f.endRun(r, func(run *Run) {
-			run.Suspended = c.Kind
+			run.Suspended, run.Pending, run.Expires = c.Kind, c.ToolCallIDs, c.ExpiresAt
+			run.Step, run.StepID = f.step, c.StepID
+			f.unheeded(run)
 			f.Status, f.Reason, f.Error = StatusPaused, c.Kind, nil
 		})
 	case *RunFinished:
@@ -188,8 +211,14 @@ func (f *Fold) startRun(r Record, c *RunStarted) {
 		}
 		f.Verdicts[id] = Verdict{State: VerdictAccepted, RunID: c.RunID}
 	}
-	turn := f.Turn(c.TurnID)
-	if turn == nil {
+	turn, last := f.Turn(c.TurnID), (*Run)(nil)
+	if turn != nil {
+		last = turn.LastRun()
+		if f.Continue != nil {
+			run.Due = min(run.Due, f.Continue.Seq)
+		}
+		f.Continue, f.Answers = nil, nil
+	} else {
 		turn = &Turn{ID: c.TurnID, MessageID: c.MessageID, Opened: run.Due}
 		f.Turns = append(f.Turns, turn)
 		f.current = NewMessageFold(f.Session)
@@ -197,7 +226,11 @@ func (f *Fold) startRun(r Record, c *RunStarted) {
 	}
 	turn.Runs = append(turn.Runs, run)
 	f.current.Apply(r, c)
-	f.run, f.step, f.stepID = run, 0, ""
+	f.run, f.step, f.stepID, f.phase = run, 0, "", PhaseNone
+	f.finish, f.fatal, f.emitted = "", "", nil
+	if last != nil {
+		f.goOn(last)
+	}
 	f.Status, f.Reason, f.Error = StatusActive, "", nil
 }
 
@@ -212,9 +245,10 @@ func (f *Fold) commitStep(c *StepCommitted) {
 		})
 	}
 	f.committed, f.staged = f.State, nil
-	f.stepID = ""
+	f.stepID, f.phase, f.emitted = "", PhaseNone, nil
 	if f.run != nil {
 		f.run.Steps++
+		f.run.Recoveries = 0
 	}
 }
 
@@ -227,14 +261,14 @@ func (f *Fold) endRun(r Record, say func(*Run)) {
 	if f.staged != nil {
 		f.committed, f.staged = f.State, nil
 	}
-	if f.Stop != nil && f.Stop.Seq < r.Seq {
+	if f.Stop != nil && f.Stop.Seq < r.Seq && f.Continue == nil {
 		f.Stop = nil
 	}
-	f.run, f.step, f.stepID = nil, 0, ""
+	f.run, f.step, f.stepID, f.phase = nil, 0, "", PhaseNone
 }
 
 // Live reports whether a run is open or a command waits to open one.
-func (f *Fold) Live() bool { return f.run != nil || len(f.Waiting) > 0 }
+func (f *Fold) Live() bool { return f.run != nil || len(f.Waiting) > 0 || f.Continue != nil }
 
 // OpenRun returns the run that is open, or nil.
 func (f *Fold) OpenRun() *Run { return f.run }
@@ -303,6 +337,9 @@ func (f *Fold) LiveAt(n uint64) (turnID string, live bool) {
 			if run.Due <= n && (run.End == 0 || run.End > n) {
 				live = true
 			}
+		}
+		if f.Continue != nil && f.Continue.Seq <= n && t == f.LastTurn() {
+			live = true
 		}
 		return t.ID, live
 	}

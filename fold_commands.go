@@ -11,6 +11,7 @@ type Command struct {
 	Seq      uint64   `json:"seq"`
 	WhenBusy WhenBusy `json:"whenBusy,omitempty"`
 	Reason   string   `json:"reason,omitempty"`
+	Mode     string   `json:"mode,omitempty"` // of the run that it opens in a paused turn
 
 	// What it will do to the history, if it could not do so at once.
 	Held    bool     `json:"held,omitempty"`
@@ -43,6 +44,12 @@ const (
 	RefusedNothingToStop = "nothing_to_stop"
 	RefusedUnknown       = "unknown_message"
 	RefusedNotPending    = "nothing_to_continue"
+)
+
+// The modes of runs that only end a paused turn.
+const (
+	ModeStop       = "stop"       // a stop command
+	ModeSuperseded = "superseded" // another message
 )
 
 // Verdict returns what became of a command.
@@ -100,7 +107,12 @@ func (f *Fold) open(w *Command) Verdict {
 		return f.judge(w.ID, Verdict{State: VerdictRefused, Code: RefusedBusy})
 	}
 	w.Held = busy
-	if !busy {
+	if f.awaiting() != nil && f.Continue == nil {
+		// Nobody answered: what the turn waits for is given up first.
+		f.Continue = &Command{ID: w.ID, Type: w.Type, Seq: w.Seq, Mode: ModeSuperseded}
+		w.Held = true
+	}
+	if !w.Held {
 		f.change(w)
 	}
 	f.Waiting = append(f.Waiting, w)
@@ -181,6 +193,12 @@ func (f *Fold) requestStop(r Record, c *StopRequested) {
 	if _, repeated := f.Verdicts[c.CommandID]; repeated {
 		return
 	}
+	if run := f.awaiting(); run != nil && f.Continue == nil && (c.Target == "" || c.Target == run.ID) {
+		f.Stop = &Command{ID: c.CommandID, Type: r.Type, Seq: r.Seq, Reason: c.Reason}
+		f.Continue = &Command{ID: c.CommandID, Type: r.Type, Seq: r.Seq, Mode: ModeStop}
+		f.judge(c.CommandID, Verdict{State: VerdictAccepted, RunID: run.ID})
+		return
+	}
 	if !f.Live() || (c.Target != "" && (f.run == nil || f.run.ID != c.Target)) {
 		f.judge(c.CommandID, Verdict{State: VerdictRefused, Code: RefusedNothingToStop})
 		return
@@ -218,6 +236,7 @@ func (f *Fold) answer(r Record, c Chunk) {
 	}
 	f.current.Apply(r, c)
 	f.judge(id, Verdict{State: VerdictAccepted})
+	f.answered(r, id)
 }
 
 func (f *Fold) hasTool(match func(*ToolPart) bool) bool {

@@ -65,6 +65,13 @@ func (f *Fold) modelPhaseOpen() bool {
 	return false
 }
 
+// Suspend returns the chunks that pause the open run, with what the open step's
+// data parts hold.
+func (f *Fold) Suspend(kind string, calls []string, expires int64) []Chunk {
+	return []Chunk{&RunSuspended{Base: f.base(), Kind: kind, ToolCallIDs: calls, StepID: f.stepID, ExpiresAt: expires,
+		Data: f.current.uncommitted()}}
+}
+
 func (f *Fold) base() Base {
 	return Base{AgentID: f.Session, AgentType: f.run.AgentType, Step: f.step, RunID: f.run.ID}
 }

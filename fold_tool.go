@@ -63,6 +63,9 @@ func (m *MessageFold) applyTool(r Record, c Chunk) {
 		m.closeBlock()
 		t := m.tool(c.ToolCallID, c.ToolName, r.Seq, true)
 		t.Approval = &Approval{ID: c.ApprovalID}
+		if t.State == ToolExecuting {
+			t.State = ToolPending // nobody knows whether it ran; a human decides whether it runs again
+		}
 		if t.Input == nil {
 			t.setInput(c.Input)
 		}

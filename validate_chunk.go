@@ -52,6 +52,7 @@ func (v *validator) chunk(c Chunk) {
 	case *Custom:
 		v.name("eventName", c.EventName)
 		v.optName("id", c.ID)
+		v.optName("toolCallId", c.ToolCallID)
 		v.json("data", c.Data)
 	case *Progress:
 		v.name("id", c.ID)
@@ -137,6 +138,7 @@ func (v *validator) lifecycle(c Chunk) {
 			v.name(fmt.Sprintf("toolCallIds[%d]", i), id)
 		}
 		v.ids("children", c.Children)
+		v.count("expiresAt", c.ExpiresAt)
 		v.optID("stepId", c.StepID)
 		v.optID("checkpointId", c.CheckpointID)
 		v.data(c.Data)

@@ -25,10 +25,11 @@ type Agent struct {
 	Tools        []tool.Tool
 	Output       *Output // what the final answer must be; nil for free text: see [OutputOf]
 
-	MaxSteps    int           // model calls of one run; 0: 20
+	MaxSteps    int           // model calls of one turn; 0: 20
 	MaxTokens   int           // of one answer; 0: the provider's default
 	Temperature *float64      // nil: the provider's default
 	ToolTimeout time.Duration // of one call; 0: no limit
+	WaitLimit   time.Duration // of a pause: then approvals that were asked for are denied, and client-executed calls fail; 0: no limit
 	MaxRetries  int           // of a model call that failed before its first word and may be repeated; 0: 2, negative: none
 
 	// StartMetadata and FinishMetadata give what is stored with a run and shown

@@ -21,6 +21,8 @@ type call struct {
 	ended            bool   // the arguments are complete
 	providerExecuted bool
 	effectID         string
+	client           bool            // the client executes it
+	part             *spool.ToolPart // as the log has it, of a call that another process or run has begun
 }
 
 const maxBackoff = 30 * time.Second

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,39 +16,125 @@ import (
 	"github.com/spool-run/spool/tool"
 )
 
-// runTools dispatches the step's calls, all at once, and returns when each has
-// its outcome. Dispatches are committed before any tool runs.
-func (s *step) runTools(ctx context.Context) error {
+// runTools brings the step's calls to their outcomes, all at once, and returns
+// those that must wait for an answer. Dispatches are committed before any tool
+// runs. Calls that have an outcome are not made again.
+func (s *step) runTools(ctx context.Context) (waiting []*call, err error) {
+	if s.fatal != "" {
+		return nil, ErrToolFatal.With(s.run.Info.Session, errors.New(s.fatal))
+	}
+	state, err := s.openState(ctx)
+	if err != nil {
+		return nil, err
+	}
 	var dispatched []*call
 	for _, c := range s.calls {
-		if c.providerExecuted {
+		if c.providerExecuted || c.part != nil && c.part.State.Settled() {
 			continue
 		}
 		input, refusal := s.checkCall(c)
-		var chunk spool.Chunk
 		if refusal != "" {
-			chunk = &spool.ToolInputError{ToolCallID: c.id, ToolName: c.name, Input: input, Error: refusal}
-		} else {
-			chunk = &spool.ToolStart{ToolCallID: c.id, ToolName: c.name, Arguments: input, EffectID: c.effectID}
-			dispatched = append(dispatched, c)
+			err := s.append(ctx, &spool.ToolInputError{ToolCallID: c.id, ToolName: c.name, Input: input, Error: refusal})
+			if err != nil {
+				return nil, err
+			}
+			continue
 		}
-		if err := s.append(ctx, chunk); err != nil {
-			return err
+		switch verdict := s.consider(c, input); verdict {
+		case callLost:
+			h := &host{step: s, call: c, state: state}
+			_, err = h.finish(ctx, nil, errLost)
+		case callAsks:
+			waiting = append(waiting, c)
+			err = s.append(ctx, &spool.ToolApprovalRequest{ApprovalID: s.run.Seams.NewID(), ToolCallID: c.id, ToolName: c.name, Input: input})
+		case callWaits:
+			waiting = append(waiting, c)
+		case callRuns, callLeaves:
+			if verdict == callRuns {
+				dispatched = append(dispatched, c)
+			} else {
+				waiting = append(waiting, c)
+			}
+			err = s.append(ctx, &spool.ToolStart{ToolCallID: c.id, ToolName: c.name, Arguments: input, EffectID: c.effectID})
+		}
+		if err != nil {
+			return nil, err
 		}
 	}
 	if err := s.run.Log.Flush(ctx); err != nil || len(dispatched) == 0 {
-		return err
+		return waiting, err
 	}
-	state := &stepState{}
+	return waiting, s.dispatch(ctx, dispatched, state)
+}
+
+// verdict is what is to be done about a call.
+type verdict int
+
+const (
+	callRuns   verdict = iota // now
+	callLeaves                // it is handed to the client
+	callAsks                  // a human must approve first
+	callWaits                 // it has been handed out or asked for
+	callLost                  // its outcome is unknown and stays so
+)
+
+func (s *step) consider(c *call, input json.RawMessage) verdict {
+	spec := s.agent.tool(c.name).Spec()
+	var approval *spool.Approval
+	begun := false
+	if c.part != nil {
+		approval, begun = c.part.Approval, c.part.State == spool.ToolExecuting
+	}
+	c.client = spec.Client
+	switch {
+	case spec.Client && begun:
+		return callWaits
+	case spec.Client:
+		return callLeaves
+	case begun && spec.Recovery == tool.RecoverRetry:
+		return callRuns
+	case begun && spec.Recovery == tool.RecoverAsk:
+		return callAsks
+	case begun:
+		return callLost
+	case approval == nil && needsApproval(spec, input):
+		return callAsks
+	case approval != nil && approval.Approved == nil:
+		return callWaits
+	}
+	return callRuns
+}
+
+// needsApproval asks the tool's policy. One that panics lets nothing through.
+func needsApproval(spec tool.Spec, input json.RawMessage) (needed bool) {
+	if spec.NeedsApproval == nil {
+		return false
+	}
+	defer func() {
+		if recover() != nil {
+			needed = true
+		}
+	}()
+	return spec.NeedsApproval(input)
+}
+
+var errLost = errors.New("the outcome of this call is unknown: the process that made it was lost")
+
+// openState returns the state as the step's calls see it.
+func (s *step) openState(ctx context.Context) (*stepState, error) {
+	state := &stepState{emitted: map[string][]*spool.Custom{}}
 	err := s.run.Log.View(ctx, func(f *spool.Fold) error {
-		state.base = slices.Clone(f.State)
-		state.current = state.base
+		committed, patches := f.Staged()
+		state.base, state.current = slices.Clone(committed), slices.Clone(f.State)
+		for _, p := range patches {
+			state.staged = append(state.staged, staged{p.ToolCallID, p.Patches})
+		}
+		for _, c := range s.calls {
+			state.emitted[c.id] = slices.Clone(f.Emitted(c.id))
+		}
 		return nil
 	})
-	if err != nil {
-		return err
-	}
-	return s.dispatch(ctx, dispatched, state)
+	return state, err
 }
 
 // checkCall returns a call's input, or why it cannot run, in words for the model.
@@ -74,11 +161,17 @@ func (s *step) checkCall(c *call) (input json.RawMessage, refusal string) {
 }
 
 func (s *step) dispatch(ctx context.Context, calls []*call, state *stepState) error {
+	hosts := make([]*host, len(calls))
+	for i, c := range calls {
+		hosts[i] = &host{step: s, call: c, state: state, said: state.emitted[c.id]}
+		if err := hosts[i].takeBack(ctx); err != nil { // what it did the last time
+			return err
+		}
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	outcomes := make(chan error, len(calls))
-	for _, c := range calls {
-		h := &host{step: s, call: c, state: state}
+	for _, h := range hosts {
 		s.run.Seams.Go(func() { h.run(ctx, outcomes) })
 	}
 	var first error
@@ -104,7 +197,8 @@ type host struct {
 	state *stepState
 
 	mu   sync.Mutex
-	over bool // the call has its outcome
+	over bool            // the call has its outcome
+	said []*spool.Custom // events of the last time that it has not repeated yet
 }
 
 // run makes the call and reports once: nil when its outcome is in the log, or
@@ -192,11 +286,18 @@ func (h *host) finish(ctx context.Context, result json.RawMessage, err error) (d
 	if err := h.takeBackLocked(ctx); err != nil {
 		return true, err
 	}
-	err = h.step.append(ctx, &spool.ToolEnd{ToolCallID: h.call.id, ToolName: h.call.name, Error: failed.Error()})
-	if err == nil && tool.IsFatal(failed) {
+	fatal := tool.IsFatal(failed)
+	err = h.step.append(ctx, &spool.ToolEnd{ToolCallID: h.call.id, ToolName: h.call.name, Error: failed.Error(), Fatal: fatal})
+	if err == nil && fatal {
 		err = ErrToolFatal.With(h.step.run.Info.Session, failed)
 	}
 	return true, err
+}
+
+func (h *host) takeBack(ctx context.Context) error {
+	h.state.mu.Lock()
+	defer h.state.mu.Unlock()
+	return h.takeBackLocked(ctx)
 }
 
 // takeBackLocked undoes what the failed call did to the state, as a patch that
@@ -233,6 +334,15 @@ func (h *host) Emit(ctx context.Context, c spool.Chunk) error {
 	defer h.mu.Unlock()
 	if h.over {
 		return tool.ErrCallOver
+	}
+	if e, ok := c.(*spool.Custom); ok && len(h.said) > 0 {
+		i := slices.IndexFunc(h.said, func(s *spool.Custom) bool {
+			return s.EventName == e.EventName && bytes.Equal(s.Data, e.Data) && e.ID == "" && !e.Transient
+		})
+		if i >= 0 {
+			h.said = slices.Delete(h.said, i, i+1)
+			return nil
+		}
 	}
 	return h.step.append(ctx, c)
 }
@@ -273,6 +383,7 @@ type stepState struct {
 	base    json.RawMessage
 	current json.RawMessage
 	staged  []staged
+	emitted map[string][]*spool.Custom // by call: what it has said before
 }
 
 type staged struct {

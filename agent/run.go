@@ -27,7 +27,15 @@ type Result struct {
 	Done         bool          // otherwise another step follows
 	Outcome      spool.Outcome // if done
 	FinishReason string        // if done
+
+	// Suspended is what the run waits for, if it does: a kind of run_suspended.
+	// The step stays open in its tool phase.
+	Suspended string
+	Waiting   []Waiting // the calls
 }
+
+// Waiting is a call that waits for an answer.
+type Waiting struct{ CallID, Name string }
 
 // Step runs the next step and commits it. An error leaves the step open: whoever
 // owns the run settles it. Cancelling ctx stops the model and the tools.
@@ -39,8 +47,10 @@ func (a *Agent) Step(ctx context.Context, r *Run) (Result, error) {
 		return Result{}, err
 	}
 	r.Info.Steps = s.number
-	if err := s.append(ctx, &spool.StepStarted{StepID: s.id}); err != nil {
-		return Result{}, err
+	if !s.begun {
+		if err := s.append(ctx, &spool.StepStarted{StepID: s.id}); err != nil {
+			return Result{}, err
+		}
 	}
 	err = s.callModel(ctx, req)
 	r.Info.Usage = r.Info.Usage.Add(s.usage) // what a cut answer has cost counts too
@@ -50,8 +60,18 @@ func (a *Agent) Step(ctx context.Context, r *Run) (Result, error) {
 	if err := s.closeModelPhase(ctx); err != nil {
 		return Result{}, err
 	}
-	if err := s.runTools(ctx); err != nil {
+	return s.toolPhase(ctx)
+}
+
+// toolPhase does what the model asked for and commits the step, or leaves it
+// open because somebody must answer first.
+func (s *step) toolPhase(ctx context.Context) (Result, error) {
+	waiting, err := s.runTools(ctx)
+	if err != nil {
 		return Result{}, err
+	}
+	if len(waiting) > 0 {
+		return s.suspend(waiting), s.run.Log.Flush(ctx)
 	}
 	result, err := s.decide(ctx)
 	if err != nil {
@@ -60,12 +80,26 @@ func (a *Agent) Step(ctx context.Context, r *Run) (Result, error) {
 	return result, s.commit(ctx)
 }
 
+func (s *step) suspend(calls []*call) Result {
+	result := Result{Suspended: "awaiting_client_tool"}
+	for _, c := range calls {
+		if !c.client {
+			result.Suspended = "awaiting_approval"
+		}
+		result.Waiting = append(result.Waiting, Waiting{c.id, c.name})
+	}
+	return result
+}
+
 // step is one step while it runs.
 type step struct {
 	agent  *Agent
 	run    *Run
 	number int
 	id     string
+	begun  bool   // another process began it, and it has shown nothing
+	fatal  string // the error of a call that ends the run
+	output bool   // its structured output is in the log
 
 	finish string
 	paused bool // the provider has more to say
@@ -105,6 +139,9 @@ func (s *step) request(ctx context.Context) (*model.Request, error) {
 		return nil, err
 	}
 	err := r.Log.View(ctx, func(f *spool.Fold) error {
+		if f.Phase() == spool.PhaseModel {
+			s.begun, s.id = true, f.Step().ID
+		}
 		for _, m := range f.Messages {
 			if len(m.Parts) > 0 {
 				req.Messages = append(req.Messages, m.Clone())
@@ -158,6 +195,7 @@ func (s *step) closeModelPhase(ctx context.Context) error {
 			usage = &s.usage
 		}
 		chunks = f.CloseModelPhase(s.finish, usage)
+		chunks[len(chunks)-1].(*spool.AssistantMessage).Unfinished = s.paused
 		return nil
 	})
 	if err != nil {
@@ -180,28 +218,45 @@ func (s *step) closeModelPhase(ctx context.Context) error {
 	return s.append(ctx, chunks...)
 }
 
-// decide says whether the run is done, and writes its structured output.
-func (s *step) decide(ctx context.Context) (Result, error) {
+// judge says whether the run is done. For a structured answer it returns the
+// value, or why it is not accepted: then the run goes on with a correction.
+func (s *step) judge() (result Result, output json.RawMessage, rejected error) {
 	if s.paused || slices.ContainsFunc(s.calls, func(c *call) bool { return !c.providerExecuted }) {
 		if s.number >= s.agent.maxSteps() {
-			return Result{Done: true, Outcome: spool.OutcomeLimit, FinishReason: "length"}, nil
+			return Result{Done: true, Outcome: spool.OutcomeLimit, FinishReason: "length"}, nil, nil
 		}
-		return Result{}, nil
+		return Result{}, nil, nil
 	}
-	done := Result{Done: true, Outcome: spool.OutcomeCompleted, FinishReason: s.finish}
+	result = Result{Done: true, Outcome: spool.OutcomeCompleted, FinishReason: s.finish}
 	if s.agent.Output == nil {
-		return done, nil
+		return result, nil, nil
 	}
-	output, err := s.agent.Output.parse(s.text.String())
+	if output, rejected = s.agent.Output.parse(s.text.String()); rejected != nil {
+		return Result{}, nil, rejected
+	}
+	return result, output, nil
+}
+
+// correct makes the next step ask for a better answer.
+func (s *step) correct(err error) {
+	s.run.corrected = true
+	s.run.correction = "Your answer was not accepted: " + err.Error() +
+		"\nAnswer again with nothing but JSON that satisfies this schema:\n" + string(s.agent.Output.schema.JSON())
+}
+
+// decide says whether the run is done, and writes its structured output.
+func (s *step) decide(ctx context.Context) (Result, error) {
+	result, output, err := s.judge()
 	if err == nil {
-		return done, s.append(ctx, &spool.Output{Output: output})
+		if output == nil || s.output {
+			return result, nil
+		}
+		return result, s.append(ctx, &spool.Output{Output: output})
 	}
 	if s.run.corrected || s.number >= s.agent.maxSteps() {
 		return Result{}, ErrOutputInvalid.With(s.run.Info.Session, err)
 	}
-	s.run.corrected = true
-	s.run.correction = "Your answer was not accepted: " + err.Error() +
-		"\nAnswer again with nothing but JSON that satisfies this schema:\n" + string(s.agent.Output.schema.JSON())
+	s.correct(err)
 	data, err := json.Marshal(map[string]string{"error": err.Error()})
 	if err != nil {
 		return Result{}, err

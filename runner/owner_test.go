@@ -84,7 +84,7 @@ func (w *world) second(name string) (*world, *mortal) {
 	other := &world{t: w.t, store: m, ends: w.ends}
 	other.logs = spool.NewLogs(m, &spool.Options{
 		NewID:        func() string { return fmt.Sprintf("%s-%06d", name, other.ids.Add(1)) },
-		BatchRecords: 7,
+		BatchRecords: 1,
 	})
 	*w.ends = append(*w.ends, func() { _ = other.logs.Close() })
 	return other, m
@@ -98,7 +98,7 @@ func TestKilledOwnersRunIsSettledByAnother(t *testing.T) {
 		w.until("s", spool.TypeTextDelta, func(c spool.Chunk) bool { return c.(*spool.TextDelta).Delta == "w2 " })
 		store.die()
 		begun := time.Now()
-		w.start(demo(nil), nil)
+		w.start(demo(nil), &runner.Options{FailLost: true})
 		f := w.fold("s")
 		if took := time.Since(begun); took < 20*time.Second || took > 35*time.Second {
 			t.Errorf("taken over after %v", took)
@@ -232,7 +232,7 @@ func TestDetach(t *testing.T) {
 		if err != nil || head.Status != spool.StatusActive {
 			t.Errorf("%+v, %v", head, err)
 		}
-		w.start(demo(nil), nil)
+		w.start(demo(nil), &runner.Options{FailLost: true})
 		f := w.fold("s")
 		if took := time.Since(begun); took > 5*time.Second {
 			t.Errorf("the next owner had to wait: %v", took)
@@ -331,9 +331,9 @@ func TestSessionThatCannotBeServedIsLeftAlone(t *testing.T) {
 	})
 }
 
-// Whatever append an owner dies at, whether that append is stored or not, the
-// next owner settles the run with what was shown, and the session goes on.
-func TestKillAtEveryAppend(t *testing.T) {
+// Whatever append an owner dies at, whether that append is stored or not, a next
+// owner that does not recover settles the run with what was shown, and the session goes on.
+func TestLostRunsAreSettledAtEveryAppend(t *testing.T) {
 	for _, lost := range []bool{false, true} {
 		for k, done := 1, false; !done; k++ {
 			inWorld(t, func(w *world) {
@@ -348,7 +348,7 @@ func TestKillAtEveryAppend(t *testing.T) {
 				if done && k < 20 {
 					t.Errorf("only %d appends", k)
 				}
-				w.start(demo(nil), nil)
+				w.start(demo(nil), &runner.Options{FailLost: true})
 				f := w.fold("s")
 				if len(f.Turns) != 1 || f.Live() || len(f.Turns[0].Runs) != 1 {
 					t.Fatalf("killed at %d: %s", k, mustJSON(f.Turns))

@@ -122,7 +122,7 @@ func (e *External) open(ctx context.Context, lease spool.Lease, row spool.Row, a
 		return ExternalRun{}, err
 	}
 	if p.open != nil {
-		if err := s.recover(ctx, p); err != nil {
+		if err := s.abandon(ctx, p); err != nil {
 			return ExternalRun{}, err
 		}
 		if p, err = s.plan(ctx); err != nil {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"time"
 
@@ -37,9 +38,54 @@ func (s *session) run(ctx context.Context, p plan) error {
 	if r.o.Observer.RunStarted != nil {
 		r.o.Observer.RunStarted(info)
 	}
+	return s.execute(ctx, p, info, 0)
+}
+
+// goOn executes the run that lets a paused turn go on, or that only ends it.
+func (s *session) goOn(ctx context.Context, p plan) error {
+	r := s.r
+	info := agent.RunInfo{
+		Session:   s.lease.Session,
+		RunID:     r.logs.NewID(),
+		TurnID:    p.turn.ID,
+		MessageID: p.turn.MessageID,
+		Mode:      p.cont.Mode,
+	}
+	commands := p.answers
+	switch p.cont.Mode {
+	case spool.ModeStop:
+		commands = append(commands, p.cont.ID)
+	case spool.ModeSuperseded: // the message opens a turn of its own
+	}
+	s.w.SetRun(info.RunID)
+	chunks := []spool.Chunk{s.agent.Start(ctx, info, commands)}
+	if !p.stop {
+		chunks = append(chunks, &spool.RunResumed{FromCheckpointID: p.fromPoint, FromStepCount: p.fromStep, Mode: info.Mode})
+	}
+	row := spool.Row{Status: spool.StatusActive, Agent: s.agent.Name}
+	if _, err := s.w.Commit(ctx, row, nil, chunks...); err != nil {
+		return err
+	}
+	if r.o.Observer.RunStarted != nil {
+		r.o.Observer.RunStarted(info)
+	}
+	return s.execute(ctx, p, info, p.seq)
+}
+
+// execute brings an open run to its end or to its next pause. With recovered
+// set, the sequence from which on commands count for it, it goes on where the
+// log has left it.
+func (s *session) execute(ctx context.Context, p plan, info agent.RunInfo, recovered uint64) error {
+	r, a := s.r, s.agent
 	result, err := agent.Result{}, error(errStopped)
 	if !p.stop {
-		result, err = s.steps(ctx, p, &info)
+		result, err = s.steps(ctx, p, &info, recovered)
+	}
+	if err == nil && result.Suspended != "" && ctx.Err() == nil {
+		err = s.suspend(ctx, info, result)
+		if err == nil {
+			return nil
+		}
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx) // not ours any more: not a word
@@ -69,13 +115,17 @@ func (s *session) run(ctx context.Context, p plan) error {
 }
 
 // steps runs the agent's steps until it is done, is stopped, or fails.
-func (s *session) steps(ctx context.Context, p plan, info *agent.RunInfo) (agent.Result, error) {
+func (s *session) steps(ctx context.Context, p plan, info *agent.RunInfo, recovered uint64) (agent.Result, error) {
 	r := s.r
+	seen := p.seq
+	if recovered > 0 {
+		seen = recovered
+	}
 	runCtx, cancel := context.WithCancelCause(ctx)
 	watched := make(chan struct{})
 	r.logs.Go(func() {
 		defer close(watched)
-		s.watch(runCtx, p.seq, cancel)
+		s.watch(runCtx, seen, cancel)
 	})
 	defer func() { cancel(errLeft); <-watched }()
 
@@ -87,7 +137,7 @@ func (s *session) steps(ctx context.Context, p plan, info *agent.RunInfo) (agent
 	}
 	done := make(chan end, 1)
 	r.logs.Go(func() {
-		result, err := r.drive(runCtx, s.agent, run)
+		result, err := r.drive(runCtx, s.agent, run, recovered > 0)
 		done <- end{result, err}
 	})
 	var e end
@@ -113,22 +163,88 @@ func (s *session) steps(ctx context.Context, p plan, info *agent.RunInfo) (agent
 }
 
 // drive runs steps. A panic of the model fails the run, not the process.
-func (r *Runner) drive(ctx context.Context, a *agent.Agent, run *agent.Run) (result agent.Result, err error) {
+func (r *Runner) drive(ctx context.Context, a *agent.Agent, run *agent.Run, recovered bool) (result agent.Result, err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			r.logs.Logger().Error("the agent panicked", "session", run.Info.Session, "panic", v, "stack", string(debug.Stack()))
 			err = fmt.Errorf("the agent panicked: %v", v)
 		}
 	}()
+	next := a.Step
+	if recovered {
+		next = a.Recover
+	}
 	for {
 		if ctx.Err() != nil {
 			return agent.Result{}, context.Cause(ctx)
 		}
-		result, err = a.Step(ctx, run)
-		if err != nil || result.Done {
+		result, err = next(ctx, run)
+		if err != nil || result.Done || result.Suspended != "" {
 			return result, err
 		}
+		next = a.Step
 	}
+}
+
+// suspend pauses the run: from here on nothing of it is anywhere but in the log.
+// It fails with errStopped if something has asked the run to end.
+func (s *session) suspend(ctx context.Context, info agent.RunInfo, result agent.Result) error {
+	paused := &spool.RunPaused{Reason: strings.TrimPrefix(result.Suspended, "awaiting_")}
+	ids := make([]string, len(result.Waiting))
+	for i, w := range result.Waiting {
+		ids[i] = w.CallID
+	}
+	paused.PendingToolCallID, paused.PendingToolName = ids[0], result.Waiting[0].Name
+	var expires int64
+	if s.agent.WaitLimit > 0 {
+		expires = s.r.logs.Now().Add(s.agent.WaitLimit).UnixMilli()
+	}
+	chunks := []spool.Chunk{paused}
+	var settle *spool.Settle
+	err := s.log.View(ctx, func(f *spool.Fold) error {
+		if f.Stop != nil {
+			return errStopped
+		}
+		for _, w := range f.Waiting {
+			if w.WhenBusy == spool.BusyInterrupt {
+				return errStopped
+			}
+		}
+		chunks = append(chunks, f.Suspend(result.Suspended, ids, expires)...)
+		settle = &spool.Settle{Seen: f.Seq, Next: expires}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	_, err = s.w.Commit(ctx, spool.Row{Status: spool.StatusPaused}, settle, chunks...)
+	s.w.SetRun("")
+	if err == nil && s.r.o.Observer.RunSuspended != nil {
+		s.r.o.Observer.RunSuspended(info, result.Suspended)
+	}
+	return err
+}
+
+// expire answers what nobody has answered in time. The answers are commands like
+// any other: one that came first wins.
+func (s *session) expire(ctx context.Context) error {
+	const late = "nobody answered in time"
+	var chunks []spool.Chunk
+	err := s.log.View(ctx, func(f *spool.Fold) error {
+		for _, t := range f.Pending() {
+			if t.Approval != nil {
+				chunks = append(chunks, &spool.ToolApprovalResponse{CommandID: s.r.logs.NewID(), ApprovalID: t.Approval.ID, Reason: late})
+			} else {
+				chunks = append(chunks, &spool.ToolResultSubmitted{CommandID: s.r.logs.NewID(), ToolCallID: t.CallID, Error: late})
+			}
+		}
+		return nil
+	})
+	if err != nil || len(chunks) == 0 {
+		return err
+	}
+	_, err = s.log.Command(ctx, spool.Row{}, chunks...)
+	return err
 }
 
 // watch reads the commands that arrive while a run is open and cancels it when
@@ -138,6 +254,20 @@ func (s *session) watch(ctx context.Context, seen uint64, cancel context.CancelC
 		After:  spool.Cursor{Seq: seen, Incarnation: s.lease.Head.Incarnation},
 		Follow: true,
 	})
+	look := func() (stop bool) {
+		err := s.log.View(ctx, func(f *spool.Fold) error {
+			stop = f.Stop != nil
+			for _, w := range f.Waiting {
+				stop = stop || w.Seq > seen && w.WhenBusy == spool.BusyInterrupt
+			}
+			return nil
+		})
+		return err == nil && stop
+	}
+	if look() { // a run that was taken over may have been asked before
+		cancel(errStopped)
+		return
+	}
 	for {
 		records, err := reader.Next(ctx)
 		switch {
@@ -157,15 +287,7 @@ func (s *session) watch(ctx context.Context, seen uint64, cancel context.CancelC
 		if !commands {
 			continue
 		}
-		stop := false
-		err = s.log.View(ctx, func(f *spool.Fold) error {
-			stop = f.Stop != nil
-			for _, w := range f.Waiting {
-				stop = stop || w.Seq > seen && w.WhenBusy == spool.BusyInterrupt
-			}
-			return nil
-		})
-		if err == nil && stop {
+		if look() {
 			cancel(errStopped)
 			return
 		}

@@ -35,6 +35,12 @@ type Options struct {
 	DrainGrace time.Duration
 	// Retention is what is kept of how answers were streamed.
 	Retention Retention
+	// FailLost ends runs whose owner was lost: they fail with [CodeExecutorLost],
+	// and what they showed is their answer. Otherwise they go on where they were.
+	FailLost bool
+	// MaxRecoveries is how often a run is taken over without completing a step;
+	// then it fails, as with FailLost. 0: 5.
+	MaxRecoveries int
 	// Observer is told what happens.
 	Observer Observer
 }
@@ -42,8 +48,10 @@ type Options struct {
 // Observer holds hooks for metrics and logs; each may be nil. They are called
 // from the goroutine of the run and must not block.
 type Observer struct {
-	RunStarted  func(r agent.RunInfo)
-	RunFinished func(r agent.RunInfo, err error) // err: why it failed
+	RunStarted   func(r agent.RunInfo)
+	RunRecovered func(r agent.RunInfo)              // its owner was lost; it goes on here
+	RunSuspended func(r agent.RunInfo, kind string) // it waits for answers
+	RunFinished  func(r agent.RunInfo, err error)   // err: why it failed
 	// Failed reports what kept a session from being served, "" for claiming
 	// itself. nil: the logs' logger.
 	Failed func(session string, err error)
@@ -53,6 +61,8 @@ const (
 	defaultTTL   = 30 * time.Second
 	defaultGrace = 2 * time.Second
 	defaultMax   = 256
+
+	defaultRecoveries = 5
 )
 
 // Why a run's context ends.
@@ -115,6 +125,9 @@ func New(logs *spool.Logs, agents []*agent.Agent, o *Options) (*Runner, error) {
 		r.o.StopGrace = defaultGrace
 	}
 	r.o.Retention.fill()
+	if r.o.MaxRecoveries <= 0 {
+		r.o.MaxRecoveries = defaultRecoveries
+	}
 	r.slots = make(chan struct{}, r.o.MaxConcurrent)
 	r.ctx, r.cancel = context.WithCancelCause(context.Background())
 	return r, nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -31,6 +32,14 @@ type plan struct {
 	stop     bool           // a stop waits for it
 	title    string         // of a session that has none yet
 	paused   *spool.Turn    // the last turn, if its producer paused it
+
+	turn      *spool.Turn    // the open run's, or the one that waits for answers
+	cont      *spool.Command // what lets that turn go on, or ends it
+	answers   []string       // ids of the answers that it got
+	expires   int64          // when it stops waiting; 0: never
+	lost      bool           // the open run was taken over too often
+	fromStep  int            // where the turn goes on
+	fromPoint *string        // and the checkpoint before
 }
 
 // serve does all there is to do in a claimed session and releases it.
@@ -77,13 +86,16 @@ func (r *Runner) work(ctx context.Context, lease spool.Lease) (err error) {
 		switch {
 		case p.open != nil:
 			err = s.recover(ctx, p)
+		case (p.cont != nil || p.work != nil) && r.draining():
+			return nil // still due: somebody else goes on
+		case p.cont != nil:
+			err = s.goOn(ctx, p)
 		case p.work != nil:
-			if r.draining() {
-				return nil // still due: somebody else goes on
-			}
 			err = s.run(ctx, p)
+		case p.expires != 0 && p.expires <= r.logs.Now().UnixMilli():
+			err = s.expire(ctx)
 		default:
-			done, serr := s.rest(ctx, p.seq)
+			done, serr := s.rest(ctx, p.seq, p.expires)
 			if serr != nil || done {
 				return serr
 			}
@@ -99,10 +111,26 @@ func (s *session) plan(ctx context.Context) (plan, error) {
 	err := s.log.View(ctx, func(f *spool.Fold) error {
 		p.seq, p.stop = f.Seq, f.Stop != nil
 		if run := f.OpenRun(); run != nil {
-			copied := *run
-			p.open, p.external = &copied, run.Mode == ModeExternal
+			copied, turn := *run, *f.Turn(run.TurnID)
+			p.open, p.external, p.turn = &copied, run.Mode == ModeExternal, &turn
 			p.more = len(f.Waiting) > 0
+			p.lost = s.r == nil || s.r.o.FailLost || run.Recoveries >= s.r.o.MaxRecoveries
 			return nil
+		}
+		if c := f.Continue; c != nil {
+			copied, turn := *c, *f.LastTurn()
+			p.cont, p.turn, p.answers = &copied, &turn, slices.Clone(f.Answers)
+			p.stop = p.stop || c.Mode == spool.ModeStop || c.Mode == spool.ModeSuperseded
+			p.fromStep = turn.LastRun().Step
+			if n := len(f.Checkpoints); n > 0 {
+				id := f.Checkpoints[n-1].ID
+				p.fromPoint = &id
+			}
+			return nil
+		}
+		if len(f.Pending()) > 0 {
+			p.expires = f.Expires()
+			return nil // what is queued waits, too
 		}
 		if len(f.Waiting) == 0 {
 			if turn := f.LastTurn(); f.Status == spool.StatusPaused && turn.LastRun().Mode == ModeExternal {
@@ -135,8 +163,8 @@ func titleOf(text string) string {
 
 // rest settles a session in which nothing waits. It returns false if something
 // came in the meantime.
-func (s *session) rest(ctx context.Context, seen uint64) (done bool, err error) {
-	res, err := s.w.Commit(ctx, spool.Row{}, &spool.Settle{Seen: seen})
+func (s *session) rest(ctx context.Context, seen uint64, next int64) (done bool, err error) {
+	res, err := s.w.Commit(ctx, spool.Row{}, &spool.Settle{Seen: seen, Next: next})
 	if err != nil {
 		return false, err
 	}
@@ -145,12 +173,44 @@ func (s *session) rest(ctx context.Context, seen uint64) (done bool, err error) 
 }
 
 // recover is a new owner's first act when it finds a run open: whoever ran it is
-// gone, and what it showed becomes the answer.
+// gone, and the run goes on where it was, in the same message.
 func (s *session) recover(ctx context.Context, p plan) error {
+	over := p.open.Mode == spool.ModeStop || p.open.Mode == spool.ModeSuperseded
+	if p.lost || p.external || p.stop || over {
+		p.stop = p.stop || over
+		return s.abandon(ctx, p)
+	}
+	info := agent.RunInfo{Session: s.lease.Session, RunID: p.open.ID, TurnID: p.open.TurnID,
+		MessageID: p.turn.MessageID, Mode: p.open.Mode}
+	s.w.SetRun(p.open.ID)
+	chunks := []spool.Chunk{superseded()}
+	err := s.log.View(ctx, func(f *spool.Fold) error {
+		if f.Shown() {
+			chunks = append(chunks, f.Discard("crash_recovery")...)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if _, err := s.w.Commit(ctx, spool.Row{Status: spool.StatusActive}, nil, chunks...); err != nil {
+		return err
+	}
+	if s.r.o.Observer.RunRecovered != nil {
+		s.r.o.Observer.RunRecovered(info)
+	}
+	return s.execute(ctx, p, info, p.open.Start)
+}
+
+func superseded() *spool.ExecutorSuperseded {
+	return &spool.ExecutorSuperseded{Reason: "the lease of the previous owner expired"}
+}
+
+// abandon ends a run that somebody left open: what it showed becomes the answer.
+func (s *session) abandon(ctx context.Context, p plan) error {
 	s.w.SetRun(p.open.ID)
 	s.w.SetStep(0)
-	superseded := &spool.ExecutorSuperseded{Reason: "the lease of the previous owner expired"}
-	if _, err := s.w.Commit(ctx, spool.Row{}, nil, superseded); err != nil {
+	if _, err := s.w.Commit(ctx, spool.Row{}, nil, superseded()); err != nil {
 		return err
 	}
 	end := &spool.RunFinished{Outcome: spool.OutcomeFailed, FinishReason: "error",

@@ -72,6 +72,9 @@ func (c Context) Emit(name string, data any, o *EmitOptions) error {
 	if o != nil {
 		chunk.ID, chunk.Transient = o.ID, o.Transient
 	}
+	if chunk.ID == "" && !chunk.Transient {
+		chunk.ToolCallID = c.call.ID
+	}
 	return c.host.Emit(c, chunk)
 }
 

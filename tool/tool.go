@@ -36,6 +36,11 @@ type Spec struct {
 	Description string
 	Input       json.RawMessage // JSON Schema of an object; nil takes anything
 	Timeout     time.Duration   // of one call; 0: the agent's
+	Recovery    Recovery        // of a call whose outcome was lost; "": it fails
+	Client      bool            // the client executes it: Call is never called
+	// NeedsApproval reports whether a call with this input waits for a human's
+	// approval; nil: none does. It is asked once a call.
+	NeedsApproval func(input json.RawMessage) bool
 }
 
 // Checker is implemented by tools that judge an input themselves, before the

@@ -141,7 +141,7 @@ func TestContextEmits(t *testing.T) {
 		}
 	}
 	want := []string{
-		`"eventName":"found","data":{"n":1}}`,
+		`"eventName":"found","data":{"n":1},"toolCallId":"c1"}`,
 		`"eventName":"found","data":2,"id":"x"}`,
 		`"eventName":"ping","data":null,"transient":true}`,
 		`"id":"c1","label":"reading","state":"running","percent":50}`,

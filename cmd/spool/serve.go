@@ -28,6 +28,7 @@ type serveCmd struct {
 	ReplayGrace time.Duration `default:"60s" help:"How long a settled turn is replayed to a client without a position."`
 	LeaseTTL    time.Duration `name:"lease-ttl" default:"10s" help:"After this long without a sign of life a session's owner is replaced."`
 	DrainGrace  time.Duration `default:"5s" help:"How long open runs may go on after SIGTERM; what is still open then is recovered by the next start."`
+	Recover     bool          `help:"Let runs whose process was lost go on where they were. Without it they fail, and what they showed is their answer."`
 	CORSOrigin  []string      `name:"cors-origin" help:"Origins of pages elsewhere that may use this server; pages on this machine always may. * allows all."`
 	Heartbeat   time.Duration `default:"10s" help:"A comment goes out after this much silence."`
 	WriteLimit  time.Duration `name:"write-timeout" default:"15s" help:"A reader that takes longer for one write is cut."`
@@ -64,6 +65,7 @@ func (c *serveCmd) Run(ctx context.Context, std streams, log *slog.Logger) error
 	runs, err := runner.New(logs, []*agent.Agent{demoAgent(m, c.DemoRate)}, &runner.Options{
 		LeaseTTL:   c.LeaseTTL,
 		DrainGrace: c.DrainGrace,
+		FailLost:   !c.Recover,
 		Observer: runner.Observer{
 			Failed:      func(session string, err error) { log.Error("session not served", "session", session, "err", err) },
 			RunFinished: runFailed(log),

@@ -1,0 +1,103 @@
+package agent
+
+import (
+	"context"
+
+	"github.com/spool-run/spool"
+)
+
+// Recover takes up a run where another process, or the turn's last run, has left
+// it: it finishes an open tool phase, or finds out what the last step has
+// decided. An open model phase that was shown must have been discarded before.
+// Unless the result is done or suspended, steps follow.
+func (a *Agent) Recover(ctx context.Context, r *Run) (Result, error) {
+	if err := r.Log.Flush(ctx); err != nil {
+		return Result{}, err
+	}
+	s := &step{agent: a, run: r}
+	phase := spool.PhaseNone
+	err := r.Log.View(ctx, func(f *spool.Fold) error {
+		phase = f.Phase()
+		v := f.Step()
+		s.number, s.id, s.finish, s.paused, s.fatal = v.Number, v.ID, v.Finish, v.More, v.Fatal
+		r.Info.Usage = f.OpenRun().Usage
+		steps := turnSteps(f)
+		if phase == spool.PhaseModel { // it has said nothing: the one before counts
+			s.number--
+			steps = steps[:len(steps)-1]
+		}
+		for i, parts := range steps {
+			if i == len(steps)-1 {
+				s.take(parts)
+				break
+			}
+			earlier := &step{agent: a, run: r}
+			earlier.take(parts)
+			if _, _, rejected := earlier.judge(); rejected != nil {
+				r.corrected = true
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return Result{}, err
+	}
+	for _, c := range s.calls {
+		if c.part == nil || len(c.part.Input) == 0 {
+			continue
+		}
+		input, err := r.Log.Blob(ctx, c.part.Input)
+		if err != nil {
+			return Result{}, err
+		}
+		c.args = string(input)
+	}
+	r.Info.Steps = s.number
+	if phase == spool.PhaseTools {
+		return s.toolPhase(ctx)
+	}
+	if s.number == 0 {
+		return Result{}, nil
+	}
+	result, _, rejected := s.judge()
+	if rejected != nil {
+		s.correct(rejected)
+	}
+	return result, nil
+}
+
+// turnSteps returns the parts of each step of the turn so far.
+func turnSteps(f *spool.Fold) [][]spool.Part {
+	var steps [][]spool.Part
+	if m := f.Message(f.LastTurn().MessageID); m != nil {
+		for _, p := range m.Parts {
+			if p.Type == spool.PartStep {
+				steps = append(steps, nil)
+			} else if n := len(steps); n > 0 {
+				steps[n-1] = append(steps[n-1], p)
+			}
+		}
+	}
+	return steps
+}
+
+// take makes the step's calls and text from what the log has of it.
+func (s *step) take(parts []spool.Part) {
+	for _, p := range parts {
+		switch {
+		case p.Type == spool.PartText:
+			s.text.WriteString(p.Text)
+		case p.Type == spool.PartData && p.Name == "output":
+			s.output = true
+		case p.Tool != nil:
+			t := *p.Tool
+			c := &call{id: t.CallID, name: t.Name, args: t.InputText, ended: true,
+				providerExecuted: t.ProviderExecuted, effectID: t.EffectID, part: &t}
+			if t.Approval != nil {
+				approval := *t.Approval
+				t.Approval = &approval
+			}
+			s.calls = append(s.calls, c)
+		}
+	}
+}

@@ -1,0 +1,171 @@
+package spool
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+)
+
+// Phase is where an open run stands.
+type Phase string
+
+const (
+	PhaseNone  Phase = ""      // between steps
+	PhaseModel Phase = "model" // the model answers
+	PhaseTools Phase = "tools" // the model has answered; what it asked for is being done
+)
+
+// Phase returns where the open run stands.
+func (f *Fold) Phase() Phase { return f.phase }
+
+// Shown reports whether the open model phase has shown anything. What has shown
+// nothing can simply be done again; anything else must be discarded first.
+func (f *Fold) Shown() bool {
+	m := f.current
+	return f.phase == PhaseModel && (len(m.message.Parts) > m.stepAt+1 || len(m.undo) > 0)
+}
+
+// Discard returns the chunks that drop the open model phase, and tell readers so.
+func (f *Fold) Discard(reason string) []Chunk {
+	resync := &StreamResync{Base: f.base(), StepCount: max(f.step-1, 0), MessageCount: len(f.Messages),
+		FromSequence: f.stepAt - 1, Reason: reason}
+	if n := len(f.Checkpoints); n > 0 {
+		resync.CheckpointID = f.Checkpoints[n-1].ID
+	}
+	return []Chunk{&StepDiscarded{Base: f.base(), StepID: f.stepID, Reason: reason}, resync}
+}
+
+// StepInfo is the open run's current step, or the last one that it committed.
+type StepInfo struct {
+	Number int
+	ID     string // "" when it is committed
+	Finish string // why the model stopped
+	More   bool   // the provider has more to say
+	Fatal  string // the error of a call that ends the run, if one does
+}
+
+// Step returns the current step of the open run, or the last one.
+func (f *Fold) Step() StepInfo {
+	return StepInfo{Number: f.step, ID: f.stepID, Finish: f.finish, More: f.more, Fatal: f.fatal}
+}
+
+// Emitted returns the events without an id that a call of the open step has
+// emitted.
+func (f *Fold) Emitted(callID string) []*Custom { return f.emitted[callID] }
+
+// Staged returns the state as the last step left it, and the patches that the
+// open step has made to it.
+func (f *Fold) Staged() (committed json.RawMessage, patches []StatePatch) {
+	return f.committed, slices.Clone(f.staged)
+}
+
+// enter notes what a record of the open run says of its phase.
+func (f *Fold) enter(r Record, c Chunk) {
+	switch c := c.(type) {
+	case *StepStarted:
+		f.step, f.stepID, f.stepAt = c.Step, c.StepID, r.Seq
+		f.phase, f.finish, f.fatal, f.emitted = PhaseModel, "", "", nil
+	case *AssistantMessage:
+		if !c.More && f.phase == PhaseModel {
+			f.phase, f.finish, f.more = PhaseTools, c.FinishReason, c.Unfinished
+		}
+	case *StepDiscarded:
+		f.step, f.stepID, f.phase = max(f.step-1, 0), "", PhaseNone
+	case *ToolEnd:
+		if c.Fatal {
+			f.fatal = c.Error
+		}
+	case *Custom:
+		if c.ToolCallID != "" && c.ID == "" && !c.Transient {
+			if f.emitted == nil {
+				f.emitted = map[string][]*Custom{}
+			}
+			f.emitted[c.ToolCallID] = append(f.emitted[c.ToolCallID], c)
+		}
+	case *ExecutorSuperseded:
+		if f.run != nil {
+			f.run.Recoveries++
+		}
+	}
+}
+
+// goOn makes a new run take up the step in which the turn's last run paused.
+func (f *Fold) goOn(last *Run) {
+	f.step = last.Step
+	if last.awaits() {
+		f.stepID, f.phase = last.StepID, PhaseTools
+	}
+}
+
+// awaits reports whether a run is suspended until somebody answers.
+func (r *Run) awaits() bool { return strings.HasPrefix(r.Suspended, "awaiting_") }
+
+// awaiting returns the run that waits for answers, or nil.
+func (f *Fold) awaiting() *Run {
+	if t := f.LastTurn(); f.Status == StatusPaused && t != nil && t.LastRun().awaits() {
+		return t.LastRun()
+	}
+	return nil
+}
+
+// Pending returns the calls that the paused turn waits for, as they stand.
+func (f *Fold) Pending() []*ToolPart {
+	run := f.awaiting()
+	if run == nil {
+		return nil
+	}
+	var calls []*ToolPart
+	for _, p := range f.current.message.Parts {
+		if t := p.Tool; t != nil && slices.Contains(run.Pending, t.CallID) && t.Waits() {
+			calls = append(calls, t)
+		}
+	}
+	return calls
+}
+
+// Waits reports whether a call of a paused run lacks the answer that it waits
+// for.
+func (t *ToolPart) Waits() bool {
+	return !t.State.Settled() && (t.Approval == nil || t.Approval.Approved == nil)
+}
+
+// Expires returns when the paused turn stops waiting, in Unix milliseconds; 0
+// for never.
+func (f *Fold) Expires() int64 {
+	if run := f.awaiting(); run != nil && f.Continue == nil {
+		return run.Expires
+	}
+	return 0
+}
+
+// answered notes an accepted answer. The last one that was missing lets the turn
+// go on.
+func (f *Fold) answered(r Record, id string) {
+	f.Answers = append(f.Answers, id)
+	run := f.awaiting()
+	if run == nil || len(run.Pending) == 0 || f.Continue != nil || len(f.Pending()) > 0 {
+		return
+	}
+	mode := "approval"
+	if run.Suspended == "awaiting_client_tool" {
+		mode = "client_tool_result"
+	}
+	f.Continue = &Command{ID: id, Type: r.Type, Seq: r.Seq, Mode: mode}
+}
+
+// unheeded lets what asked a run to end, and found it pausing, end the pause.
+func (f *Fold) unheeded(run *Run) {
+	if !run.awaits() {
+		return
+	}
+	if f.Stop != nil {
+		f.Continue = &Command{ID: f.Stop.ID, Type: f.Stop.Type, Seq: f.Stop.Seq, Mode: ModeStop}
+		return
+	}
+	for _, w := range f.Waiting {
+		if w.WhenBusy == BusyInterrupt && w.Seq > run.Start {
+			f.Continue = &Command{ID: w.ID, Type: w.Type, Seq: w.Seq, Mode: ModeSuperseded}
+			return
+		}
+	}
+}

@@ -1,0 +1,182 @@
+package runner_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/agent"
+	"github.com/spool-run/spool/model"
+	"github.com/spool-run/spool/model/scripted"
+	"github.com/spool-run/spool/tool"
+)
+
+// scenario is a conversation that must come out the same whatever dies in it.
+type scenario struct {
+	name  string
+	agent func(effect func(tool.Call)) *agent.Agent
+	// answer answers a pending call, as a user or a client would.
+	answer func(t *spool.ToolPart) spool.Chunk
+	// unknown: calls whose outcome is lost fail, so that only effects are the
+	// same and not what the model made of them.
+	unknown bool
+}
+
+type verdictOf struct {
+	Sound bool `json:"sound"`
+}
+
+type worked struct {
+	Done map[string]int `json:"done,omitempty"`
+}
+
+// effectful is a tool whose work can be seen from outside, beside what it says,
+// shows and changes.
+func effectful(name string, effect func(tool.Call), o tool.Options) tool.Tool {
+	return tool.With(tool.New(name, "", func(ctx tool.Context, in struct {
+		N int `json:"n"`
+	}) (map[string]int, error) {
+		if err := ctx.Progress(tool.Progress{Label: "working"}); err != nil {
+			return nil, err
+		}
+		if err := ctx.Emit("begun", in, nil); err != nil {
+			return nil, err
+		}
+		err := tool.UpdateState(ctx, func(s *worked) error {
+			if s.Done == nil {
+				s.Done = map[string]int{}
+			}
+			s.Done[fmt.Sprint(name, in.N)]++
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		effect(ctx.Call())
+		return map[string]int{"done": in.N}, ctx.Emit("end", in, &tool.EmitOptions{ID: fmt.Sprint(name, in.N)})
+	}), o)
+}
+
+// then is a scene of steps, the last of which says goodbye.
+func then(steps ...scripted.Step) scripted.Scene {
+	return scripted.Steps(append(steps, scripted.Say(scripted.Reasoning("all is done"), scripted.Text("that was all")))...)
+}
+
+func scenarios() []scenario {
+	retry := tool.Options{Recovery: tool.RecoverRetry}
+	steps := func(o tool.Options, extra ...tool.Tool) func(func(tool.Call)) *agent.Agent {
+		return func(effect func(tool.Call)) *agent.Agent {
+			return &agent.Agent{Name: "demo", Tools: append([]tool.Tool{effectful("work", effect, o), effectful("gated", effect,
+				tool.Options{Recovery: o.Recovery, ApprovalIf: func(in json.RawMessage) bool { return string(in) != `{"n":0}` }})}, extra...),
+				Model: scripted.New(&scripted.Options{Scenes: map[string]scripted.Scene{
+					"tools": then(
+						scripted.Say(scripted.Reasoning("first one"), scripted.Text("one "), scripted.Calls(call("a", "work", `{"n":1}`))),
+						scripted.Say(scripted.Text("two "), scripted.Calls(call("a", "work", `{"n":2}`)))),
+					"parallel": then(scripted.Say(scripted.Calls(call("a", "work", `{"n":1}`), call("b", "work", `{"n":2}`), call("c", "nothing", `{}`)))),
+					"approval": then(scripted.Say(scripted.Text("may I? "), scripted.Calls(call("a", "gated", `{"n":1}`), call("b", "gated", `{"n":2}`),
+						call("c", "gated", `{"n":0}`)))),
+					"client": then(scripted.Say(scripted.Text("where? "), scripted.Calls(call("a", "locate", `{}`), call("b", "work", `{"n":1}`)))),
+					"output": structured,
+					"your":   structured, // answer was not accepted
+				}}),
+			}
+		}
+	}
+	approve := func(t *spool.ToolPart) spool.Chunk {
+		return &spool.ToolApprovalResponse{CommandID: "answer-" + t.CallID, ApprovalID: t.Approval.ID, Approved: t.CallID == "a", Reason: "because"}
+	}
+	return []scenario{
+		{name: "tools", agent: steps(retry)},
+		{name: "parallel", agent: steps(retry)},
+		{name: "approval", agent: steps(retry), answer: approve},
+		{name: "client", agent: steps(retry, tool.Client[struct{}]("locate", "")), answer: func(t *spool.ToolPart) spool.Chunk {
+			return &spool.ToolResultSubmitted{CommandID: "answer-" + t.CallID, ToolCallID: t.CallID, Result: json.RawMessage(`{"lat":52.5}`)}
+		}},
+		{name: "output", agent: func(effect func(tool.Call)) *agent.Agent {
+			a := steps(retry)(effect)
+			a.Output = agent.OutputOf[verdictOf]()
+			return a
+		}},
+		{name: "tools", agent: steps(tool.Options{}), unknown: true},
+	}
+}
+
+// structured answers wrongly at first, after a tool.
+func structured(c scripted.Call) iter.Seq2[model.Part, error] {
+	last := c.Request.Messages[len(c.Request.Messages)-1]
+	switch {
+	case strings.Contains(last.Text(), "not accepted"):
+		return scripted.Steps(scripted.Say(scripted.Text(`{"sound":true}`)))(c)
+	case c.Round > 0:
+		return scripted.Steps(scripted.Say(scripted.Text("It is sound, I think.")))(scripted.Call{})
+	}
+	return scripted.Steps(scripted.Say(scripted.Calls(call("a", "work", `{"n":1}`))))(c)
+}
+
+// outcome is what of a session must be the same, however often it died.
+func outcome(f *spool.Fold) string {
+	var b strings.Builder
+	var state any
+	_ = json.Unmarshal(f.State, &state)
+	fmt.Fprintln(&b, f.Status, f.Reason, mustJSON(f.Error), mustJSON(state), mustJSON(f.Usage))
+	for _, t := range f.Turns {
+		for i, r := range t.Runs {
+			fmt.Fprintln(&b, i, r.Mode, r.Outcome, r.Suspended, r.Pending, r.Steps)
+		}
+	}
+	for _, m := range f.Messages {
+		c := m.Clone()
+		c.ID, c.TurnID, c.Time = "", "", 0
+		for i := range c.Parts {
+			p := &c.Parts[i]
+			p.First = 0
+			if p.Type == spool.PartStep {
+				p.ID = p.ID[strings.LastIndex(p.ID, "-s"):]
+			}
+			if p.Tool != nil {
+				p.Tool.EffectID = ""
+				if p.Tool.Approval != nil {
+					p.Tool.Approval.ID = ""
+				}
+			}
+		}
+		// Parallel calls tell of themselves in any order.
+		slices.SortStableFunc(c.Parts, func(p, q spool.Part) int {
+			if p.Type == spool.PartData && q.Type == spool.PartData {
+				return strings.Compare(p.Name+p.ID+string(p.Data), q.Name+q.ID+string(q.Data))
+			}
+			return 0
+		})
+		fmt.Fprintln(&b, mustJSON(c))
+	}
+	return b.String()
+}
+
+// checkLog checks what holds for every log.
+func checkLog(t *testing.T, records []spool.Record) {
+	t.Helper()
+	ended, messages := map[string]bool{}, map[string]bool{}
+	for _, r := range records {
+		c, err := spool.DecodeChunk(r.Data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		run := c.ChunkBase().RunID
+		if ended[run] && run != "" {
+			t.Errorf("%d: %s of a run that is over", r.Seq, r.Type)
+		}
+		switch c := c.(type) {
+		case *spool.RunStarted:
+			messages[c.MessageID] = true
+		case *spool.RunFinished, *spool.RunSuspended:
+			ended[run] = true
+		}
+	}
+	if len(messages) != 1 {
+		t.Errorf("%d assistant messages", len(messages))
+	}
+}
