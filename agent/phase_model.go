@@ -137,16 +137,9 @@ func (t *transcript) apply(ctx context.Context, part model.Part) error {
 		}
 		return t.endCall(ctx, c, p.Name, p.Arguments)
 	case model.ToolResult:
-		c := t.ids[p.ID]
-		if c == nil {
-			return protocolError("the outcome of a call that did not begin")
-		}
-		if !c.ended {
-			if err := t.endCall(ctx, c, c.name, c.args); err != nil {
-				return err
-			}
-		}
-		return t.append(ctx, &spool.ToolEnd{ToolCallID: c.id, ToolName: c.name, Result: p.Result, Success: p.Error == "", Error: p.Error})
+		return t.result(ctx, p)
+	case model.Restart:
+		return t.restart(ctx)
 	case model.Source:
 		return t.append(ctx, &spool.Citation{SourceID: p.ID, URL: p.URL, Title: p.Title,
 			MediaType: p.MediaType, Filename: p.Filename, CitedText: p.CitedText})
@@ -232,6 +225,47 @@ func (t *transcript) endCall(ctx context.Context, c *call, name, args string) er
 		}
 	}
 	return t.append(ctx, end)
+}
+
+// result keeps the outcome of a call that the provider executed. The call may be
+// one of an earlier step, which the provider had paused.
+func (t *transcript) result(ctx context.Context, p model.ToolResult) error {
+	end := &spool.ToolEnd{ToolCallID: p.ID, Result: p.Result, Success: p.Error == "", Error: p.Error}
+	if c := t.ids[p.ID]; c != nil {
+		if !c.ended {
+			if err := t.endCall(ctx, c, c.name, c.args); err != nil {
+				return err
+			}
+		}
+		end.ToolCallID, end.ToolName = c.id, c.name
+		return t.append(ctx, end)
+	}
+	err := t.step.run.Log.View(ctx, func(f *spool.Fold) error {
+		for _, m := range f.Messages {
+			for i := range m.Parts {
+				if call := m.Parts[i].Tool; call != nil && call.CallID == p.ID {
+					end.ToolName = call.Name
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil || end.ToolName == "" {
+		return err
+	}
+	return t.append(ctx, end)
+}
+
+// restart drops what the model said so far.
+func (t *transcript) restart(ctx context.Context) error {
+	s := t.step
+	for _, c := range s.calls {
+		delete(s.run.callIDs, c.id)
+	}
+	clear(t.ids)
+	s.calls, s.usage, t.block = nil, spool.Usage{}, ""
+	s.text.Reset()
+	return t.append(ctx, &spool.StepDiscarded{StepID: s.id, Reason: "provider_restarted"}, &spool.StepStarted{StepID: s.id})
 }
 
 // end closes what the model left open.

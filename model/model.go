@@ -44,7 +44,7 @@ type ToolSpec struct {
 
 // Part is one piece of a model's stream: a [TextDelta], [ReasoningDelta],
 // [ReasoningEnd], [ToolCallStart], [ToolCallDelta], [ToolCallEnd], [ToolResult],
-// [Source], [File], [UsageUpdate] or [Finish].
+// [Source], [File], [UsageUpdate], [Restart] or [Finish].
 type Part interface{ modelPart() }
 
 // TextDelta is a piece of text. Another ID begins another block.
@@ -90,6 +90,10 @@ type File struct{ URL, MediaType, Filename string }
 // UsageUpdate is the usage of this call so far; the last one counts.
 type UsageUpdate struct{ Usage spool.Usage }
 
+// Restart says that the provider began again in mid-stream: the answer so far is
+// void, and what follows is the answer.
+type Restart struct{}
+
 // Finish says that the answer is complete.
 type Finish struct {
 	Reason string // stop, length, tool-calls, content-filter, other
@@ -107,6 +111,7 @@ func (ToolResult) modelPart()     {}
 func (Source) modelPart()         {}
 func (File) modelPart()           {}
 func (UsageUpdate) modelPart()    {}
+func (Restart) modelPart()        {}
 func (Finish) modelPart()         {}
 
 // The codes of an [*Error].

@@ -15,7 +15,7 @@ import (
 )
 
 type ingestCmd struct {
-	From string `enum:"openai-chat" required:"" help:"Whose stream it is: openai-chat."`
+	From string `enum:"openai-chat,anthropic" required:"" help:"Whose stream it is: openai-chat or anthropic."`
 	Fold bool   `help:"Print what the stream says as one JSON object instead of its chunks."`
 }
 
@@ -193,11 +193,18 @@ func foldParts(parts iter.Seq2[model.Part, error]) *folded {
 		case model.ToolCallEnd:
 			calls[p.ID].args = []byte(p.Arguments)
 		case model.ToolResult:
-			calls[p.ID].Result, calls[p.ID].Error = p.Result, p.Error
+			if c := calls[p.ID]; c != nil {
+				c.Result, c.Error = p.Result, p.Error
+			}
 		case model.Source:
 			a.Sources = append(a.Sources, sourceInfo{p.URL, p.Title, p.CitedText})
 		case model.File:
 			a.Files = append(a.Files, file{p.URL, p.MediaType})
+		case model.Restart:
+			*a = folded{ToolCalls: []*toolCall{}, Status: "complete"}
+			clear(calls)
+			clear(shown)
+			text, reasoning = nil, nil
 		case model.UsageUpdate:
 			a.Usage = &p.Usage
 		case model.Finish:

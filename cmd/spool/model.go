@@ -8,32 +8,53 @@ import (
 	"time"
 
 	"github.com/spool-run/spool/model"
+	"github.com/spool-run/spool/model/anthropic"
 	"github.com/spool-run/spool/model/openai"
 	"github.com/spool-run/spool/model/scripted"
 	"github.com/spool-run/spool/server"
 )
 
+// namedModel is a provider's model that knows or finds out its name.
+type namedModel interface {
+	model.Model
+	ID(ctx context.Context) (string, error)
+}
+
 // chooseModel takes the model that the flag names, or else what the environment
 // offers, or else the scripted one.
 func chooseModel(ctx context.Context, flag string, rate float64, log *slog.Logger) (model.Model, server.Info, error) {
-	key, base, name := os.Getenv("OPENAI_API_KEY"), os.Getenv("OPENAI_BASE_URL"), os.Getenv("OPENAI_MODEL")
-	switch {
-	case flag == "" && key == "" && base == "", flag == "scripted":
-		m := scripted.New(&scripted.Options{Rate: rate})
-		return m, server.Info{Model: "scripted", Demo: true}, nil
-	case flag == "":
-	case strings.HasPrefix(flag, "openai:") && len(flag) > len("openai:"):
-		name = strings.TrimPrefix(flag, "openai:")
-	default:
-		return nil, server.Info{}, &usageError{"--model " + flag + ": want scripted or openai:NAME"}
+	env := os.Getenv
+	kind, name, named := strings.Cut(flag, ":")
+	if flag == "" {
+		switch {
+		case env("OPENAI_API_KEY") != "" || env("OPENAI_BASE_URL") != "":
+			kind, name = "openai", env("OPENAI_MODEL")
+		case env("ANTHROPIC_API_KEY") != "" || env("ANTHROPIC_BASE_URL") != "":
+			kind, name = "anthropic", env("ANTHROPIC_MODEL")
+		default:
+			kind = "scripted"
+		}
+	} else if kind == "scripted" == named || kind != "scripted" && name == "" {
+		kind = "" // with a name that it has not, or without one that it needs
 	}
-	m := openai.New(&openai.Options{APIKey: key, BaseURL: base, Model: name})
+	var m namedModel
+	switch kind {
+	case "scripted":
+		return scripted.New(&scripted.Options{Rate: rate}), server.Info{Model: "scripted", Demo: true}, nil
+	case "openai":
+		m = openai.New(&openai.Options{APIKey: env("OPENAI_API_KEY"), BaseURL: env("OPENAI_BASE_URL"), Model: name})
+	case "anthropic":
+		m = anthropic.New(&anthropic.Options{APIKey: env("ANTHROPIC_API_KEY"), AuthToken: env("ANTHROPIC_AUTH_TOKEN"),
+			BaseURL: env("ANTHROPIC_BASE_URL"), Model: name, Cache: "5m"})
+	default:
+		return nil, server.Info{}, &usageError{"--model " + flag + ": want scripted, openai:NAME or anthropic:NAME"}
+	}
 	ask, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	id, err := m.ID(ask)
 	if err != nil { // it may come up later
-		log.Warn("the provider does not say which models it has", "err", err, "hint", "set OPENAI_MODEL or --model openai:NAME")
-		return m, server.Info{Model: "openai"}, nil
+		log.Warn("the provider does not say which models it has", "err", err, "hint", "set "+strings.ToUpper(kind)+"_MODEL or --model "+kind+":NAME")
+		return m, server.Info{Model: kind}, nil
 	}
-	return m, server.Info{Model: "openai:" + id}, nil
+	return m, server.Info{Model: kind + ":" + id}, nil
 }

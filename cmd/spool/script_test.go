@@ -28,7 +28,7 @@ func TestScripts(t *testing.T) {
 		RequireExplicitExec: true,
 		Setup: func(env *testscript.Env) error {
 			env.Values["servers"] = &servers{byName: map[string]*process{}}
-			for _, name := range []string{"OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_MODEL", "ANTHROPIC_API_KEY"} {
+			for _, name := range []string{"OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_MODEL", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "ANTHROPIC_MODEL"} {
 				env.Setenv(name, "")
 			}
 			return nil
@@ -78,7 +78,7 @@ func serveScript(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	p := &process{cmd: exec.Command(path, append([]string{"serve", "--addr", "127.0.0.1:0"}, args[1:]...)...), log: &strings.Builder{}}
 	p.cmd.Dir = ts.Getenv("WORK")
-	p.cmd.Env = append(os.Environ(), "OPENAI_API_KEY=", "OPENAI_BASE_URL=", "OPENAI_MODEL=")
+	p.cmd.Env = append(os.Environ(), "OPENAI_API_KEY=", "OPENAI_BASE_URL=", "OPENAI_MODEL=", "ANTHROPIC_API_KEY=", "ANTHROPIC_BASE_URL=", "ANTHROPIC_MODEL=")
 	p.cmd.Stderr = p.log
 	out, err := p.cmd.StdoutPipe()
 	ts.Check(err)

@@ -133,9 +133,9 @@ func Fold(parts []model.Part, failure error) (a Answer, err error) {
 			}
 			delete(open, "tool "+p.ID)
 		case model.ToolResult:
-			b := block("tool", p.ID)
-			if open["tool "+p.ID] || b.Name == "" || b.Result != nil {
-				wrong("part %d is an outcome, but call %s is open, unknown or has one", i, p.ID)
+			b := block("tool", p.ID) // of an earlier answer, if it did not begin here
+			if open["tool "+p.ID] || b.Result != nil {
+				wrong("part %d is an outcome, but call %s is open or has one", i, p.ID)
 			}
 			b.Result = p.Result
 			if p.Error != "" {
@@ -149,6 +149,10 @@ func Fold(parts []model.Part, failure error) (a Answer, err error) {
 			}
 		case model.File:
 			a.Blocks = append(a.Blocks, Block{Type: "file", Name: p.MediaType, Text: p.URL})
+		case model.Restart:
+			a.Blocks = a.Blocks[:0]
+			clear(at)
+			clear(open)
 		case model.UsageUpdate:
 			a.Usage = &p.Usage
 		case model.Finish:

@@ -1,10 +1,6 @@
 package openai
 
 import (
-	"bytes"
-	"crypto/sha256"
-	"encoding/base64"
-	"encoding/hex"
 	"encoding/json"
 	"maps"
 	"net/url"
@@ -119,41 +115,12 @@ func messages(r *model.Request) []message {
 				list = append(list, message{Role: "user", Content: content})
 			}
 		case spool.RoleAssistant:
-			for step := range steps(m.Parts) {
+			for step := range provider.Steps(m.Parts) {
 				list = append(list, assistant(step, i > turn)...)
 			}
 		}
 	}
 	return list
-}
-
-// steps cuts an assistant message at its step boundaries, and where text follows
-// tool calls, which one message cannot say.
-func steps(parts []spool.Part) func(yield func([]spool.Part) bool) {
-	return func(yield func([]spool.Part) bool) {
-		from, called := 0, false
-		for i := range parts {
-			switch parts[i].Type {
-			case spool.PartTool:
-				called = true
-				continue
-			case spool.PartText, spool.PartReasoning:
-				if !called {
-					continue
-				}
-			case spool.PartStep:
-			default:
-				continue
-			}
-			if i > from && !yield(parts[from:i]) {
-				return
-			}
-			from, called = i, false
-		}
-		if from < len(parts) {
-			yield(parts[from:])
-		}
-	}
 }
 
 // assistant builds the messages of one step: what the model said and asked for,
@@ -176,10 +143,10 @@ func assistant(parts []spool.Part, current bool) []message {
 			if t == nil || t.ProviderExecuted || t.State == spool.ToolStreaming {
 				continue
 			}
-			c := toolCall{ID: callID(t.CallID), Type: "function"}
-			c.Function.Name, c.Function.Arguments = t.Name, arguments(t)
+			c := toolCall{ID: provider.CallID(t.CallID), Type: "function"}
+			c.Function.Name, c.Function.Arguments = t.Name, provider.Arguments(t)
 			said.ToolCalls = append(said.ToolCalls, c)
-			outcomes = append(outcomes, message{Role: "tool", ToolCallID: c.ID, Content: outcome(t)})
+			outcomes = append(outcomes, message{Role: "tool", ToolCallID: c.ID, Content: provider.Outcome(t)})
 		}
 	}
 	if text.Len() > 0 {
@@ -210,59 +177,6 @@ func (m *message) remember(p *spool.Part, current bool) {
 	}
 }
 
-// arguments returns a call's argument text, always a JSON object: endpoints parse
-// it. What was not one is wrapped, so that the model sees what it wrote.
-func arguments(t *spool.ToolPart) string {
-	text := strings.TrimSpace(string(t.Input))
-	if text == "" || text == "null" {
-		text = strings.TrimSpace(t.InputText)
-	}
-	if text == "" {
-		return "{}"
-	}
-	var b bytes.Buffer
-	if text[0] == '{' && json.Compact(&b, []byte(text)) == nil {
-		return b.String()
-	}
-	data, err := provider.Marshal(map[string]string{"invalid_arguments": text})
-	if err != nil {
-		return "{}"
-	}
-	return string(data)
-}
-
-func outcome(t *spool.ToolPart) string {
-	switch {
-	case t.State == spool.ToolFailed:
-		return "Error: " + t.Error
-	case t.State == spool.ToolDenied && t.Approval != nil && t.Approval.Reason != "":
-		return "The user denied this call: " + t.Approval.Reason
-	case t.State == spool.ToolDenied:
-		return "The user denied this call."
-	case len(t.Output) == 0 && t.State != spool.ToolCompleted:
-		return "This call has no result."
-	}
-	if s, ok := provider.Str(t.Output); ok {
-		return s
-	}
-	if len(t.Output) == 0 {
-		return "null"
-	}
-	return string(t.Output)
-}
-
-// callID returns an id that endpoints take: 40 letters, digits, - and _ at most.
-func callID(id string) string {
-	plain := strings.IndexFunc(id, func(r rune) bool {
-		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_')
-	}) < 0
-	if plain && id != "" && len(id) <= 40 {
-		return id
-	}
-	sum := sha256.Sum256([]byte(id))
-	return "call_" + hex.EncodeToString(sum[:12])
-}
-
 // userContent returns a string, or pieces if there is more than text.
 func userContent(parts []spool.Part) any {
 	var pieces []piece
@@ -291,37 +205,22 @@ func userContent(parts []spool.Part) any {
 }
 
 func filePiece(p *spool.Part) piece {
-	head, data, isData := strings.Cut(p.URL, ",")
-	isData = isData && strings.HasPrefix(head, "data:")
-	base64ed := isData && strings.HasSuffix(head, ";base64")
-	media, name := p.MediaType, p.Filename
-	if media == "" && isData {
-		media, _, _ = strings.Cut(strings.TrimPrefix(head, "data:"), ";")
-	}
-	if name == "" {
-		name = "file"
-	}
-	kind, format, _ := strings.Cut(media, "/")
+	f := provider.FileOf(p)
+	_, format, _ := strings.Cut(f.Media, "/")
 	switch {
-	case kind == "image":
-		return piece{Type: "image_url", ImageURL: map[string]any{"url": p.URL}}
-	case kind == "audio" && base64ed:
+	case f.Kind() == "image":
+		return piece{Type: "image_url", ImageURL: map[string]any{"url": f.URL}}
+	case f.Kind() == "audio" && !f.IsURL:
 		if format == "mpeg" {
 			format = "mp3"
 		}
-		return piece{Type: "input_audio", Audio: map[string]any{"data": data, "format": strings.TrimPrefix(format, "x-")}}
-	case (kind == "text" || format == "json") && isData:
-		text, err := url.PathUnescape(data)
-		if base64ed {
-			var b []byte
-			b, err = base64.StdEncoding.DecodeString(data)
-			text = string(b)
-		}
-		if err == nil {
-			return piece{Type: "text", Text: name + ":\n" + text}
-		}
-	case isData:
-		return piece{Type: "file", File: map[string]any{"filename": name, "file_data": p.URL}}
+		return piece{Type: "input_audio", Audio: map[string]any{"data": f.Data, "format": strings.TrimPrefix(format, "x-")}}
 	}
-	return piece{Type: "text", Text: "[" + name + "](" + p.URL + ")"}
+	if text, ok := f.Text(); ok {
+		return piece{Type: "text", Text: f.Name + ":\n" + text}
+	}
+	if !f.IsURL {
+		return piece{Type: "file", File: map[string]any{"filename": f.Name, "file_data": f.URL}}
+	}
+	return piece{Type: "text", Text: f.Link()}
 }

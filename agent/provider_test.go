@@ -1,0 +1,172 @@
+package agent_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/agent"
+	"github.com/spool-run/spool/model"
+	"github.com/spool-run/spool/model/anthropic"
+	"github.com/spool-run/spool/model/modeltest"
+	"github.com/spool-run/spool/model/scripted"
+)
+
+// message runs an agent of these answers and returns what the log says it said.
+// The kept records alone must say the same.
+func message(t *testing.T, steps ...scripted.Step) (*spool.Message, *answers, *memLog) {
+	t.Helper()
+	m := &answers{steps: steps}
+	r, l := begin(t, "go")
+	result, err := run(t.Context(), &agent.Agent{Name: "a", Model: m}, r)
+	if err != nil || result.Outcome != spool.OutcomeCompleted {
+		t.Fatalf("%+v, %v", result, err)
+	}
+	kept := spool.NewFold("s")
+	for i, c := range l.chunks {
+		if spool.ClassOf(c) != spool.Kept {
+			continue
+		}
+		raw, err := spool.AppendChunk(nil, c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := kept.Apply(spool.Record{Seq: uint64(i + 1), Type: c.ChunkType(), Class: spool.Kept, Data: raw}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, _ := json.Marshal(l.fold.Messages)
+	want, _ := json.Marshal(kept.Messages)
+	if string(got) != string(want) {
+		t.Errorf("with trace %s\nkept alone %s", got, want)
+	}
+	return l.fold.Message("m1"), m, l
+}
+
+// partsOf lists a message's parts in short.
+func partsOf(m *spool.Message) string {
+	var list []string
+	for _, p := range m.Parts {
+		s := string(p.Type)
+		switch {
+		case p.Tool != nil:
+			s += " " + p.Tool.Name + string(p.Tool.Input) + "=" + string(p.Tool.Output) + " " + string(p.Tool.State)
+			if p.Tool.ProviderExecuted {
+				s += " by provider"
+			}
+		case p.Type == spool.PartSource, p.Type == spool.PartFile:
+			s += " " + p.URL + " " + p.Title
+		case p.Text != "":
+			s += " " + p.Text
+		}
+		list = append(list, strings.TrimSpace(s))
+	}
+	return strings.Join(list, "; ")
+}
+
+func corpusStep(t *testing.T, name string) scripted.Step {
+	t.Helper()
+	f, err := os.Open(filepath.Join("../model/modeltest/testdata/anthropic", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	parts, err := modeltest.Collect(anthropic.Ingest(f, nil))
+	return scripted.Step{Parts: parts, Err: err}
+}
+
+func TestSourcesFilesAndUsage(t *testing.T) {
+	m, _, l := message(t, parts(
+		model.TextDelta{ID: "t", Delta: "See "},
+		model.Source{ID: "s1", URL: "https://a.example", Title: "A", CitedText: "a"},
+		model.TextDelta{ID: "t", Delta: "this"},
+		model.Source{ID: "s2", Title: "Doc", MediaType: "application/pdf", Filename: "d.pdf"},
+		model.File{URL: "data:image/png;base64,AA==", MediaType: "image/png", Filename: "a.png"},
+		model.UsageUpdate{Usage: spool.Usage{InputTokens: 3, OutputTokens: 1}},
+		model.UsageUpdate{Usage: spool.Usage{InputTokens: 3, OutputTokens: 4, CachedInputTokens: 2}},
+		finish))
+	if got, want := partsOf(m), "step; text See this; source https://a.example A; source  Doc; file data:image/png;base64,AA=="; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	if s := m.Parts[3]; s.MediaType != "application/pdf" || s.Filename != "d.pdf" || m.Parts[2].Text != "a" || m.Parts[4].Filename != "a.png" {
+		t.Errorf("%+v", m.Parts)
+	}
+	want := spool.Usage{InputTokens: 3, OutputTokens: 4, CachedInputTokens: 2}
+	if l.fold.Usage != want || *find[*spool.AssistantMessage](l)[0].Usage != want {
+		t.Errorf("usage %+v", l.fold.Usage)
+	}
+}
+
+func TestProviderExecutedTools(t *testing.T) {
+	m, _, _ := message(t, corpusStep(t, "server-tool.sse"))
+	if got := partsOf(m); !strings.HasPrefix(got, `step; text I search.; tool web_search{"query":"go"}={"type":"web_search_tool_result"`) ||
+		!strings.HasSuffix(got, `completed by provider; source https://a.example A; text Go is fun; text .`) {
+		t.Error(got)
+	}
+	m, _, _ = message(t, corpusStep(t, "server-tool-failed.sse"))
+	if c := m.Parts[1].Tool; c.State != spool.ToolFailed || c.Error != "max_uses_exceeded" {
+		t.Errorf("%+v", c)
+	}
+}
+
+// A paused answer is asked for again, and the outcome that comes then is the
+// earlier call's.
+func TestPausedAnswerGoesOn(t *testing.T) {
+	m, asked, _ := message(t, corpusStep(t, "pause-turn.sse"), corpusStep(t, "server-tool-of-earlier-answer.sse"))
+	if len(asked.requests) != 2 {
+		t.Fatalf("%d requests", len(asked.requests))
+	}
+	history := asked.requests[1].Messages
+	if last := history[len(history)-1]; last.Role != spool.RoleAssistant || !strings.Contains(partsOf(&last), `web_search{"query":"x"}= pending by provider`) {
+		t.Errorf("asked again with %s", partsOf(&last))
+	}
+	if got := partsOf(m); !strings.Contains(got, `step; text Wait; tool web_search{"query":"x"}={"type":"web_search_tool_result"`) || !strings.HasSuffix(got, "completed by provider; step; text Found") {
+		t.Error(got)
+	}
+}
+
+// What a provider said before it began again is retracted, not shown twice.
+func TestProviderBeginsAgain(t *testing.T) {
+	second := corpusStep(t, "restart.sse")
+	again := corpusStep(t, "restart.sse")
+	for i, p := range again.Parts {
+		if _, ok := p.(model.Restart); ok {
+			again.Parts = again.Parts[i+1:]
+			break
+		}
+	}
+	if reflect.DeepEqual(second, again) {
+		t.Fatal("the stream does not begin again")
+	}
+	done := text("ok")
+	m, _, l := message(t, second, done)
+	if got, want := partsOf(m), `step; text Hello again; tool f{}= error; step; text ok`; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	if n := len(find[*spool.StepDiscarded](l)); n != 1 {
+		t.Errorf("%d discards", n)
+	}
+	undisturbed, _, _ := message(t, again, done)
+	if got := partsOf(undisturbed); got != partsOf(m) {
+		t.Errorf("undisturbed: %s", got)
+	}
+}
+
+// Signatures and redacted blocks go through the log and back intact.
+func TestReasoningGoesBack(t *testing.T) {
+	m, _, _ := message(t, corpusStep(t, "thinking-redacted.sse"), text("ok"))
+	var meta []string
+	for _, p := range m.Parts {
+		if p.Type == spool.PartReasoning {
+			meta = append(meta, p.Text+string(p.ProviderMetadata))
+		}
+	}
+	want := []string{`{"anthropic":{"redactedData":"b64=="}}`, `More{"anthropic":{"signature":"S2"}}`, `{"anthropic":{"redactedData":"c64=="}}`}
+	if !reflect.DeepEqual(meta, want) {
+		t.Errorf("%q", meta)
+	}
+}

@@ -1,0 +1,174 @@
+package provider
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"strings"
+
+	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/internal/sse"
+	"github.com/spool-run/spool/model"
+)
+
+// Reader takes an answer's bytes apart: an event stream, or one JSON value.
+type Reader struct {
+	Limit  int    // bytes of one line, or of an answer that is not streamed; 0: 32 MiB
+	OnData func() // called for every event that has data; may be nil
+
+	Event func(name string, data []byte) // a JSON value, or [DONE]
+	Whole func(data []byte)              // an answer that is not streamed, as it came
+	Out   *Emitter
+}
+
+// Read reads src to the end of the answer, which is when the emitter stops.
+func (r *Reader) Read(src io.Reader) {
+	if r.Limit <= 0 {
+		r.Limit = sse.DefaultMaxLine
+	}
+	buf := bufio.NewReader(src)
+	first, err := firstByte(buf)
+	switch {
+	case err != nil:
+		r.Out.Cut(err)
+	case first == '{' || first == '[':
+		r.whole(buf)
+	case first == '<':
+		r.Out.Fail(&model.Error{Code: model.CodeProtocol, Message: "the provider answered with a web page instead of a stream"})
+	default:
+		r.events(sse.NewReader(buf, &sse.ReaderOptions{MaxLine: r.Limit, KeepLast: true}))
+	}
+}
+
+// firstByte skips blank space and a byte order mark.
+func firstByte(r *bufio.Reader) (byte, error) {
+	for {
+		b, err := r.ReadByte()
+		if err != nil {
+			return 0, err
+		}
+		if strings.IndexByte(" \t\r\n\xEF\xBB\xBF", b) < 0 {
+			return b, r.UnreadByte()
+		}
+	}
+}
+
+func (r *Reader) events(events *sse.Reader) {
+	for !r.Out.Stopped {
+		e, err := events.Next()
+		if err != nil {
+			r.Out.Cut(err)
+			return
+		}
+		if r.OnData != nil {
+			r.OnData()
+		}
+		data := bytes.TrimSpace(e.Data)
+		switch {
+		case len(data) == 0:
+		case strings.EqualFold(string(data), "[DONE]"), json.Valid(data):
+			r.Event(string(e.Name), data)
+		case string(e.Name) == "error":
+			r.Out.Fail(ParseError(0, nil, data))
+		case e.Unterminated:
+			r.Out.Cut(io.EOF)
+		default:
+			r.Out.Fail(&model.Error{Code: model.CodeProtocol, Message: "the provider sent an event that is not JSON: " + Excerpt(string(data))})
+		}
+	}
+}
+
+func (r *Reader) whole(src io.Reader) {
+	data, err := io.ReadAll(io.LimitReader(src, int64(r.Limit)+1))
+	switch {
+	case err != nil:
+		r.Out.Cut(err)
+	case len(data) > r.Limit:
+		r.Out.Cut(sse.ErrLineTooLong)
+	case unfinished(data):
+		r.Out.Cut(io.EOF)
+	default:
+		r.Whole(data)
+	}
+}
+
+// unfinished reports whether data is the beginning of a JSON value.
+func unfinished(data []byte) bool {
+	var v json.RawMessage
+	return errors.Is(json.NewDecoder(bytes.NewReader(data)).Decode(&v), io.ErrUnexpectedEOF)
+}
+
+// Emitter gives parts to a consumer and ends their stream once.
+type Emitter struct {
+	Yield   func(model.Part, error) bool
+	Stopped bool // the consumer is gone, or the stream has ended
+
+	Finish string // the finish reason, as the provider said it
+	Usage  *spool.Usage
+	End    func() // completes the answer; called when no bytes come after a finish reason
+	Flush  func() // emits what is held back; called before a failure
+}
+
+// Emit gives a part to the consumer.
+func (e *Emitter) Emit(p model.Part) {
+	if !e.Stopped && !e.Yield(p, nil) {
+		e.Stopped = true
+	}
+}
+
+// Fail ends the stream with an error.
+func (e *Emitter) Fail(err *model.Error) {
+	if e.Stopped {
+		return
+	}
+	if e.Flush != nil {
+		e.Flush()
+	}
+	e.report()
+	if !e.Stopped {
+		err.Message, err.Finish = Redact(err.Message), e.Finish
+		e.Yield(nil, err)
+		e.Stopped = true
+	}
+}
+
+// Complete ends the stream with a finish.
+func (e *Emitter) Complete(f model.Finish) {
+	e.report()
+	e.Emit(f)
+	e.Stopped = true
+}
+
+// report says what the call has used, once, last.
+func (e *Emitter) report() {
+	if e.Usage != nil {
+		e.Emit(model.UsageUpdate{Usage: *e.Usage})
+	}
+}
+
+// Cut is called when no more bytes come.
+func (e *Emitter) Cut(err error) {
+	switch {
+	case e.Stopped:
+	case errors.Is(err, sse.ErrLineTooLong), errors.Is(err, sse.ErrEventTooLong):
+		e.Fail(&model.Error{Code: model.CodeProtocol, Message: "the provider sent an event that is too large", Err: err})
+	case e.Finish != "":
+		e.End()
+	default:
+		e.Truncated(err)
+	}
+}
+
+// Truncated ends the stream as one that was cut.
+func (e *Emitter) Truncated(err error) {
+	if failure, ok := errors.AsType[*model.Error](err); ok {
+		e.Fail(failure)
+		return
+	}
+	if err == nil || err == io.EOF {
+		err = io.ErrUnexpectedEOF
+	}
+	e.Fail(&model.Error{Code: model.CodeTruncated, Message: "the provider's stream ended before the answer did", Retryable: true, Err: err})
+}
