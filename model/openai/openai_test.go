@@ -14,6 +14,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -42,34 +43,34 @@ func TestStreamCorpusOverHTTP(t *testing.T) {
 	if err != nil || len(files) == 0 {
 		t.Fatal(files, err)
 	}
-	var (
-		data []byte
-		next func() int
-	)
+	var answer atomic.Pointer[[][]byte] // in pieces; a client that has what it wants leaves the handler writing
 	m := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
-		rest := data
-		for len(rest) > 0 {
-			n := min(next(), len(rest))
-			if _, err := w.Write(rest[:n]); err != nil {
+		for _, piece := range *answer.Load() {
+			if _, err := w.Write(piece); err != nil {
 				return
 			}
 			w.(http.Flusher).Flush()
-			rest = rest[n:]
 		}
 	})
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for _, file := range files {
-		if data, err = os.ReadFile(file); err != nil {
+		data, err := os.ReadFile(file)
+		if err != nil {
 			t.Fatal(err)
 		}
 		want, wantErr := modeltest.Collect(ingest(bytes.NewReader(data)))
-		for how, pieces := range map[string]func() int{
+		for how, next := range map[string]func() int{
 			"whole":         func() int { return len(data) },
 			"byte by byte":  func() int { return 1 + len(data)/1500 },
 			"random pieces": func() int { return 1 + rnd.IntN(1+len(data)/10) },
 		} {
-			next = pieces
+			var pieces [][]byte
+			for rest := data; len(rest) > 0; {
+				n := min(next(), len(rest))
+				pieces, rest = append(pieces, rest[:n]), rest[n:]
+			}
+			answer.Store(&pieces)
 			got, err := modeltest.Collect(m.Stream(t.Context(), question))
 			if !reflect.DeepEqual(got, want) || (err == nil) != (wantErr == nil) || err != nil && err.Error() != wantErr.Error() {
 				t.Errorf("%s, %s: %v, %v\nwant %v, %v", filepath.Base(file), how, got, err, want, wantErr)

@@ -83,7 +83,7 @@ func long(Call) iter.Seq2[model.Part, error] {
 			case i%400 > 360 && i%8 == 0:
 				b.WriteString("\n- ")
 			}
-			for n := 3 + next(6); n > 0; n-- {
+			for n := 3 + next(6); n > 0 && i < longDeltas-1; n-- {
 				word := vocabulary[next(len(vocabulary))]
 				if next(40) == 0 {
 					word = "**" + word + "**"
@@ -91,7 +91,7 @@ func long(Call) iter.Seq2[model.Part, error] {
 				b.WriteString(word)
 				b.WriteByte(' ')
 			}
-			if next(5) == 0 {
+			if next(5) == 0 && i < longDeltas-1 {
 				b.WriteString("🧵. ")
 			}
 			if !yield(model.TextDelta{ID: "text", Delta: b.String()}, nil) {
