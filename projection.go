@@ -9,7 +9,7 @@ import (
 
 const (
 	segmentBytes = 64 << 10 // what a Batch should not much exceed, and a stalled reader can hold on to
-	warmViews    = 8        // projections that a log keeps although nobody uses them
+	warmViews    = 2        // projections that a log keeps although nobody uses them: about a MiB each
 )
 
 // Batch is what a reader of a [Projection] is given: the frames of the records

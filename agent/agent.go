@@ -149,6 +149,12 @@ type Seams struct {
 
 // Describe says what a failed run's log tells about its error.
 func Describe(err error) spool.ErrorInfo {
+	info := describe(err)
+	info.Error = clip(info.Error)
+	return info
+}
+
+func describe(err error) spool.ErrorInfo {
 	if e, ok := errors.AsType[*model.Error](err); ok {
 		return spool.ErrorInfo{Error: e.Message, Code: e.Code, Recoverable: e.Retryable}
 	}
@@ -168,14 +174,14 @@ var (
 	ErrOutputInvalid = &spool.Error{Code: "output_invalid", Message: "the answer is not of the shape that was asked for"}
 )
 
-// metadata encodes what a metadata function returned. What is no JSON object is
-// dropped: metadata must not fail a run.
+// metadata encodes what a metadata function returned. What is no JSON object, or
+// larger than 64 KiB, is dropped: metadata must not fail a run.
 func metadata(v any) json.RawMessage {
 	if v == nil {
 		return nil
 	}
 	raw, err := json.Marshal(v)
-	if err != nil || len(raw) == 0 || raw[0] != '{' {
+	if err != nil || len(raw) == 0 || len(raw) > maxMetadataBytes || raw[0] != '{' {
 		return nil
 	}
 	return raw

@@ -155,7 +155,7 @@ func (s *step) checkCall(c *call) (input json.RawMessage, refusal string) {
 		return input, fmt.Sprintf("there is no tool %q; there are: %s", c.name, strings.Join(names, ", "))
 	}
 	if err := tool.Check(t, input); err != nil {
-		return input, err.Error()
+		return input, clip(err.Error())
 	}
 	return input, ""
 }
@@ -287,7 +287,7 @@ func (h *host) finish(ctx context.Context, result json.RawMessage, err error) (d
 		return true, err
 	}
 	fatal := tool.IsFatal(failed)
-	err = h.step.append(ctx, &spool.ToolEnd{ToolCallID: h.call.id, ToolName: h.call.name, Error: failed.Error(), Fatal: fatal})
+	err = h.step.append(ctx, &spool.ToolEnd{ToolCallID: h.call.id, ToolName: h.call.name, Error: clip(failed.Error()), Fatal: fatal})
 	if err == nil && fatal {
 		err = ErrToolFatal.With(h.step.run.Info.Session, failed)
 	}
