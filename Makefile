@@ -24,8 +24,11 @@ fuzz:
 chaos: deps
 	cd web/conformance && SPOOL_ROUNDS=20 node --test kill9.test.mjs
 
+# The figures of docs/performance.md: stores against their bare engines, then
+# client and server in separate processes against a bare handler.
 bench:
-	go test -run '^$$' -bench . -benchmem ./...
+	go test -run '^$$' -bench . -benchmem . ./store/... ./wire/... ./internal/sse
+	cd bench && go run .
 
 # What the other targets need beyond Go and Node.
 deps:
