@@ -225,7 +225,10 @@ func (f *Fold) answer(r Record, c Chunk) {
 		})
 	case *ToolResultSubmitted:
 		id = c.CommandID
-		pending = f.hasTool(func(t *ToolPart) bool { return t.CallID == c.ToolCallID && !t.State.Settled() })
+		pending = f.hasTool(func(t *ToolPart) bool {
+			// A call that waits for a decision, or has one, is not the client's.
+			return t.CallID == c.ToolCallID && !t.State.Settled() && t.Approval == nil
+		})
 	}
 	if _, repeated := f.Verdicts[id]; repeated {
 		return

@@ -206,7 +206,7 @@ func (s *session) suspend(ctx context.Context, info agent.RunInfo, result agent.
 			return errStopped
 		}
 		for _, w := range f.Waiting {
-			if w.WhenBusy == spool.BusyInterrupt {
+			if w.WhenBusy == spool.BusyInterrupt && w.Seq > f.OpenRun().Start {
 				return errStopped
 			}
 		}

@@ -27,6 +27,7 @@ const (
 	ActionRead   Action = "read"   // streams, snapshots, messages, blobs
 	ActionSend   Action = "send"   // messages and answers; may create the session
 	ActionStop   Action = "stop"   //
+	ActionDecide Action = "decide" // approvals, and results of client-executed calls
 	ActionDelete Action = "delete" //
 	ActionAppend Action = "append" // as an external producer; may create the session
 	ActionList   Action = "list"   // listings; the session is ""

@@ -12,6 +12,10 @@ var (
 	ErrMalformed         = &spool.Error{Code: "malformed_json", Message: "the body is not JSON of the expected shape"}
 	ErrNoMessage         = &spool.Error{Code: "no_message", Message: "the body holds neither a message nor an answer to a pending call", Hint: "send message, or messages that end with the user's"}
 	ErrNothingToContinue = &spool.Error{Code: "nothing_to_continue", Message: "no call of this session waits for these answers"}
+	ErrNoSuchCall        = &spool.Error{Code: "no_such_call", Message: "the session has no such call or approval"}
+	ErrAlreadyAnswered   = &spool.Error{Code: "already_answered", Message: "somebody has given another answer"}
+	ErrTooLate           = &spool.Error{Code: "too_late", Message: "nobody waits for this answer any more"}
+	ErrNotWaiting        = &spool.Error{Code: "not_waiting", Message: "the run has not paused for this answer yet", Hint: "send it again when the status is paused"}
 	ErrNoSuchMessage     = &spool.Error{Code: "no_such_message", Message: "the session has no such message to edit or regenerate"}
 	ErrRefused           = &spool.Error{Code: "refused", Message: "the command was refused"}
 	ErrOverride          = &spool.Error{Code: "override_not_allowed", Message: "this server does not let a request replace history or state", Hint: "allow overrides in the server's options"}

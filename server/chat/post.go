@@ -354,11 +354,10 @@ func pending(parts []spool.Part, a Answer) bool {
 		if t == nil || t.State.Settled() {
 			return false
 		}
-		undecided := t.Approval != nil && t.Approval.Approved == nil
 		if a.ApprovalID != "" {
-			return undecided && t.Approval.ID == a.ApprovalID
+			return t.Approval != nil && t.Approval.Approved == nil && t.Approval.ID == a.ApprovalID
 		}
-		return t.CallID == a.CallID && !undecided
+		return t.CallID == a.CallID && t.Approval == nil
 	})
 }
 

@@ -60,9 +60,11 @@ func Stop(ctx context.Context, d *Deps, session string, o StopOptions) (*Settled
 			s.Pending = r != nil && r.End == 0
 		case run != nil && (o.RunID == "" || o.RunID == run.ID):
 			s.RunID, s.Pending, command = run.ID, true, "stop-"+hash(run.ID)
-		case run == nil && len(f.Waiting) > 0 && o.RunID == "":
+		case run == nil && waits(f, o.RunID):
 			s.Pending = true
-			if command == "" {
+			if command == "" && f.Status == spool.StatusPaused {
+				command = "stop-" + hash(f.LastTurn().LastRun().ID)
+			} else if command == "" {
 				command = "stop-" + hash(f.Waiting[0].ID)
 			}
 		default:
@@ -102,4 +104,13 @@ func Stop(ctx context.Context, d *Deps, session string, o StopOptions) (*Settled
 			return nil, err
 		}
 	}
+}
+
+// waits says whether a run is about to open, or the given one is paused until
+// somebody answers.
+func waits(f *spool.Fold, runID string) bool {
+	if f.Continue != nil || len(f.Pending()) > 0 {
+		return runID == "" || runID == f.LastTurn().LastRun().ID
+	}
+	return len(f.Waiting) > 0 && runID == ""
 }

@@ -1,0 +1,128 @@
+package runner_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/runner"
+	"github.com/spool-run/spool/tool"
+)
+
+// waitingWorld has a session that waits, with nobody to run it.
+func waitingWorld(w *world, name string, limit time.Duration) (scenario, *effects) {
+	w.t.Helper()
+	var s scenario
+	for _, s = range scenarios() {
+		if s.name == name {
+			break
+		}
+	}
+	var e effects
+	a := s.agent(e.add)
+	a.WaitLimit = limit
+	_, stop := w.start(a, nil)
+	w.say("s", "u1", name)
+	if f := w.fold("s"); f.Status != spool.StatusPaused {
+		w.t.Fatalf("it does not wait: %s", outcome(f))
+	}
+	stop()
+	return s, &e
+}
+
+// A pause holds nothing: the process may end, and days later another goes on.
+func TestPauseOutlivesItsProcess(t *testing.T) {
+	for _, s := range scenarios() {
+		if s.answer == nil {
+			continue
+		}
+		name := s.name
+		want, _, done := undisturbed(t, s)
+		inWorld(t, func(w *world) {
+			s, e := waitingWorld(w, name, 0)
+			head, err := w.log("s").Head(w.t.Context())
+			if err != nil || head.Due != 0 || head.Status != spool.StatusPaused {
+				t.Errorf("%+v, %v", head, err)
+			}
+			before := head.Seq
+			time.Sleep(72 * time.Hour)
+			w.start(s.agent(e.add), nil)
+			time.Sleep(time.Hour)
+			if head, _ := w.log("s").Head(w.t.Context()); head.Seq != before {
+				t.Errorf("something was written while it waits")
+			}
+			f := w.finish(s)
+			if got := outcome(f); got != want {
+				t.Errorf("%s:\n%s\nat once:\n%s", name, got, want)
+			}
+			for call, n := range done {
+				if e.count(call) != n {
+					t.Errorf("%s: call %s did its work %d times", name, call, e.count(call))
+				}
+			}
+		})
+	}
+}
+
+// Nobody answers: that is a decision, too.
+func TestPauseExpires(t *testing.T) {
+	for _, name := range []string{"approval", "client"} {
+		inWorld(t, func(w *world) {
+			s, e := waitingWorld(w, name, time.Hour)
+			w.start(s.agent(e.add), nil)
+			begun := time.Now()
+			w.until("s", spool.TypeRunFinished, nil)
+			if took := time.Since(begun); took < 59*time.Minute || took > 61*time.Minute {
+				t.Errorf("%s: it waited %v", name, took)
+			}
+			f := w.fold("s")
+			if f.Reason != "completed" {
+				t.Errorf("%s: %s", name, f.Reason)
+			}
+			for _, c := range toolParts(f) {
+				if name == "approval" && c.CallID != "c" && (c.State != spool.ToolDenied || c.Approval.Reason == "" || e.count(c.CallID) != 0) ||
+					name == "client" && c.CallID == "a" && (c.State != spool.ToolFailed || c.Error == "") {
+					t.Errorf("%s: %s", name, mustJSON(c))
+				}
+			}
+		})
+	}
+}
+
+// A stop that comes in the moment of the pause ends it all the same.
+func TestStopInTheMomentOfThePause(t *testing.T) {
+	inWorld(t, func(w *world) {
+		var s scenario
+		for _, s = range scenarios() {
+			if s.name == "approval" {
+				break
+			}
+		}
+		a := s.agent(func(tool.Call) {})
+		first, store := w.second("first")
+		_, stop := first.start(a, &runner.Options{Observer: runner.Observer{Failed: func(string, error) {}}})
+		w.say("s", "u1", "approval")
+		w.until("s", spool.TypeRunSuspended, nil)
+		synctest.Wait()
+		store.die()
+		stop()
+		records := w.records("s")
+		// The same log, but for a stop that landed before the last record.
+		last := records[len(records)-1]
+		f := spool.NewFold("s")
+		for _, r := range records[:len(records)-1] {
+			if err := f.Apply(r); err != nil {
+				t.Fatal(err)
+			}
+		}
+		f.ApplyChunk(spool.Record{Seq: last.Seq, Type: spool.TypeStopRequested, Agent: "s"}, &spool.StopRequested{CommandID: "x"})
+		last.Seq++
+		if err := f.Apply(last); err != nil {
+			t.Fatal(err)
+		}
+		if f.Continue == nil || f.Continue.Mode != spool.ModeStop || f.Stop == nil {
+			t.Errorf("the stop is forgotten: %s", mustJSON(f))
+		}
+	})
+}

@@ -1,0 +1,139 @@
+package chat
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+
+	"github.com/spool-run/spool"
+)
+
+// ParseDecision reads the body of a decision: {approved, reason}.
+func ParseDecision(approvalID string, data []byte) (Answer, error) {
+	var body struct {
+		Approved *bool  `json:"approved"`
+		Reason   string `json:"reason"`
+	}
+	if err := decodeOne(data, &body); err != nil {
+		return Answer{}, err
+	}
+	if body.Approved == nil {
+		return Answer{}, ErrMalformed.Because("approved is true or false")
+	}
+	return Answer{ApprovalID: approvalID, Approved: *body.Approved, Reason: body.Reason}, nil
+}
+
+// ParseResult reads the body of a call's outcome: {output} or {error}; result is
+// another name for output.
+func ParseResult(callID string, data []byte) (Answer, error) {
+	var body struct {
+		Output json.RawMessage `json:"output"`
+		Result json.RawMessage `json:"result"`
+		Error  string          `json:"error"`
+	}
+	if err := decodeOne(data, &body); err != nil {
+		return Answer{}, err
+	}
+	a := Answer{CallID: callID, Output: body.Output, Error: body.Error}
+	if a.Output == nil {
+		a.Output = body.Result
+	}
+	switch {
+	case a.Output == nil && a.Error == "":
+		return Answer{}, ErrMalformed.Because("the body has neither output nor error")
+	case a.Output != nil && a.Error != "":
+		return Answer{}, ErrMalformed.Because("the body has both output and error")
+	}
+	return a, nil
+}
+
+// Submit gives an answer to a paused run. The first answer to a call counts; the
+// same again is answered the same. The run goes on once nothing is missing, as a
+// run of its own: Submit does not wait for it. Errors: [spool.ErrNotFound],
+// [ErrNoSuchCall], [ErrAlreadyAnswered] for another answer than the one that
+// counts, [ErrTooLate], [ErrNotWaiting], and the store's.
+func Submit(ctx context.Context, d *Deps, session string, a Answer) (*Settled, error) {
+	g, err := d.Logs.Log(session)
+	if err != nil {
+		return nil, err
+	}
+	s := &Settled{Session: session}
+	known := false
+	look := func(f *spool.Fold) error {
+		s.StreamSequence, s.Status, s.Reason = f.Seq, f.Status, f.Reason
+		if s.Pending = f.Live(); s.Pending {
+			s.Status, s.Reason = spool.StatusActive, ""
+		}
+		var err error
+		known, err = given(f, a)
+		s.RunID = f.Verdict(AnswerID(a)).RunID
+		return err
+	}
+	if err := g.View(ctx, look); err != nil || known {
+		return s, err
+	}
+	if _, err := g.Command(ctx, spool.Row{}, a.chunk(AnswerID(a))); err != nil {
+		return nil, err
+	}
+	if err := g.View(ctx, look); err != nil {
+		return nil, err
+	}
+	if !known {
+		return nil, ErrTooLate.With(session, nil)
+	}
+	return s, nil
+}
+
+// given says whether the session has got this very answer. An error means that
+// it will not take it.
+func given(f *spool.Fold, a Answer) (bool, error) {
+	t := callOf(f, a)
+	switch {
+	case t == nil:
+		return false, ErrNoSuchCall.With(f.Session, nil)
+	case a.ApprovalID != "" && t.Approval.Approved != nil:
+		if *t.Approval.Approved != a.Approved {
+			return false, ErrAlreadyAnswered.With(f.Session, nil)
+		}
+		return true, nil
+	case a.ApprovalID == "" && t.State.Settled() && f.Verdict(AnswerID(a)).State == spool.VerdictAccepted:
+		if t.Error != a.Error || a.Error == "" && !sameValue(t.Output, a.Output) {
+			return false, ErrAlreadyAnswered.With(f.Session, nil)
+		}
+		return true, nil
+	case t.State.Settled():
+		return false, ErrTooLate.With(f.Session, nil)
+	case a.ApprovalID == "" && t.Approval != nil:
+		return false, ErrNoSuchCall.Because("this call waits for a decision, not for a result").With(f.Session, nil)
+	case f.Status != spool.StatusPaused:
+		return false, ErrNotWaiting.With(f.Session, nil)
+	}
+	return false, nil
+}
+
+// callOf finds the call that an answer is for, in any of the session's messages.
+func callOf(f *spool.Fold, a Answer) *spool.ToolPart {
+	for _, m := range f.Messages {
+		for _, p := range m.Parts {
+			t := p.Tool
+			if t == nil {
+				continue
+			}
+			if a.ApprovalID == "" && t.CallID == a.CallID || a.ApprovalID != "" && t.Approval != nil && t.Approval.ID == a.ApprovalID {
+				return t
+			}
+		}
+	}
+	return nil
+}
+
+// sameValue compares JSON but for white space. A large value in the log is a
+// reference: what it refers to was the first answer, and is not looked up.
+func sameValue(stored, given json.RawMessage) bool {
+	var a, b bytes.Buffer
+	if errors.Join(json.Compact(&a, stored), json.Compact(&b, given)) != nil {
+		return false
+	}
+	return bytes.Equal(a.Bytes(), b.Bytes()) || len(given) > spool.MaxInlineBytes
+}
