@@ -317,31 +317,39 @@ func (f *Fold) Message(id string) *Message {
 	return nil
 }
 
-// LiveAt tells what a reader who stood at sequence n knew: the id of the latest
-// turn that had begun by then ("" for none), and whether it was live.
+// LiveAt tells what a reader who stood at sequence n knew: the id of the turn
+// that was live then, the first one if others waited behind it, or else of the
+// latest that had begun ("" for none).
 func (f *Fold) LiveAt(n uint64) (turnID string, live bool) {
-	for _, w := range f.Waiting {
-		if w.Seq <= n {
-			turnID, live = w.ID, true
-		}
-	}
-	if live {
-		return turnID, true
-	}
-	for i := len(f.Turns) - 1; i >= 0; i-- {
-		t := f.Turns[i]
+	for _, t := range f.Turns {
 		if t.Opened > n {
 			continue
 		}
+		turnID = t.ID
 		for _, run := range t.Runs {
 			if run.Due <= n && (run.End == 0 || run.End > n) {
-				live = true
+				return turnID, true
 			}
 		}
 		if f.Continue != nil && f.Continue.Seq <= n && t == f.LastTurn() {
-			live = true
+			return turnID, true
 		}
-		return t.ID, live
 	}
-	return "", false
+	for _, w := range f.Waiting {
+		if w.Seq <= n {
+			return w.ID, true
+		}
+	}
+	return turnID, false
+}
+
+// TurnAt returns the turn whose records a reader of sequence n had come to: the
+// latest of which a run had started. nil: none had.
+func (f *Fold) TurnAt(n uint64) *Turn {
+	for i := len(f.Turns) - 1; i >= 0; i-- {
+		if f.Turns[i].Runs[0].Start <= n {
+			return f.Turns[i]
+		}
+	}
+	return nil
 }

@@ -64,8 +64,9 @@ func (f *Fold) Snapshot(o SnapshotOptions) Snapshot {
 		s.StartSequence = turn.Start()
 		s.ExistingMessageID = turn.MessageID
 	}
+	live, _ := f.LiveAt(f.Seq) // what the stream will give to whoever asks at this position
 	for _, m := range f.Messages {
-		if f.run != nil && turn != nil && m.ID == turn.MessageID && (o.OmitLive || len(m.Parts) == 0) {
+		if turn != nil && m.ID == turn.MessageID && (o.OmitLive && live == turn.ID && f.Live() || f.run != nil && len(m.Parts) == 0) {
 			continue
 		}
 		s.Messages = append(s.Messages, m.Clone())

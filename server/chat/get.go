@@ -32,7 +32,7 @@ func (d *Deps) get(ctx context.Context, p Params) (*Response, error) {
 		return res, at.counted(ctx, res, p.Run, *p.StartIndex)
 	case p.Position.Kind == SeenPosition:
 		res.View = ViewCursor
-		res.Stream, err = at.cursor(ctx, p.Position.Cursor)
+		res.Stream, err = at.cursor(ctx, p.Position.Cursor, true)
 	case p.Position.Kind == SnapshotPosition && !d.ContentReplay:
 		// The snapshot held the partial message: go on after it.
 		c := p.Position.Cursor
@@ -40,7 +40,7 @@ func (d *Deps) get(ctx context.Context, p Params) (*Response, error) {
 			c.Incarnation = h.Incarnation // a snapshot's position is a bare number
 		}
 		res.View = ViewCursor
-		res.Stream, err = at.cursor(ctx, c)
+		res.Stream, err = at.cursor(ctx, c, false)
 	case p.Position.Kind == SnapshotPosition:
 		res.View = ViewReplay
 		res.Stream, err = at.pageLoad(ctx, p.Position.Cursor)

@@ -202,7 +202,12 @@ func turnOver(f *spool.Fold, turn string, quiet bool) bool {
 	if open := f.OpenRun(); open != nil {
 		return open.TurnID != turn
 	}
-	if last := f.LastTurn(); last != nil && last.ID != turn || len(f.Waiting) > 0 {
+	switch last := f.LastTurn(); {
+	case last != nil && last.ID != turn:
+		return true
+	case f.Continue != nil: // a run of this turn is to come
+		return false
+	case len(f.Waiting) > 0:
 		return true
 	}
 	return f.Status != spool.StatusPaused || quiet

@@ -8,8 +8,9 @@ import (
 
 // cursor is the view of a reader that has seen everything up to c and splices
 // what follows: the frames after c, uncompacted, of c's own turn, to that turn's
-// end. No source: it has seen the end.
-func (a *attach) cursor(ctx context.Context, c spool.Cursor) (Source, error) {
+// end. No source: it has seen the end. The turn is the one that c's frame was
+// of, or, for a position that comes from a snapshot, the one that was live.
+func (a *attach) cursor(ctx context.Context, c spool.Cursor, frame bool) (Source, error) {
 	session := a.g.Session()
 	if c != (spool.Cursor{}) {
 		if err := checkCursor(c, a.h); err != nil {
@@ -21,6 +22,9 @@ func (a *attach) cursor(ctx context.Context, c spool.Cursor) (Source, error) {
 	err := a.g.View(ctx, func(f *spool.Fold) error {
 		id, live := f.LiveAt(c.Seq)
 		t := f.Turn(id)
+		if own := f.TurnAt(c.Seq); frame && own != nil {
+			t = own
+		}
 		switch {
 		case live && t == nil:
 			waiting = id

@@ -1,0 +1,103 @@
+package server_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/spool-run/spool/server/chat"
+)
+
+// TestQueuedBehindARun: a message that waits behind an open run takes nothing
+// from that run's readers, while it waits and when its own turn is over.
+func TestQueuedBehindARun(t *testing.T) {
+	t.Parallel()
+	k := newKit(t, nil)
+	first := k.say("s", "u1", "hi")
+	o := k.own("s")
+	o.start("u1")
+	o.text("one ", "two ")
+	head := first.until("two ")
+	queued := k.stream("POST", "/api/chat/s", strings.Replace(userBody("s", "u2", "more"), "{", `{"whenBusy":"queue",`, 1))
+	n := fmt.Sprint(k.snapshot("s").StreamSequence)
+	if m := k.snapshot("s").Messages; len(m) != 1 {
+		t.Errorf("snapshot: %s", mustJSON(m))
+	}
+	page := k.stream("GET", "/api/chat/s", "", "X-Resume-From-Sequence", n)
+	back := k.stream("GET", "/api/chat/s", "", "Last-Event-ID", head[len(head)-1].ID)
+	o.text("three")
+	o.finish()
+	if got := textOf(page.all()); got != "one two three" {
+		t.Errorf("page load while it waits: %q", got)
+	}
+	if got := textOf(back.all()); got != "three" {
+		t.Errorf("cursor while it waits: %q", got)
+	}
+	list := append(head, first.all()...)
+	check := func(when string) {
+		t.Helper()
+		for i, e := range list {
+			if e.ID == "" || i > 0 && list[i-1].ID == e.ID {
+				continue
+			}
+			if i == len(list)-1 {
+				k.status(http.StatusNoContent, "GET", "/api/chat/s", "", "Last-Event-ID", e.ID)
+				continue
+			}
+			rest := k.stream("GET", "/api/chat/s", "", "Last-Event-ID", e.ID).all()
+			if datas(rest) != datas(list[i+1:]) {
+				t.Errorf("%s, after %s:\n%s\nwant:\n%s", when, e.ID, datas(rest), datas(list[i+1:]))
+			}
+		}
+		if got := textOf(k.stream("GET", "/api/chat/s", "", "X-Resume-From-Sequence", n).all()); got != "one two three" {
+			t.Errorf("%s, page load: %q", when, got)
+		}
+	}
+	check("before its run")
+	o = k.own("s")
+	o.start("u2")
+	o.text("other")
+	check("during its run")
+	o.finish()
+	if got := textOf(queued.all()); got != "other" {
+		t.Errorf("queued: %q", got)
+	}
+	check("after its run")
+}
+
+// TestPageLoadOnAnAnsweredPause: the answer is there and its run is not. The
+// turn is live: not in the snapshot, but on the stream, and never in both.
+func TestPageLoadOnAnAnsweredPause(t *testing.T) {
+	t.Parallel()
+	k := newKit(t, nil)
+	post := k.say("s", "u1", "where am I?")
+	o := k.own("s")
+	o.start("u1")
+	o.text("Let me see. ")
+	o.ask("c1")
+	post.all()
+	if s := k.snapshot("s"); s.Status != "paused" || len(s.Messages) != 2 {
+		t.Errorf("paused: %s", mustJSON(s))
+	}
+	next := k.stream("POST", "/api/chat/s", mustJSON(map[string]any{"id": "s", "messages": []any{
+		map[string]any{"id": "answer-u1", "role": "assistant", "parts": []any{
+			map[string]any{"type": "dynamic-tool", "toolName": "locate", "toolCallId": "c1", "state": "output-available", "input": map[string]any{}, "output": "here"},
+		}},
+	}}))
+	s := k.snapshot("s")
+	if s.Status != "active" || len(s.Messages) != 1 {
+		t.Errorf("answered: %s", mustJSON(s))
+	}
+	page := k.stream("GET", "/api/chat/s", "", "X-Resume-From-Sequence", fmt.Sprint(s.StreamSequence))
+	o = k.own("s")
+	o.start(chat.AnswerID(chat.Answer{CallID: "c1"}), "u1")
+	o.text("Here.")
+	o.finish()
+	next.all()
+	for _, r := range []*events{page, k.stream("GET", "/api/chat/s", "", "X-Resume-From-Sequence", fmt.Sprint(s.StreamSequence))} {
+		if got := textOf(r.all()); got != "Let me see. Here." {
+			t.Errorf("page: %q", got)
+		}
+	}
+}
