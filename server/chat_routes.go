@@ -6,6 +6,7 @@ import (
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/server/chat"
+	"github.com/spool-run/spool/wire/merlin"
 )
 
 const (
@@ -14,7 +15,10 @@ const (
 )
 
 // post takes a chat POST and streams the run that answers it.
-func (s *Server) post(w http.ResponseWriter, r *request) error {
+func (s *Server) post(w http.ResponseWriter, r *request) error { return s.postAs(w, r, 0) }
+
+// postAs is post on a version of the Merlin wire; 0 is the AI SDK's.
+func (s *Server) postAs(w http.ResponseWriter, r *request, v merlin.Version) error {
 	data, err := body(w, r.Request, maxChatBody)
 	if err != nil {
 		return err
@@ -37,6 +41,7 @@ func (s *Server) post(w http.ResponseWriter, r *request) error {
 		Principal: r.principal,
 		Body:      b,
 		UI:        profile(r.Request),
+		Merlin:    v,
 	})
 	if err != nil {
 		return err
@@ -90,7 +95,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, res *chat.Respon
 		w.WriteHeader(http.StatusNoContent)
 		return nil
 	}
-	if res.View != chat.ViewNative {
+	if res.View != chat.ViewNative && res.Merlin == 0 {
 		h.Set("X-Vercel-AI-UI-Message-Stream", "v1")
 	}
 	return s.stream(w, r, res.Stream, res.View)

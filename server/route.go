@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/spool-run/spool/server/chat"
+	"github.com/spool-run/spool/wire/merlin"
 )
 
 // request is what a route's handler gets: the request, who asks, and the path's
@@ -53,6 +54,10 @@ func (s *Server) table() []route {
 		{pattern: "/api/chat/{session}/{chat}/stream", methods: map[string]method{"GET": attach}},
 		{pattern: "/stream/{session}", methods: map[string]method{"GET": {ActionRead, s.native}, "POST": {ActionAppend, s.produce}}},
 		{pattern: "/stream/{session}/info", methods: map[string]method{"GET": {ActionRead, s.streamInfo}}},
+		{pattern: "/merlin/v1", methods: map[string]method{"POST": {"", s.merlinPost(merlin.V1)}}},
+		{pattern: "/merlin/v2", methods: map[string]method{"POST": {"", s.merlinPost(merlin.V2)}}},
+		{pattern: "/merlin/v1/{session}", methods: map[string]method{"GET": {ActionRead, s.merlinAttach(merlin.V1)}, "POST": {ActionSend, s.merlinPost(merlin.V1)}}},
+		{pattern: "/merlin/v2/{session}", methods: map[string]method{"GET": {ActionRead, s.merlinAttach(merlin.V2)}, "POST": {ActionSend, s.merlinPost(merlin.V2)}}},
 		{pattern: "/sessions", methods: map[string]method{"GET": {ActionList, s.sessions}}},
 		{pattern: "/healthz", methods: map[string]method{"GET": {"", s.healthz}}},
 		{pattern: "/readyz", methods: map[string]method{"GET": {"", s.readyz}}},

@@ -64,6 +64,8 @@ type Options struct {
 	// default the message is left out, and replayed on the stream: the one way
 	// that is right for every AI SDK client.
 	NoContentReplay bool
+	// Merlin are the options of the Merlin wires.
+	Merlin chat.MerlinOptions
 
 	Agent  string       // Row.Agent of sessions created here
 	Info   Info         //
@@ -122,6 +124,7 @@ func New(logs *spool.Logs, o *Options) *Server {
 		ReplayGrace:    max(s.o.ReplayGrace, 0),
 		AllowOverrides: s.o.AllowOverrides,
 		Agent:          s.o.Agent,
+		Merlin:         s.o.Merlin,
 	}
 	s.external = runner.NewExternal(logs, nil)
 	s.drain, s.startDraw = context.WithCancel(context.Background())

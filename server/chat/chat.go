@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/wire/merlin"
 )
 
 // Deps are what chat requests are handled with.
@@ -29,6 +30,7 @@ type Deps struct {
 	Agent string
 	// StaticTools names tool parts tool-{name}; otherwise they are dynamic-tool.
 	StaticTools bool
+	Merlin      MerlinOptions
 }
 
 // Params are one chat request.
@@ -41,6 +43,8 @@ type Params struct {
 	UI         int    // 0: Deps.UI
 	StartIndex *int   // GET: count frames from the run's start
 	Run        string // GET with StartIndex: which run; from [SplitRunID]
+	// Merlin asks for that version of the Merlin wire instead of the AI SDK's.
+	Merlin merlin.Version
 }
 
 // The names of the views.
@@ -57,9 +61,10 @@ type Response struct {
 	Session     string
 	Incarnation uint64
 	View        string
-	Stream      Source // nil: there is nothing to stream (204)
-	RunID       string // names the session and the run, for clients that count
-	Tail        *int   // index of the newest counted frame
+	Stream      Source         // nil: there is nothing to stream (204)
+	RunID       string         // names the session and the run, for clients that count
+	Tail        *int           // index of the newest counted frame
+	Merlin      merlin.Version // which Merlin wire the stream is; 0 for none
 }
 
 // Source is one reader's view of a log as SSE bytes.
@@ -84,10 +89,15 @@ func HandleChatStream(ctx context.Context, d *Deps, p Params) (*Response, error)
 	if p.UI != 7 {
 		p.UI = 6
 	}
+	handle := d.get
 	if p.Method == "POST" {
-		return d.post(ctx, p)
+		handle = d.post
 	}
-	return d.get(ctx, p)
+	res, err := handle(ctx, p)
+	if res != nil {
+		res.Merlin = p.Merlin
+	}
+	return res, err
 }
 
 // CheckSession checks the id of a session that a request names.

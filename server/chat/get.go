@@ -25,7 +25,7 @@ func (d *Deps) get(ctx context.Context, p Params) (*Response, error) {
 		return nil, err
 	}
 	res.Incarnation = max(h.Incarnation, 1)
-	at := attach{d: d, g: g, h: h, ui: p.UI}
+	at := attach{d: d, g: g, h: h, as: p.wire()}
 	switch {
 	case p.StartIndex != nil:
 		res.View = ViewCounted
@@ -56,7 +56,7 @@ type attach struct {
 	d  *Deps
 	g  *spool.Log
 	h  spool.Head
-	ui int
+	as wire
 }
 
 // due says whether a command waits for a runner.
@@ -65,17 +65,17 @@ func (a *attach) due() bool {
 }
 
 // whole replays a turn's message from its start and follows it to its end.
-func (d *Deps) whole(ctx context.Context, g *spool.Log, turn *spool.Turn, ui int) (Source, error) {
+func (d *Deps) whole(ctx context.Context, g *spool.Log, turn *spool.Turn, as wire) (Source, error) {
 	h, err := g.Head(ctx)
 	if err != nil {
 		return nil, err
 	}
-	p := d.projection(g, h.Incarnation, turn, ui)
+	p := d.projection(g, h.Incarnation, turn, as)
 	plan, at, err := p.Attach(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return &turnSource{g: g, f: p.Follow(at), turn: turn.ID, incarnation: h.Incarnation, plan: plan, planAt: at}, nil
+	return d.paced(&turnSource{g: g, f: p.Follow(at), turn: turn.ID, incarnation: h.Incarnation, plan: plan, planAt: at}, as), nil
 }
 
 // coming waits until the turn that a command opens has begun, and gives its
@@ -110,7 +110,7 @@ func (a *attach) coming(command string, open func(context.Context, *spool.Turn) 
 			case turn != nil:
 				return open(ctx, turn)
 			case gone:
-				return settledFrames("", "other"), nil
+				return a.as.settled("", "other"), nil
 			}
 			if err := await(ctx, a.g, a.h.Incarnation, seq, true); err != nil {
 				return nil, err
@@ -120,5 +120,5 @@ func (a *attach) coming(command string, open func(context.Context, *spool.Turn) 
 }
 
 func (a *attach) wholeTurn(ctx context.Context, t *spool.Turn) (Source, error) {
-	return a.d.whole(ctx, a.g, t, a.ui)
+	return a.d.whole(ctx, a.g, t, a.as)
 }

@@ -64,7 +64,7 @@ func (d *Deps) post(ctx context.Context, p Params) (*Response, error) {
 		Session:     session,
 		Incarnation: max(h.Incarnation, 1),
 		View:        ViewSegment,
-		Stream:      d.segment(g, h.Incarnation, dec.follow, p.UI, 0),
+		Stream:      d.segment(g, h.Incarnation, dec.follow, p.wire(), 0),
 		RunID:       runID(session, dec.follow[0]),
 	}, nil
 }
@@ -363,7 +363,7 @@ func pending(parts []spool.Part, a Answer) bool {
 
 // segment streams the run that answers one of the commands, from its start, and
 // waits for it if need be.
-func (d *Deps) segment(g *spool.Log, incarnation uint64, ids []string, ui, skip int) Source {
+func (d *Deps) segment(g *spool.Log, incarnation uint64, ids []string, as wire, skip int) Source {
 	return &late{open: func(ctx context.Context) (Source, error) {
 		for {
 			var run *spool.Run
@@ -394,14 +394,14 @@ func (d *Deps) segment(g *spool.Log, incarnation uint64, ids []string, ui, skip 
 			case err != nil:
 				return nil, err
 			case run != nil:
-				return d.run(ctx, g, turn, run, ui, skip)
+				return d.run(ctx, g, turn, run, as, skip)
 			case refused:
-				return settledFrames("", "other"), nil
+				return as.settled("", "other"), nil
 			}
 			switch err := await(ctx, g, incarnation, seq, waiting); {
 			case errors.Is(err, io.EOF):
 				// Accepted, and nothing to do yet: other calls wait for answers.
-				return settledFrames(message, "tool-calls"), nil
+				return as.settled(message, "tool-calls"), nil
 			case err != nil:
 				return nil, err
 			}
@@ -411,16 +411,16 @@ func (d *Deps) segment(g *spool.Log, incarnation uint64, ids []string, ui, skip 
 
 // run streams one run's frames, or the turn's message where the run's own
 // frames can no longer be had.
-func (d *Deps) run(ctx context.Context, g *spool.Log, turn *spool.Turn, run *spool.Run, ui, skip int) (Source, error) {
+func (d *Deps) run(ctx context.Context, g *spool.Log, turn *spool.Turn, run *spool.Run, as wire, skip int) (Source, error) {
 	h, err := g.Head(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if run.Start-1 < h.TraceFloor {
-		return d.whole(ctx, g, turn, ui)
+		return d.whole(ctx, g, turn, as)
 	}
-	return &turnSource{g: g, f: d.projection(g, h.Incarnation, turn, ui).Follow(run.Start - 1), turn: turn.ID,
-		incarnation: h.Incarnation, run: run.Start, skip: skip}, nil
+	return d.paced(&turnSource{g: g, f: d.projection(g, h.Incarnation, turn, as).Follow(run.Start - 1), turn: turn.ID,
+		incarnation: h.Incarnation, run: run.Start, skip: skip}, as), nil
 }
 
 func whenBusy(w, otherwise spool.WhenBusy) spool.WhenBusy {

@@ -105,7 +105,7 @@ func (d *Deps) existing(ctx context.Context, session string) (*spool.Log, spool.
 }
 
 func (d *Deps) convert(ctx context.Context, g *spool.Log) *aisdk.ConvertOptions {
-	return d.wire(ctx, g, 6).Convert()
+	return d.aisdk(ctx, g, 6).Convert()
 }
 
 // Checkpoints lists a session's checkpoints, oldest first.

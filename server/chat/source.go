@@ -10,6 +10,7 @@ import (
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/wire/aisdk"
+	"github.com/spool-run/spool/wire/merlin"
 )
 
 // late is a source that is found only after its reader has been answered: a
@@ -54,11 +55,12 @@ type turnSource struct {
 	begun bool   // that record's frames were sent
 	skip  int    // frames to leave out, of a reader that counts
 
-	held  []byte
-	at    uint64 // the position that the reader has been brought to
-	quiet bool
-	end   error // io.EOF, or ErrCut
-	buf   []byte
+	held    []byte
+	at      uint64 // the position that the reader has been brought to
+	quiet   bool
+	planned bool  // what Next gave last is of the plan
+	end     error // io.EOF, or ErrCut
+	buf     []byte
 }
 
 func (s *turnSource) Next(ctx context.Context) ([]byte, error) {
@@ -67,9 +69,11 @@ func (s *turnSource) Next(ctx context.Context) ([]byte, error) {
 	}
 	if s.plan != nil {
 		if out := s.sendPlan(); len(out) > 0 {
+			s.planned = true
 			return out, nil
 		}
 	}
+	s.planned = false
 	for {
 		if len(s.held) > 0 {
 			over, err := s.over(ctx)
@@ -243,8 +247,8 @@ func await(ctx context.Context, g *spool.Log, incarnation, seq uint64, sure bool
 	return err
 }
 
-// wire returns the profile's options.
-func (d *Deps) wire(ctx context.Context, g *spool.Log, ui int) *aisdk.Options {
+// aisdk returns the profile's options.
+func (d *Deps) aisdk(ctx context.Context, g *spool.Log, ui int) *aisdk.Options {
 	return &aisdk.Options{
 		UI7:         ui == 7,
 		StaticTools: d.StaticTools,
@@ -252,12 +256,17 @@ func (d *Deps) wire(ctx context.Context, g *spool.Log, ui int) *aisdk.Options {
 	}
 }
 
-// projection is the turn on the AI SDK wire in one of its profiles, shared by
-// all its readers, so that none of their contexts ends it. A turn of the same id
-// in another incarnation is another turn.
-func (d *Deps) projection(g *spool.Log, incarnation uint64, turn *spool.Turn, ui int) *spool.Projection {
-	o := d.wire(context.Background(), g, ui)
+// projection is the turn on a wire, shared by all its readers, so that none of
+// their contexts ends it. A turn of the same id in another incarnation is another
+// turn.
+func (d *Deps) projection(g *spool.Log, incarnation uint64, turn *spool.Turn, as wire) *spool.Projection {
 	id := turn.ID
-	key := "aisdk/" + strconv.Itoa(ui) + "/" + strconv.FormatBool(d.StaticTools) + "/" + strconv.FormatUint(incarnation, 10) + "/" + id
+	suffix := "/" + strconv.FormatUint(incarnation, 10) + "/" + id
+	if as.merlin != 0 {
+		o := d.merlin(g, as.merlin)
+		return g.Projection("merlin/"+strconv.Itoa(int(as.merlin))+suffix, turn.Start(), func() spool.Projector { return merlin.NewProjector(id, o) })
+	}
+	o := d.aisdk(context.Background(), g, as.ui)
+	key := "aisdk/" + strconv.Itoa(as.ui) + "/" + strconv.FormatBool(d.StaticTools) + suffix
 	return g.Projection(key, turn.Start(), func() spool.Projector { return aisdk.NewProjector(id, o) })
 }

@@ -37,7 +37,7 @@ func (a *attach) counted(ctx context.Context, res *Response, key string, start i
 	}
 	res.RunID = runID(a.g.Session(), command)
 	if run == nil {
-		res.Stream = a.d.segment(a.g, a.h.Incarnation, []string{command}, a.ui, max(start, 0))
+		res.Stream = a.d.segment(a.g, a.h.Incarnation, []string{command}, a.as, max(start, 0))
 		return nil
 	}
 	n, discarded, err := a.count(ctx, turn, run)
@@ -52,7 +52,7 @@ func (a *attach) counted(ctx context.Context, res *Response, key string, start i
 	if discarded >= 0 && start > discarded {
 		return spool.ErrCursorRetracted.With(a.g.Session(), nil)
 	}
-	res.Stream, err = a.d.run(ctx, a.g, turn, run, a.ui, start)
+	res.Stream, err = a.d.run(ctx, a.g, turn, run, a.as, start)
 	return err
 }
 
@@ -67,7 +67,7 @@ func (a *attach) count(ctx context.Context, turn *spool.Turn, run *spool.Run) (n
 	if until == 0 {
 		until = a.h.Seq
 	}
-	reader := a.d.projection(a.g, a.h.Incarnation, turn, a.ui).Follow(run.Start - 1)
+	reader := a.d.projection(a.g, a.h.Incarnation, turn, a.as).Follow(run.Start - 1)
 	begun := false
 	for at := run.Start - 1; at < until; {
 		b, err := reader.Next(ctx)

@@ -65,7 +65,7 @@ func (a *attach) cursor(ctx context.Context, c spool.Cursor, frame bool) (Source
 // after reads a turn after a cursor, which may lie inside an attach plan: the
 // same plan is made again and its first frames left out.
 func (a *attach) after(ctx context.Context, t *spool.Turn, c spool.Cursor) (Source, error) {
-	if a.ui < 7 {
+	if a.as.ui < 7 {
 		inside, err := retracted(ctx, a.d.Logs.Store(), a.g.Session(), c.Seq)
 		if err != nil {
 			return nil, err
@@ -74,7 +74,7 @@ func (a *attach) after(ctx context.Context, t *spool.Turn, c spool.Cursor) (Sour
 			return nil, spool.ErrCursorRetracted.With(a.g.Session(), nil)
 		}
 	}
-	p := a.d.projection(a.g, a.h.Incarnation, t, a.ui)
+	p := a.d.projection(a.g, a.h.Incarnation, t, a.as)
 	src := &turnSource{g: a.g, f: p.Follow(c.Seq), turn: t.ID, incarnation: a.h.Incarnation}
 	if c.InPlan {
 		plan, err := p.At(ctx, c.Seq)

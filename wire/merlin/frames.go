@@ -80,3 +80,30 @@ func encode(v any) json.RawMessage {
 	}
 	return bytes.TrimRight(b.Bytes(), "\n")
 }
+
+// AppendEvent appends an event of this name without data: {}.
+func AppendEvent(dst []byte, name string) []byte {
+	return sse.AppendNamedEvent(dst, name, "", []byte("{}"))
+}
+
+// AppendContent appends a V1 message with this content.
+func AppendContent(dst []byte, content string) []byte {
+	return sse.AppendNamedEvent(dst, EventMessage, "", encode(Message{Content: &content}))
+}
+
+// ContentOf returns the content of an event that [Projector] made, with or
+// without an id line; false if it is not content of V1.
+func ContentOf(event []byte) (content string, ok bool) {
+	if bytes.HasPrefix(event, []byte("id:")) {
+		_, event, _ = bytes.Cut(event, []byte("\n"))
+	}
+	data, ok := bytes.CutPrefix(event, []byte("event: message\ndata: "))
+	if !ok || !bytes.HasPrefix(data, []byte(`{"content":`)) {
+		return "", false
+	}
+	var m Message
+	if json.Unmarshal(data, &m) != nil || m.Content == nil || m.Type != "" || m.Error != nil || *m.Content == "" {
+		return "", false
+	}
+	return *m.Content, true
+}

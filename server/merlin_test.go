@@ -1,0 +1,257 @@
+package server_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/server"
+	"github.com/spool-run/spool/server/chat"
+	"github.com/spool-run/spool/wire/merlin"
+)
+
+// merlinStream is a Merlin client's connection.
+type merlinStream struct {
+	k   *kit
+	res *http.Response
+	r   *merlin.Reader
+	c   *merlin.Client
+	ids []string // the cursor after each event
+}
+
+func (k *kit) merlin(method, path, body string, header ...string) *merlinStream {
+	k.Helper()
+	res := k.do(method, path, body, header...)
+	if res.StatusCode != http.StatusOK {
+		data, _ := io.ReadAll(res.Body)
+		k.Fatalf("%s %s: %s %s", method, path, res.Status, data)
+	}
+	if h := res.Header.Get("X-Vercel-AI-UI-Message-Stream"); h != "" {
+		k.Errorf("%s %s says that it is an AI SDK stream", method, path)
+	}
+	return &merlinStream{k: k, res: res, r: merlin.NewReader(res.Body), c: &merlin.Client{}}
+}
+
+// next folds the next event; io.EOF at the clean end.
+func (m *merlinStream) next() error {
+	e, err := m.r.Next()
+	if err == nil {
+		m.c.Apply(e)
+		m.ids = append(m.ids, m.r.Cursor().String())
+	}
+	return err
+}
+
+// all reads to the end, which must be the wire's.
+func (m *merlinStream) all() *merlinStream {
+	m.k.Helper()
+	for {
+		switch err := m.next(); {
+		case errors.Is(err, io.EOF):
+			if !m.c.Ended {
+				m.k.Fatalf("the stream ended without an end; the client has %+v", m.c)
+			}
+			return m
+		case err != nil:
+			m.k.Fatalf("%v; the client has %+v", err, m.c)
+		}
+	}
+}
+
+// merlinRun answers a question by hand: a call with progress and a sub-agent,
+// text, a citation.
+func merlinRun(o *owner, command string) {
+	o.k.Helper()
+	o.start(command)
+	child := spool.Base{AgentID: o.g.Session() + ".1", AgentType: "helper", RunID: "run-child"}
+	one := func(c spool.Chunk) { o.k.Helper(); o.commit(spool.Row{}, nil, c) }
+	one(&spool.Thinking{Content: "Hm."})
+	one(&spool.ToolArgStreamStart{ToolCallID: "c1", ToolName: "ask"})
+	one(&spool.ToolArgStreamEnd{ToolCallID: "c1", Arguments: json.RawMessage(`{"q":1}`)})
+	one(&spool.AssistantMessage{MessageID: o.msg, StepID: o.stepID(), FinishReason: "tool-calls", Parts: []spool.Part{
+		{Type: spool.PartReasoning, First: headOf(o) - 2, Text: "Hm."},
+		{Type: spool.PartTool, First: headOf(o) - 1, Tool: &spool.ToolPart{CallID: "c1", Name: "ask", Input: json.RawMessage(`{"q":1}`)}},
+	}})
+	one(&spool.ToolStart{ToolCallID: "c1", ToolName: "ask", Arguments: json.RawMessage(`{"q":1}`)})
+	one(&spool.Progress{ID: "c1/look", Label: "Looking", State: "running"})
+	one(&spool.SubAgentStart{SubAgentType: "helper", SubSessionID: child.AgentID, CallID: "c1"})
+	one(&spool.TextDelta{Base: child, Delta: "for"})
+	one(&spool.TextDelta{Base: child, Delta: "ty-two"})
+	one(&spool.Progress{ID: "c1/look", Label: "Looking", State: "done"})
+	one(&spool.ToolEnd{ToolCallID: "c1", ToolName: "ask", Result: json.RawMessage(`"forty-two"`), Success: true})
+	o.settleStep()
+	o.nextStep()
+	o.text("It is ", "forty-two.")
+	one(&spool.Citation{SourceID: "s", URL: "https://a.example", Title: "A", CitedText: "42"})
+	o.finish()
+}
+
+func headOf(o *owner) uint64 {
+	h, err := o.g.Head(o.k.Context())
+	if err != nil {
+		o.k.Fatal(err)
+	}
+	return h.Seq
+}
+
+func TestMerlin(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		version, text string
+	}{
+		{"v1", "It is forty-two.[citation: 1: 1]"},
+		{"v2", "It is forty-two."},
+	} {
+		t.Run(tt.version, func(t *testing.T) {
+			t.Parallel()
+			k := newKit(t, nil)
+			path := "/merlin/" + tt.version
+			live := k.merlin("POST", path+"/s", `{"message":"What is it?","commandId":"m1"}`)
+			merlinRun(k.own("s"), "m1")
+			live.all()
+			if live.c.Text() != tt.text || len(live.c.Attachments) != 1 {
+				t.Fatalf("the client has %+v", live.c)
+			}
+			if tt.version == "v2" {
+				want := []merlin.Result{{Index: 0, Text: "forty-two"}}
+				if b := live.c.Blocks; len(b) != 3 || !reflect.DeepEqual(b[1].Results, want) || len(b[1].Steps) != 1 || b[1].Steps[0].Status != merlin.Done {
+					t.Errorf("the blocks are %+v", b)
+				}
+			}
+			// The POST again is the same turn.
+			again := k.merlin("POST", path+"/s", `{"message":"What is it?","commandId":"m1"}`).all()
+			same(t, "the POST again", again.c, live.c)
+			// Who comes with nothing has it all; who comes with any cursor goes on.
+			same(t, "a newcomer", k.merlin("GET", path+"/s", "").all().c, live.c)
+			for n, id := range live.ids {
+				c := first(k, path, n+1)
+				rest := k.do("GET", path+"/s", "", "Last-Event-ID", id)
+				if rest.StatusCode == http.StatusNoContent {
+					if n != len(live.ids)-1 {
+						t.Errorf("after event %d (%s) there is nothing", n+1, id)
+					}
+					continue
+				}
+				r := merlin.NewReader(rest.Body)
+				for {
+					e, err := r.Next()
+					if errors.Is(err, io.EOF) {
+						break
+					}
+					if err != nil {
+						t.Fatal(err)
+					}
+					c.Apply(e)
+				}
+				if id != "0" { // before the first id a client begins anew
+					same(t, fmt.Sprintf("a client that came back after event %d (%s)", n+1, id), c, live.c)
+				}
+			}
+			k.problem(409, "cursor_ahead", "GET", path+"/s", "", "Last-Event-ID", "9999")
+			k.problem(400, "cursor_malformed", "GET", path+"/s?after=x", "")
+			k.status(204, "GET", path+"/nobody", "")
+			k.problem(405, "method_not_allowed", "DELETE", path+"/s", "")
+		})
+	}
+}
+
+// first reads as many events of the POST's stream, up to the last with an id:
+// what comes after it comes again.
+func first(k *kit, path string, n int) *merlin.Client {
+	k.Helper()
+	m := k.merlin("POST", path+"/s", `{"message":"What is it?","commandId":"m1"}`)
+	c, cursor := &merlin.Client{}, "0"
+	var since []merlin.Event
+	for range n {
+		e, err := m.r.Next()
+		if err != nil {
+			k.Fatal(err)
+		}
+		since = append(since, e)
+		if at := m.r.Cursor().String(); at != cursor {
+			for _, e := range since {
+				c.Apply(e)
+			}
+			cursor, since = at, nil
+		}
+	}
+	return c
+}
+
+func same(t *testing.T, who string, got, want *merlin.Client) {
+	t.Helper()
+	if g, w := mustJSON(got), mustJSON(want); g != w {
+		t.Errorf("%s has %s, want %s", who, g, w)
+	}
+}
+
+// A newcomer in the middle gets the plan at once and then what follows; a
+// client that was cut inside the plan gets the rest of it.
+func TestMerlinAttach(t *testing.T) {
+	t.Parallel()
+	for _, version := range []string{"v1", "v2"} {
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+			k := newKit(t, nil)
+			path := "/merlin/" + version + "/s"
+			post := k.merlin("POST", path, `{"message":"?","commandId":"m1"}`)
+			o := k.own("s")
+			o.start("m1")
+			o.text("one ", "two ")
+			o.commit(spool.Row{}, nil, &spool.File{URL: "https://f.example", MediaType: "text/plain"})
+			late := k.merlin("GET", path, "")
+			for late.c.Text() != "one two " || len(late.c.Attachments) == 0 {
+				if err := late.next(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if len(late.ids) < 2 || !strings.HasPrefix(late.ids[0], "p1-") {
+				t.Fatalf("the plan's ids are %v", late.ids)
+			}
+			rest := k.merlin("GET", path, "", "Last-Event-ID", late.ids[0])
+			o.text("three")
+			o.finish()
+			late.all()
+			same(t, "who came late", late.c, post.all().c)
+			rest.all()
+			if text := rest.c.Text(); !strings.HasSuffix("one two three", text) || len(text) < len("three") {
+				t.Errorf("who was cut inside the plan got %q", text)
+			}
+		})
+	}
+}
+
+// A discarded model phase cuts those who saw it; they begin anew. A failure is
+// told.
+func TestMerlinRetracts(t *testing.T) {
+	t.Parallel()
+	k := newKit(t, &server.Options{Merlin: chat.MerlinOptions{Pacing: []chat.Pace{}}})
+	post := k.merlin("POST", "/merlin/v2/s", `{"message":"?","commandId":"m1"}`)
+	o := k.own("s")
+	o.start("m1")
+	o.text("wrong")
+	for post.c.Text() != "wrong" {
+		if err := post.next(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o.commit(spool.Row{}, nil, &spool.StepDiscarded{StepID: o.stepID(), Reason: "crash_recovery"})
+	if err := post.next(); err == nil || errors.Is(err, io.EOF) {
+		t.Errorf("who saw a discarded phase was told %v", err)
+	}
+	k.problem(409, "cursor_retracted", "GET", "/merlin/v2/s", "", "Last-Event-ID", post.r.Cursor().String())
+	again := k.merlin("GET", "/merlin/v1/s", "")
+	o.nextStep()
+	o.text("right")
+	o.end(spool.OutcomeFailed, "no power")
+	again.all()
+	if again.c.Text() != "right" || again.c.Error == nil || again.c.Error.Message != "no power" {
+		t.Errorf("the client has %+v", again.c)
+	}
+}
