@@ -22,6 +22,7 @@ fuzz:
 
 # The kills, over and over.
 chaos: deps
+	SPOOL_CHAOS=1 go test -count=1 -run TestKill9 ./runner
 	cd web/conformance && SPOOL_ROUNDS=20 node --test kill9.test.mjs
 
 # The figures of docs/performance.md: stores against their bare engines, then
