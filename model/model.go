@@ -21,6 +21,19 @@ type Model interface {
 	Stream(ctx context.Context, r *Request) iter.Seq2[Part, error]
 }
 
+// Resumer is a [Model] whose answers outlive the connection, and the process, that
+// asked for them.
+type Resumer interface {
+	Model
+	// Resume yields the parts after a cursor that a [Position] gave, numbered and
+	// named as the lost stream would have. A first part [Restart] says that the
+	// provider has only the whole answer: it follows.
+	Resume(ctx context.Context, cursor string) iter.Seq2[Part, error]
+	// CancelAnswer ends the work on an answer at the provider. Cancelling the
+	// context of a stream does not. It is harmless when the answer is complete.
+	CancelAnswer(ctx context.Context, cursor string) error
+}
+
 // Request is one model call.
 type Request struct {
 	Instructions string          // the system prompt
@@ -44,7 +57,7 @@ type ToolSpec struct {
 
 // Part is one piece of a model's stream: a [TextDelta], [ReasoningDelta],
 // [ReasoningEnd], [ToolCallStart], [ToolCallDelta], [ToolCallEnd], [ToolResult],
-// [Source], [File], [UsageUpdate], [Restart] or [Finish].
+// [Source], [File], [UsageUpdate], [Position], [Restart] or [Finish].
 type Part interface{ modelPart() }
 
 // TextDelta is a piece of text. Another ID begins another block.
@@ -90,6 +103,10 @@ type File struct{ URL, MediaType, Filename string }
 // UsageUpdate is the usage of this call so far; the last one counts.
 type UsageUpdate struct{ Usage spool.Usage }
 
+// Position says how far the stream has come, in a form that [Resumer.Resume]
+// takes. Only models that can resume yield it.
+type Position struct{ Cursor string }
+
 // Restart says that the provider began again in mid-stream: the answer so far is
 // void, and what follows is the answer.
 type Restart struct{}
@@ -111,6 +128,7 @@ func (ToolResult) modelPart()     {}
 func (Source) modelPart()         {}
 func (File) modelPart()           {}
 func (UsageUpdate) modelPart()    {}
+func (Position) modelPart()       {}
 func (Restart) modelPart()        {}
 func (Finish) modelPart()         {}
 

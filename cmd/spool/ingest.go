@@ -15,7 +15,7 @@ import (
 )
 
 type ingestCmd struct {
-	From string `enum:"openai-chat,anthropic" required:"" help:"Whose stream it is: openai-chat or anthropic."`
+	From string `enum:"openai-chat,openai-responses,anthropic" required:"" help:"Whose stream it is: openai-chat, openai-responses or anthropic."`
 	Fold bool   `help:"Print what the stream says as one JSON object instead of its chunks."`
 }
 

@@ -14,6 +14,9 @@ var ingesters = map[string]func(src io.Reader, onData func()) iter.Seq2[model.Pa
 	"openai-chat": func(src io.Reader, onData func()) iter.Seq2[model.Part, error] {
 		return openai.Ingest(src, &openai.IngestOptions{OnData: onData})
 	},
+	"openai-responses": func(src io.Reader, onData func()) iter.Seq2[model.Part, error] {
+		return openai.IngestResponses(src, &openai.IngestOptions{OnData: onData})
+	},
 	"anthropic": func(src io.Reader, onData func()) iter.Seq2[model.Part, error] {
 		return anthropic.Ingest(src, &anthropic.IngestOptions{OnData: onData})
 	},

@@ -149,6 +149,7 @@ func Fold(parts []model.Part, failure error) (a Answer, err error) {
 			}
 		case model.File:
 			a.Blocks = append(a.Blocks, Block{Type: "file", Name: p.MediaType, Text: p.URL})
+		case model.Position:
 		case model.Restart:
 			a.Blocks = a.Blocks[:0]
 			clear(at)

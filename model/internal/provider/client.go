@@ -84,6 +84,23 @@ func (c *Client) Stream(ctx context.Context, r Request, ingest Ingest) iter.Seq2
 	}
 }
 
+// Read makes a request and gives fn the answer's bytes. onData is to be called for
+// every event with data.
+func (c *Client) Read(ctx context.Context, r Request, fn func(src io.Reader, onData func()) error) error {
+	w := newWatch(ctx, c.Idle, c.Progress)
+	defer w.stop()
+	resp, err := c.do(w.ctx, r)
+	if err != nil {
+		return c.failed(ctx, w, err)
+	}
+	defer resp.Body.Close()
+	w.watch(resp.Body)
+	if err := fn(w, w.data); err != nil {
+		return c.failed(ctx, w, err)
+	}
+	return nil
+}
+
 // Bytes makes a request and returns its answer, at most 16 MiB of it.
 func (c *Client) Bytes(ctx context.Context, r Request) ([]byte, error) {
 	w := newWatch(ctx, c.Idle, c.Progress)
@@ -167,11 +184,11 @@ func (c *Client) failed(ctx context.Context, w *watch, err error) error {
 	if !ok {
 		failure = transport(err)
 	}
-	return c.clean(failure)
+	return c.Clean(failure)
 }
 
-// clean takes secrets out of an error.
-func (c *Client) clean(failure *model.Error) *model.Error {
+// Clean takes secrets out of an error.
+func (c *Client) Clean(failure *model.Error) *model.Error {
 	clean := *failure
 	clean.Message = Redact(clean.Message)
 	if len(c.Secret) > 3 {

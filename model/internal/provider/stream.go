@@ -109,6 +109,9 @@ type Emitter struct {
 	Usage  *spool.Usage
 	End    func() // completes the answer; called when no bytes come after a finish reason
 	Flush  func() // emits what is held back; called before a failure
+	// Hold is asked when the bytes end before the answer does. If it says true, the
+	// stream goes on with another connection's. nil: never.
+	Hold func(err error) bool
 }
 
 // Emit gives a part to the consumer.
@@ -156,6 +159,7 @@ func (e *Emitter) Cut(err error) {
 		e.Fail(&model.Error{Code: model.CodeProtocol, Message: "the provider sent an event that is too large", Err: err})
 	case e.Finish != "":
 		e.End()
+	case e.Hold != nil && e.Hold(err):
 	default:
 		e.Truncated(err)
 	}

@@ -1,0 +1,397 @@
+package openai
+
+import (
+	"encoding/json"
+	"io"
+	"iter"
+	"strconv"
+	"strings"
+
+	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/model"
+	"github.com/spool-run/spool/model/internal/provider"
+)
+
+// IngestResponses takes the bytes of a Responses API answer apart, a stream or a
+// whole one. The parts do not depend on how src cuts its bytes. Options may be nil.
+//
+// Only response.completed and response.incomplete complete an answer; without one,
+// or [DONE] behind finished items, it ends in [model.CodeTruncated].
+func IngestResponses(src io.Reader, o *IngestOptions) iter.Seq2[model.Part, error] {
+	if o == nil {
+		o = new(IngestOptions)
+	}
+	return func(yield func(model.Part, error) bool) {
+		newResponse(yield).read(src, o)
+	}
+}
+
+// response is an answer under assembly. Items and their content are found by
+// their indexes: some providers give the same item a new id in each event.
+type response struct {
+	out    provider.Emitter
+	id     string
+	seq    int64 // of the last event that had one; -1: none
+	marks  bool  // emit positions
+	begun  bool
+	shown  bool
+	items  map[int]*item
+	list   []*item // in the order in which they began
+	last   int     // index of the item last touched
+	ids    map[string]bool
+	called bool // a client's tool
+	denied bool // there is a refusal
+
+	texts, thoughts int
+	thinking        *passage // the reasoning that is open
+	sources         map[string]bool
+}
+
+func newResponse(yield func(model.Part, error) bool) *response {
+	in := &response{seq: -1}
+	in.reset()
+	in.out.Yield, in.out.End = yield, in.end
+	return in
+}
+
+func (in *response) reset() {
+	in.items, in.list, in.last = map[int]*item{}, nil, 0
+	in.ids, in.sources = map[string]bool{}, map[string]bool{}
+	in.called, in.denied, in.shown, in.thinking = false, false, false, nil
+	in.texts, in.thoughts = 0, 0
+	in.out.Finish, in.out.Usage = "", nil
+}
+
+func (in *response) read(src io.Reader, o *IngestOptions) {
+	r := provider.Reader{Limit: o.MaxLine, OnData: o.OnData, Event: in.event, Whole: in.whole, Out: &in.out}
+	r.Read(src)
+}
+
+// item is an output item.
+type item struct {
+	kind    string
+	id      string // of its call
+	name    string
+	args    strings.Builder
+	sent    int    // bytes of args that have gone out
+	initial string // arguments that came with the item's beginning
+	started bool
+	done    bool
+	pieces  map[int]*passage // content, or the summary of reasoning
+	lastOne *passage
+}
+
+// passage is one text of an item.
+type passage struct {
+	id    string
+	text  strings.Builder
+	ended bool
+}
+
+type responseEvent struct {
+	Type     string          `json:"type"`
+	Seq      *int64          `json:"sequence_number"`
+	Response json.RawMessage `json:"response"`
+	Item     *outputItem     `json:"item"`
+	Part     *contentPart    `json:"part"`
+
+	Output  *index `json:"output_index"`
+	Content *index `json:"content_index"`
+	Summary *index `json:"summary_index"`
+	ItemID  string `json:"item_id"`
+
+	Delta      json.RawMessage `json:"delta"`
+	Text       string          `json:"text"`
+	Refusal    string          `json:"refusal"`
+	Arguments  json.RawMessage `json:"arguments"`
+	Input      string          `json:"input"`
+	Name       string          `json:"name"`
+	Annotation json.RawMessage `json:"annotation"`
+	Error      json.RawMessage `json:"error"`
+}
+
+type responseBody struct {
+	ID         string          `json:"id"`
+	Object     string          `json:"object"`
+	Status     string          `json:"status"`
+	Output     []*outputItem   `json:"output"`
+	Usage      *responseUsed   `json:"usage"`
+	Error      json.RawMessage `json:"error"`
+	Incomplete struct {
+		Reason string `json:"reason"`
+	} `json:"incomplete_details"`
+}
+
+type responseUsed struct {
+	Input        int64 `json:"input_tokens"`
+	Output       int64 `json:"output_tokens"`
+	InputDetails struct {
+		Cached int64 `json:"cached_tokens"`
+	} `json:"input_tokens_details"`
+	OutputDetails struct {
+		Reasoning int64 `json:"reasoning_tokens"`
+	} `json:"output_tokens_details"`
+}
+
+type outputItem struct {
+	raw json.RawMessage
+
+	Type      string          `json:"type"`
+	ID        string          `json:"id"`
+	CallID    string          `json:"call_id"`
+	Name      string          `json:"name"`
+	Status    string          `json:"status"`
+	Arguments json.RawMessage `json:"arguments"`
+	Input     string          `json:"input"`
+	Content   []contentPart   `json:"content"`
+	Summary   []contentPart   `json:"summary"`
+	Encrypted string          `json:"encrypted_content"`
+	Action    json.RawMessage `json:"action"`
+	Queries   json.RawMessage `json:"queries"`
+	Code      json.RawMessage `json:"code"`
+	Operation json.RawMessage `json:"operation"`
+	Error     json.RawMessage `json:"error"`
+	Result    string          `json:"result"`
+	Format    string          `json:"output_format"`
+}
+
+func (i *outputItem) UnmarshalJSON(raw []byte) error {
+	type plain outputItem
+	err := provider.Decode(raw, (*plain)(i))
+	i.raw = append(json.RawMessage(nil), raw...)
+	return err
+}
+
+type contentPart struct {
+	Type        string            `json:"type"`
+	Text        string            `json:"text"`
+	Refusal     string            `json:"refusal"`
+	Annotations []json.RawMessage `json:"annotations"`
+}
+
+func (in *response) event(name string, data []byte) {
+	if data[0] != '{' {
+		switch {
+		case data[0] == '[' && in.allDone():
+			in.out.Finish = ""
+			in.end()
+		case data[0] == '[':
+			in.out.Truncated(nil)
+		case name == "error":
+			in.out.Fail(provider.ParseError(0, nil, data))
+		}
+		return
+	}
+	var e responseEvent
+	if provider.Decode(data, &e) != nil {
+		return
+	}
+	if e.Type == "" {
+		e.Type = name
+	}
+	if e.Seq != nil {
+		in.seq = *e.Seq
+	}
+	if e.Type == "error" || name == "error" || e.Type == "" && provider.Said(e.Error) {
+		in.out.Fail(provider.ParseError(0, nil, data))
+		return
+	}
+	in.apply(&e)
+	if in.marks && !in.out.Stopped && in.id != "" && e.Seq != nil {
+		in.out.Emit(model.Position{Cursor: in.cursor()})
+	}
+}
+
+func (in *response) cursor() string { return in.id + ":" + strconv.FormatInt(in.seq, 10) }
+
+// whole reads an answer that is one JSON value.
+func (in *response) whole(data []byte) {
+	var body responseBody
+	if provider.Decode(data, &body) != nil || body.Status == "" || body.Object != "response" && body.Output == nil {
+		if provider.Said(provider.ErrorMember(data)) && string(provider.ErrorMember(data)) != string(data) {
+			in.out.Fail(provider.ParseError(0, nil, data))
+			return
+		}
+		in.out.Fail(&model.Error{Code: model.CodeProtocol, Message: "the provider's answer is neither a stream nor a response: " + provider.Excerpt(string(data))})
+		return
+	}
+	in.settle(&body)
+}
+
+func (in *response) apply(e *responseEvent) {
+	switch kind := strings.TrimPrefix(e.Type, "response."); kind {
+	case "created":
+		in.created(e.Response)
+	case "completed", "incomplete", "failed", "cancelled", "done":
+		var body responseBody
+		if provider.Decode(e.Response, &body) != nil {
+			body = responseBody{}
+		}
+		if body.Status == "" {
+			body.Status = kind
+		}
+		in.settle(&body)
+	case "queued", "in_progress":
+		in.name(e.Response)
+	case "output_item.added":
+		if e.Item != nil {
+			in.begin(in.index(e), e.Item)
+		}
+	case "output_item.done":
+		if e.Item != nil {
+			in.finish(in.index(e), e.Item)
+		}
+	case "content_part.added", "content_part.done":
+		if e.Part != nil {
+			in.content(in.find(e, kindOf(e.Part.Type)), number(e.Content), e.Part)
+		}
+	case "output_text.delta", "text.delta":
+		in.text(in.find(e, "message"), number(e.Content), deltaText(e.Delta))
+	case "output_text.done", "text.done":
+		in.rest(in.find(e, "message"), number(e.Content), e.Text)
+	case "refusal.delta":
+		in.denied = true
+		in.text(in.find(e, "message"), number(e.Content), deltaText(e.Delta))
+	case "refusal.done":
+		in.denied = true
+		in.rest(in.find(e, "message"), number(e.Content), e.Refusal)
+	case "output_text.annotation.added", "output_text_annotation.added":
+		in.annotate(e.Annotation)
+	case "reasoning_summary_text.delta", "reasoning_summary.delta":
+		in.think(in.find(e, "reasoning"), number(e.Summary), deltaText(e.Delta))
+	case "reasoning_summary_text.done", "reasoning_summary.done":
+		in.thinkRest(in.find(e, "reasoning"), number(e.Summary), e.Text)
+	case "reasoning_summary_part.added", "reasoning_summary_part.done":
+		if e.Part != nil {
+			in.thinkRest(in.find(e, "reasoning"), number(e.Summary), e.Part.Text)
+		}
+	case "reasoning_text.delta", "reasoning.delta":
+		in.think(in.find(e, "reasoning"), rawThought+number(e.Content), deltaText(e.Delta))
+	case "reasoning_text.done", "reasoning.done":
+		in.thinkRest(in.find(e, "reasoning"), rawThought+number(e.Content), e.Text)
+	case "function_call_arguments.delta", "custom_tool_call_input.delta":
+		it := in.find(e, "function_call")
+		in.named(it, e.Name)
+		in.arguments(it, deltaText(e.Delta))
+	case "function_call_arguments.done":
+		it := in.find(e, "function_call")
+		in.named(it, e.Name)
+		in.argumentsRest(it, argumentText(e.Arguments))
+	case "custom_tool_call_input.done":
+		in.argumentsRest(in.find(e, "custom_tool_call"), e.Input)
+	}
+}
+
+// rawThought is where the indexes of reasoning text begin, behind those of its
+// summary.
+const rawThought = 1 << 20
+
+func number(i *index) int {
+	if i == nil {
+		return 0
+	}
+	return int(*i) % rawThought
+}
+
+// deltaText is a delta's text. Arguments may be the object itself.
+func deltaText(raw json.RawMessage) string { return argumentText(raw) }
+
+func argumentText(raw json.RawMessage) string { return (&functionDelta{Arguments: raw}).arguments() }
+
+func kindOf(part string) string {
+	if strings.HasPrefix(part, "reasoning") || strings.HasPrefix(part, "summary") {
+		return "reasoning"
+	}
+	return "message"
+}
+
+func (in *response) name(raw json.RawMessage) {
+	var body responseBody
+	if provider.Decode(raw, &body) == nil && body.ID != "" {
+		in.id = body.ID
+	}
+}
+
+// created begins the answer, again if it had begun: then what came before is void.
+func (in *response) created(raw json.RawMessage) {
+	if in.begun {
+		if in.shown {
+			in.out.Emit(model.Restart{})
+		}
+		in.reset()
+	}
+	in.begun = true
+	in.name(raw)
+}
+
+func (in *response) emit(p model.Part) {
+	in.shown = true
+	in.out.Emit(p)
+}
+
+// settle reads the whole answer, which fills in what was not streamed, and ends.
+func (in *response) settle(body *responseBody) {
+	if body.ID != "" {
+		in.id = body.ID
+	}
+	if u := body.Usage; u != nil && *u != (responseUsed{}) {
+		in.out.Usage = &spool.Usage{InputTokens: u.Input, OutputTokens: u.Output, ReasoningTokens: u.OutputDetails.Reasoning, CachedInputTokens: u.InputDetails.Cached}
+	}
+	switch body.Status {
+	case "failed":
+		failure := &model.Error{Code: model.CodeUnknown, Message: "the provider reported an error", Retryable: true}
+		if provider.Said(body.Error) {
+			failure = provider.ParseError(0, nil, body.Error)
+		}
+		in.out.Fail(failure)
+		return
+	case "cancelled":
+		in.out.Fail(&model.Error{Code: model.CodeUnknown, Message: "the answer was cancelled at the provider"})
+		return
+	case "queued", "in_progress":
+		in.out.Cut(io.EOF)
+		return
+	}
+	in.fill(body.Output)
+	in.out.Finish = body.Status
+	if body.Incomplete.Reason != "" {
+		in.out.Finish = body.Incomplete.Reason
+	}
+	in.end()
+}
+
+// end completes the answer.
+func (in *response) end() {
+	if in.out.Finish == "" && !in.allDone() {
+		in.out.Truncated(nil)
+		return
+	}
+	for _, it := range in.list {
+		in.close(it, nil)
+	}
+	raw := in.out.Finish
+	in.out.Complete(model.Finish{Reason: in.reason(raw), Raw: raw})
+}
+
+func (in *response) allDone() bool {
+	for _, it := range in.list {
+		if !it.done {
+			return false
+		}
+	}
+	return len(in.list) > 0
+}
+
+func (in *response) reason(raw string) string {
+	switch {
+	case strings.HasPrefix(raw, "max_") || raw == "length":
+		return "length"
+	case raw == "content_filter" || in.denied:
+		return "content-filter"
+	case raw == "incomplete":
+		return "other"
+	case in.called:
+		return "tool-calls"
+	}
+	return "stop"
+}
