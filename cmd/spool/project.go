@@ -9,18 +9,19 @@ import (
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/wire/aisdk"
+	"github.com/spool-run/spool/wire/merlin"
 	"github.com/spool-run/spool/wire/native"
 )
 
 type projectCmd struct {
-	Wire    string `enum:"native,aisdk" required:"" help:"native or aisdk."`
+	Wire    string `enum:"native,aisdk,merlin-v1,merlin-v2" required:"" help:"native, aisdk, merlin-v1 (not paced) or merlin-v2."`
 	After   uint64 `help:"Leave out the frames of the first N chunks."`
 	UI      int    `name:"ui" enum:"6,7" default:"6" help:"AI SDK profile."`
 	Framing string `enum:"bare,event" default:"bare" help:"Framing of the native wire."`
 }
 
 // Run is a filter: chunk i of the input is record i of a log. The last turn is
-// shown on the AI SDK wire, all records on the native one.
+// shown, but on the native wire, which shows all records.
 func (c *projectCmd) Run(_ context.Context, std streams) error {
 	recs, fold, err := readChunks(std.in)
 	if err != nil {
@@ -36,12 +37,12 @@ func (c *projectCmd) Run(_ context.Context, std streams) error {
 			framing = native.Event
 		}
 		p = native.New(framing)
-	case "aisdk":
+	default:
 		turn := fold.LastTurn()
 		if turn == nil {
 			return errors.New("the chunks hold no run_started: there is no turn to show")
 		}
-		p = aisdk.NewProjector(turn.ID, &aisdk.Options{UI7: c.UI == 7})
+		p = c.projector(turn.ID)
 	}
 	var frames, held []spool.Frame
 	write := func(f spool.Frame) {
@@ -78,6 +79,17 @@ func (c *projectCmd) Run(_ context.Context, std streams) error {
 		_, _ = out.Write(native.Terminal(fold.Status, fold.Reason, text))
 	}
 	return out.Flush()
+}
+
+// projector is the turn's on the command's wire.
+func (c *projectCmd) projector(turn string) spool.Projector {
+	switch c.Wire {
+	case "merlin-v1":
+		return merlin.NewProjector(turn, &merlin.Options{Version: merlin.V1})
+	case "merlin-v2":
+		return merlin.NewProjector(turn, nil)
+	}
+	return aisdk.NewProjector(turn, &aisdk.Options{UI7: c.UI == 7})
 }
 
 // readChunks reads one JSON chunk a line, as records 1, 2, 3, … of a log.

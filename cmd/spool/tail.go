@@ -10,17 +10,19 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/spool-run/spool/internal/sse"
 	"github.com/spool-run/spool/server"
+	"github.com/spool-run/spool/wire/merlin"
 	"github.com/spool-run/spool/wire/native"
 )
 
 type tailCmd struct {
 	Session string `arg:"" help:"The session's id."`
 	URL     string `name:"url" default:"http://127.0.0.1:8080" help:"The server."`
-	Wire    string `enum:"native,aisdk" default:"native" help:"native or aisdk; the latter shows one turn."`
+	Wire    string `enum:"native,aisdk,merlin-v1,merlin-v2" default:"native" help:"native, aisdk, merlin-v1 or merlin-v2; all but the first show one turn."`
 	UI      int    `name:"ui" enum:"6,7" default:"6" help:"AI SDK profile."`
 	After   string `help:"Begin after this position."`
 	Once    bool   `help:"End with the turn instead of following the session."`
@@ -66,11 +68,16 @@ type tail struct {
 func (t *tail) request(ctx context.Context) (*http.Request, error) {
 	c := t.cmd
 	path, q := "/stream/"+url.PathEscape(c.Session), url.Values{}
-	if c.Wire == "aisdk" {
+	switch c.Wire {
+	case "aisdk":
 		path = "/api/chat/" + url.PathEscape(c.Session) + "/stream"
 		q.Set("ui", fmt.Sprint(c.UI))
-	} else if !c.Once {
-		q.Set("follow", "session")
+	case "merlin-v1", "merlin-v2":
+		path = strings.Replace(c.Wire, "merlin-", "/merlin/", 1) + "/" + url.PathEscape(c.Session)
+	default:
+		if !c.Once {
+			q.Set("follow", "session")
+		}
 	}
 	if t.last != "" && t.last == c.After {
 		q.Set("after", t.last) // a parameter, so that a malformed one is refused
@@ -113,17 +120,28 @@ func (t *tail) attach(ctx context.Context) (done bool, err error) {
 		if len(e.ID) > 0 {
 			t.last = string(e.ID)
 		}
-		if done, err := t.event(e.Data); done {
+		if done, err := t.event(string(e.Name), e.Data); done {
 			return true, err
 		}
 	}
 }
 
 // event prints one event. done: it was the last.
-func (t *tail) event(data []byte) (done bool, err error) {
-	if t.cmd.Wire == "aisdk" {
+func (t *tail) event(name string, data []byte) (done bool, err error) {
+	switch t.cmd.Wire {
+	case "aisdk":
 		t.line(data)
 		return string(data) == "[DONE]", nil
+	case "merlin-v1", "merlin-v2":
+		e, err := merlin.Parse(name, data)
+		if err != nil {
+			return true, err
+		}
+		if e.Kind != merlin.KindMessage { // what the data is depends on it
+			data = append([]byte(e.Name+" "), data...)
+		}
+		t.line(data)
+		return e.Kind == merlin.KindEnd, nil
 	}
 	m, err := native.Parse(data)
 	if err != nil {
