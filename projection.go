@@ -130,7 +130,12 @@ func (p *Projection) Attach(ctx context.Context) (plan []Frame, at uint64, err e
 		return nil, 0, p.err
 	}
 	if !p.planned || p.planAt != p.at {
-		p.plan, p.planAt, p.planned = p.proj.Plan(), p.at, true
+		plan, err := planOf(p.proj)
+		if err != nil {
+			p.err = err
+			return nil, 0, err
+		}
+		p.plan, p.planAt, p.planned = plan, p.at, true
 	}
 	return p.plan, p.at, nil
 }
@@ -141,7 +146,7 @@ func (p *Projection) Attach(ctx context.Context) (plan []Frame, at uint64, err e
 func (p *Projection) At(ctx context.Context, seq uint64) ([]Frame, error) {
 	proj := p.mk()
 	if seq <= p.start {
-		return proj.Plan(), nil
+		return planOf(proj)
 	}
 	src, err := newSource(ctx, p.g, p.start, seq)
 	if err != nil {
@@ -154,7 +159,7 @@ func (p *Projection) At(ctx context.Context, seq uint64) ([]Frame, error) {
 			return nil, err
 		}
 		if recs == nil {
-			return proj.Plan(), nil
+			return planOf(proj)
 		}
 		for _, r := range recs {
 			if scratch, err = proj.Apply(scratch[:0], r); err != nil {
@@ -162,6 +167,16 @@ func (p *Projection) At(ctx context.Context, seq uint64) ([]Frame, error) {
 			}
 		}
 	}
+}
+
+// planOf returns a projector's plan, unless the projector says that it lacks
+// something for it.
+func planOf(proj Projector) ([]Frame, error) {
+	plan := proj.Plan()
+	if p, ok := proj.(interface{ Err() error }); ok && p.Err() != nil {
+		return nil, p.Err()
+	}
+	return plan, nil
 }
 
 // Next is [Follower.Next] for a position that is not kept between calls; a

@@ -24,7 +24,9 @@ type Frame struct {
 // could not rebuild. Whoever attaches anywhere must end with what the log says,
 // and so must whoever never left; package wiretest proves it for a wire.
 //
-// A Projector is used by one goroutine at a time.
+// A Projector is used by one goroutine at a time. One that looks values up has a
+// method Err() error besides: not nil says that it could not, that its frames
+// must not be sent, and that another projector may have more luck.
 type Projector interface {
 	// Apply folds the next record and appends the frames that it becomes to dst.
 	Apply(dst []Frame, r Record) ([]Frame, error)

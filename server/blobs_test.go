@@ -1,12 +1,18 @@
 package server_test
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
+	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/internal/sse"
+	"github.com/spool-run/spool/store/memstore"
 )
 
 // TestLargeValues: a value beside the log is itself on the AI SDK wire, in
@@ -79,4 +85,56 @@ func TestLargeValues(t *testing.T) {
 	fresh := k.anew()
 	holds("replay from kept records", datas(fresh.stream("GET", "/api/chat/s/stream", "").all()), true)
 	holds("snapshot from kept records", string(fresh.status(http.StatusOK, "GET", "/api/chat/s/snapshot", "")), false)
+}
+
+// flaky is a store whose blobs cannot be had now and then.
+type flaky struct {
+	*memstore.Store
+	down atomic.Bool
+}
+
+func (f *flaky) GetBlob(ctx context.Context, session, hash string) ([]byte, error) {
+	if f.down.Load() {
+		return nil, errors.New("the disk is busy")
+	}
+	return f.Store.GetBlob(ctx, session, hash)
+}
+
+// TestLargeValueOutOfReach: what cannot be had for the moment is not shown as
+// something else; the reader is cut and comes back.
+func TestLargeValueOutOfReach(t *testing.T) {
+	t.Parallel()
+	k := newKit(t, nil)
+	store := &flaky{Store: k.store}
+	logs := spool.NewLogs(store, nil)
+	t.Cleanup(func() { _ = logs.Close() })
+	b := k.over(logs, nil)
+	post := b.say("s", "u1", "hi")
+	o := k.own("s")
+	o.start("u1")
+	o.text("a table: ")
+	head := post.until("a table: ")
+	store.down.Store(true)
+	o.commit(spool.Row{}, nil, &spool.Custom{EventName: "table", Data: json.RawMessage(`"` + strings.Repeat("d", 100<<10) + `"`)})
+	o.finish()
+	cut := func(name string, e *events) {
+		t.Helper()
+		if list, err := e.rest(); errors.Is(err, io.EOF) || strings.Contains(datas(list), "$blob") {
+			t.Errorf("%s: %v after %.300s", name, err, datas(list))
+		}
+	}
+	cut("live", post)
+	if res := b.do("GET", "/api/chat/s/stream", ""); res.StatusCode == http.StatusOK {
+		cut("replay", &events{k: b, res: res, r: sse.NewReader(res.Body, nil)})
+	}
+	b.status(http.StatusInternalServerError, "GET", "/api/chat/s/snapshot", "")
+	b.status(http.StatusInternalServerError, "GET", "/api/chat/s/messages", "")
+	store.down.Store(false)
+	rest := b.stream("GET", "/api/chat/s/stream", "", "Last-Event-ID", head[len(head)-1].ID).all()
+	if got := datas(rest); !strings.Contains(got, "ddd") || strings.Contains(got, "$blob") {
+		t.Errorf("back again: %.300s", got)
+	}
+	if got := datas(b.stream("GET", "/api/chat/s/stream", "").all()); !strings.Contains(got, "ddd") || strings.Contains(got, "$blob") {
+		t.Errorf("replayed: %.300s", got)
+	}
 }

@@ -2,6 +2,7 @@ package chat
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -68,7 +69,11 @@ func BuildSnapshot(ctx context.Context, d *Deps, p SnapshotParams) (*Snapshot, e
 		s.take(f, true)
 	}
 	s.Snapshot.Incarnation = max(h.Incarnation, 1)
-	s.Messages = aisdk.ConvertToUIMessages(s.Snapshot.Messages, d.convert(ctx, g))
+	convert, lacking := d.convert(ctx, g)
+	s.Messages = aisdk.ConvertToUIMessages(s.Snapshot.Messages, convert)
+	if err := lacking(); err != nil {
+		return nil, err
+	}
 	if l, ok := d.Logs.Store().(spool.Lister); ok {
 		info, err := l.Session(ctx, p.Session)
 		if err != nil && !errors.Is(err, spool.ErrNotFound) {
@@ -104,8 +109,20 @@ func (d *Deps) existing(ctx context.Context, session string) (*spool.Log, spool.
 	return g, h, err
 }
 
-func (d *Deps) convert(ctx context.Context, g *spool.Log) *aisdk.ConvertOptions {
-	return d.aisdk(ctx, g, 6).Convert()
+// convert returns the options of a conversion, and what says afterwards why it
+// shows a large value as its reference although it may be had another time.
+func (d *Deps) convert(ctx context.Context, g *spool.Log) (o *aisdk.ConvertOptions, lacking func() error) {
+	o = d.aisdk(ctx, g, 6).Convert()
+	var failed error
+	resolve := o.Resolve
+	o.Resolve = func(v json.RawMessage) (json.RawMessage, error) {
+		resolved, err := resolve(v)
+		if err != nil && !errors.Is(err, spool.ErrNotFound) && !errors.Is(err, spool.ErrUnsupported) {
+			failed = err
+		}
+		return resolved, err
+	}
+	return o, func() error { return failed }
 }
 
 // Checkpoints lists a session's checkpoints, oldest first.
@@ -166,9 +183,12 @@ func Messages(ctx context.Context, d *Deps, session string, o MessagesOptions) (
 	all := s.Snapshot.Messages
 	from := min(o.Offset, len(all))
 	to := min(from+o.Limit, len(all))
-	convert := d.convert(ctx, g)
+	convert, lacking := d.convert(ctx, g)
 	convert.OmitReasoning, convert.OmitToolResults = o.OmitReasoning, o.OmitToolResults
 	page := &MessagesPage{Messages: aisdk.ConvertToUIMessages(all[from:to], convert), HasMore: to < len(all), Total: len(all)}
+	if err := lacking(); err != nil {
+		return nil, err
+	}
 	if o.GenerateID != nil {
 		for i := range page.Messages {
 			page.Messages[i].ID = o.GenerateID(from+i, &all[from+i])

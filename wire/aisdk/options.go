@@ -41,8 +41,8 @@ func (o *Options) keeps(c spool.Chunk) bool {
 	return o.ChunkFilter == nil || o.ChunkFilter(c)
 }
 
-// value resolves a stored value. One that cannot be had is sent as its
-// reference: clients can show that, and a stream that fails they cannot.
+// value resolves a stored value. One that is gone is sent as its reference:
+// clients can show that, and a stream that fails they cannot.
 func (o *Options) value(v json.RawMessage) json.RawMessage {
 	if o.Resolve == nil || len(v) == 0 {
 		return v

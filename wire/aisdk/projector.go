@@ -2,6 +2,7 @@ package aisdk
 
 import (
 	"encoding/json"
+	"errors"
 
 	"github.com/spool-run/spool"
 )
@@ -25,7 +26,8 @@ type Projector struct {
 	answered []string        // calls that commands have answered since
 	extra    map[uint64]bool // parts before which an empty step stays, by First
 	failure  *spool.ErrorChunk
-	noRuns   bool // chunks come without a log: a fatal error is told at once
+	noRuns   bool  // chunks come without a log: a fatal error is told at once
+	lacking  error // why a stored value could not be had
 
 	w frameWriter
 }
@@ -39,9 +41,23 @@ func NewProjector(turnID string, o *Options) *Projector {
 	if o != nil {
 		p.o = *o
 	}
+	if resolve := p.o.Resolve; resolve != nil {
+		p.o.Resolve = func(v json.RawMessage) (json.RawMessage, error) {
+			resolved, err := resolve(v)
+			if err != nil && !errors.Is(err, spool.ErrNotFound) && !errors.Is(err, spool.ErrUnsupported) {
+				p.lacking = err
+			}
+			return resolved, err
+		}
+	}
 	p.view = newView(&p.o)
 	return p
 }
+
+// Err says why frames show a stored value as its reference although it may be had
+// another time: they must not be sent, and the projector not be used any more.
+// Apply fails with it, Plan cannot.
+func (p *Projector) Err() error { return p.lacking }
 
 // Message returns the turn's message as folded so far, nil before its first
 // run. It belongs to the projector.
@@ -68,7 +84,7 @@ func (p *Projector) Apply(dst []spool.Frame, r spool.Record) ([]spool.Frame, err
 		if !p.paused {
 			return dst, nil // nobody waits for it
 		}
-		return p.answer(dst, r, c), nil
+		return p.answer(dst, r, c), p.lacking
 	}
 	base := c.ChunkBase()
 	if started, ok := c.(*spool.RunStarted); ok {
@@ -84,7 +100,7 @@ func (p *Projector) Apply(dst []spool.Frame, r spool.Record) ([]spool.Frame, err
 	if !p.runs[base.RunID] {
 		return dst, nil
 	}
-	return p.apply(dst, r, c), nil
+	return p.apply(dst, r, c), p.lacking
 }
 
 func (p *Projector) begin(root string) {
