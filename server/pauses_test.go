@@ -50,7 +50,14 @@ func TestCutAcrossPause(t *testing.T) {
 	o.start(chat.AnswerID(chat.Answer{CallID: "c1"}), "u1")
 	o.text("You are ", "here.")
 	o.finish()
-	next.all()
+	second := next.all()
+	// The same POSTs again get the same segments, now that all is over.
+	if again := k.say("s", "u1", "where am I?").all(); datas(again) != datas(first) {
+		t.Errorf("the first POST again: %s\nwas: %s", datas(again), datas(first))
+	}
+	if again := k.stream("POST", "/api/chat/s", body).all(); datas(again) != datas(second) {
+		t.Errorf("the answer again: %s\nwas: %s", datas(again), datas(second))
+	}
 
 	// All three were told of the pause, and are told the rest when they come back.
 	const want = "Let me see. You are here."
