@@ -337,7 +337,11 @@ func (h *host) Emit(ctx context.Context, c spool.Chunk) error {
 	}
 	if e, ok := c.(*spool.Custom); ok && len(h.said) > 0 {
 		i := slices.IndexFunc(h.said, func(s *spool.Custom) bool {
-			return s.EventName == e.EventName && bytes.Equal(s.Data, e.Data) && e.ID == "" && !e.Transient
+			if s.EventName != e.EventName || e.ID != "" || e.Transient {
+				return false
+			}
+			data, err := h.step.run.Log.Blob(ctx, s.Data) // it may be stored as something else
+			return err == nil && bytes.Equal(data, e.Data)
 		})
 		if i >= 0 {
 			h.said = slices.Delete(h.said, i, i+1)

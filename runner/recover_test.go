@@ -280,3 +280,41 @@ func TestDetachedRunGoesOnAtOnce(t *testing.T) {
 		}
 	})
 }
+
+// A call that is made again does not repeat its events, however they are stored.
+func TestLargeEventsAreNotRepeated(t *testing.T) {
+	inWorld(t, func(w *world) {
+		var e effects
+		large := strings.Repeat("x", 100<<10)
+		a := &agent.Agent{Name: "demo", Model: scripted.New(&scripted.Options{Scenes: map[string]scripted.Scene{
+			"go": useTool(call("a", "work", "{}")),
+		}}), Tools: []tool.Tool{tool.With(tool.New("work", "", func(ctx tool.Context, _ struct{}) (string, error) {
+			e.add(ctx.Call())
+			for _, v := range []any{large, map[string]int{"$blob": 1}} {
+				if err := ctx.Emit("table", v, nil); err != nil {
+					return "", err
+				}
+			}
+			if e.count("a") == 1 {
+				<-ctx.Done()
+			}
+			return "ok", ctx.Err()
+		}), tool.Options{Recovery: tool.RecoverRetry})}}
+		first, store := w.second("first")
+		first.start(a, &runner.Options{Observer: runner.Observer{Failed: func(string, error) {}}})
+		w.say("s", "u1", "go")
+		w.until("s", spool.TypeCustom, nil)
+		synctest.Wait()
+		store.die()
+		w.start(a, nil)
+		tables := 0
+		for _, p := range w.fold("s").Messages[1].Parts {
+			if p.Name == "table" {
+				tables++
+			}
+		}
+		if tables != 2 || e.count("a") != 2 {
+			t.Errorf("%d tables of %d calls", tables, e.count("a"))
+		}
+	})
+}
