@@ -43,11 +43,13 @@ func chooseModel(ctx context.Context, flag string, rate float64, log *slog.Logge
 		return scripted.New(&scripted.Options{Rate: rate}), server.Info{Model: "scripted", Demo: true}, nil
 	case "openai":
 		m = openai.New(&openai.Options{APIKey: env("OPENAI_API_KEY"), BaseURL: env("OPENAI_BASE_URL"), Model: name})
+	case "openai-responses":
+		m = openai.NewResponses(&openai.Options{APIKey: env("OPENAI_API_KEY"), BaseURL: env("OPENAI_BASE_URL"), Model: name})
 	case "anthropic":
 		m = anthropic.New(&anthropic.Options{APIKey: env("ANTHROPIC_API_KEY"), AuthToken: env("ANTHROPIC_AUTH_TOKEN"),
 			BaseURL: env("ANTHROPIC_BASE_URL"), Model: name, Cache: "5m"})
 	default:
-		return nil, server.Info{}, &usageError{"--model " + flag + ": want scripted, openai:NAME or anthropic:NAME"}
+		return nil, server.Info{}, &usageError{"--model " + flag + ": want scripted, openai:NAME, openai-responses:NAME or anthropic:NAME"}
 	}
 	ask, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()

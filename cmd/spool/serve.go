@@ -22,7 +22,7 @@ import (
 type serveCmd struct {
 	Addr        string        `default:"127.0.0.1:8080" help:"HOST:PORT to listen on; port 0 takes a free one."`
 	Store       string        `default:"sqlite:spool.db" help:"sqlite:PATH or memory."`
-	Model       string        `help:"scripted, openai:NAME or anthropic:NAME; default from the environment (OPENAI_ or ANTHROPIC_ with API_KEY, BASE_URL, MODEL), else scripted."`
+	Model       string        `help:"scripted, openai:NAME, openai-responses:NAME or anthropic:NAME; default from the environment (OPENAI_ or ANTHROPIC_ with API_KEY, BASE_URL, MODEL), else scripted."`
 	DemoRate    float64       `default:"40" help:"Deltas per second of the scripted model; 0 is as fast as it can."`
 	UI          int           `name:"ui" enum:"6,7" default:"6" help:"Default AI SDK profile: 6 or 7."`
 	ReplayGrace time.Duration `default:"60s" help:"How long a settled turn is replayed to a client without a position."`

@@ -50,6 +50,19 @@ type Options struct {
 	Extra map[string]any
 	// MaxLine is [IngestOptions.MaxLine].
 	MaxLine int
+
+	// The rest is for [NewResponses].
+
+	// Background has the provider work on, and keep, an answer whose connection is
+	// lost; see [Responses].
+	Background bool
+	// NoStore asks the provider to keep nothing: reasoning comes encrypted and goes
+	// back so. Not with Background.
+	NoStore bool
+	// Tools are server tools, as the API wants them.
+	Tools []map[string]any
+	// Sleep waits between attempts to reach a background answer; nil: by the clock.
+	Sleep func(ctx context.Context, d time.Duration) error
 }
 
 // Model is a [model.Model] over HTTP. It is safe for concurrent use.

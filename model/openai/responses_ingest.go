@@ -190,6 +190,9 @@ func (in *response) event(name string, data []byte) {
 		e.Type = name
 	}
 	if e.Seq != nil {
+		if in.marks && *e.Seq <= in.seq {
+			return // some providers begin again from the start when asked to go on
+		}
 		in.seq = *e.Seq
 	}
 	if e.Type == "error" || name == "error" || e.Type == "" && provider.Said(e.Error) {
