@@ -270,6 +270,10 @@ func (f *Fold) endRun(r Record, say func(*Run)) {
 // Live reports whether a run is open or a command waits to open one.
 func (f *Fold) Live() bool { return f.run != nil || len(f.Waiting) > 0 || f.Continue != nil }
 
+// Asks reports whether the paused turn waits for somebody's answer, and what is
+// queued behind it waits with it.
+func (f *Fold) Asks() bool { return f.awaiting() != nil && f.Continue == nil }
+
 // OpenRun returns the run that is open, or nil.
 func (f *Fold) OpenRun() *Run { return f.run }
 
@@ -336,7 +340,7 @@ func (f *Fold) LiveAt(n uint64) (turnID string, live bool) {
 		}
 	}
 	for _, w := range f.Waiting {
-		if w.Seq <= n {
+		if w.Seq <= n && !f.Asks() {
 			return w.ID, true
 		}
 	}

@@ -53,20 +53,20 @@ func (f *Fold) Snapshot(o SnapshotOptions) Snapshot {
 		StreamSequence: f.Seq,
 		Usage:          f.Usage,
 	}
-	if f.Live() {
+	if f.Live() && !f.Asks() {
 		s.Status, s.Reason, s.Error = StatusActive, "", nil
 	}
 	turn := f.LastTurn()
 	switch {
-	case len(f.Waiting) > 0 && f.run == nil:
+	case len(f.Waiting) > 0 && f.run == nil && !f.Asks():
 		s.StartSequence = f.Waiting[0].Seq - 1
 	case turn != nil:
 		s.StartSequence = turn.Start()
 		s.ExistingMessageID = turn.MessageID
 	}
-	live, _ := f.LiveAt(f.Seq) // what the stream will give to whoever asks at this position
+	liveTurn, live := f.LiveAt(f.Seq) // what the stream will give to whoever asks at this position
 	for _, m := range f.Messages {
-		if turn != nil && m.ID == turn.MessageID && (o.OmitLive && live == turn.ID && f.Live() || f.run != nil && len(m.Parts) == 0) {
+		if turn != nil && m.ID == turn.MessageID && (o.OmitLive && live && liveTurn == turn.ID || f.run != nil && len(m.Parts) == 0) {
 			continue
 		}
 		s.Messages = append(s.Messages, m.Clone())

@@ -101,3 +101,26 @@ func TestPageLoadOnAnAnsweredPause(t *testing.T) {
 		}
 	}
 }
+
+// TestQueuedBehindAPause: while the user must answer first, a page shows the
+// question, and does not wait for the message that is queued behind it.
+func TestQueuedBehindAPause(t *testing.T) {
+	t.Parallel()
+	k := newKit(t, nil)
+	post := k.say("s", "u1", "where am I?")
+	o := k.own("s")
+	o.start("u1")
+	o.text("Let me see. ")
+	k.stream("POST", "/api/chat/s", strings.Replace(userBody("s", "u2", "more"), "{", `{"whenBusy":"queue",`, 1))
+	o.ask("c1")
+	post.all()
+	s := k.snapshot("s")
+	if s.Status != "paused" || s.Reason != "awaiting_client_tool" || len(s.Messages) != 2 {
+		t.Errorf("snapshot: %s", mustJSON(s))
+	}
+	k.status(http.StatusNoContent, "GET", "/api/chat/s", "", "X-Resume-From-Sequence", fmt.Sprint(s.StreamSequence))
+	replay := k.stream("GET", "/api/chat/s", "").all()
+	if textOf(replay) != "Let me see. " || !strings.Contains(datas(replay), `"finishReason":"tool-calls"`) {
+		t.Errorf("replay: %s", datas(replay))
+	}
+}

@@ -15,7 +15,7 @@ func (a *attach) replay(ctx context.Context) (Source, error) {
 	err := a.g.View(ctx, func(f *spool.Fold) error {
 		t := f.LastTurn()
 		switch {
-		case f.OpenRun() == nil && len(f.Waiting) > 0:
+		case f.OpenRun() == nil && len(f.Waiting) > 0 && !f.Asks():
 			waiting = f.Waiting[0].ID
 			return nil
 		case t == nil:
