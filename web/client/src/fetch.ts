@@ -196,6 +196,7 @@ class ResumedStream {
   }
 
   async #fetch(input: RequestInfo | URL, init: RequestInit): Promise<Response> {
+    this.#current?.abort(); // of an attempt that came to nothing
     const current = new AbortController();
     this.#current = current;
     const abort = () => current.abort(this.#signal?.reason);

@@ -99,6 +99,20 @@ test('servers that are down are asked again', async () => {
   assert.equal(net.requests.length, 5);
 });
 
+test('attempts that came to nothing leave no listener behind', async () => {
+  const down = Array.from({ length: 20 }, () => new TypeError('fetch failed'));
+  const net = network([event(1, 'a'), lost], ...down, [done]);
+  const { signal } = new AbortController();
+  let listeners = 0;
+  const [add, remove] = [signal.addEventListener.bind(signal), signal.removeEventListener.bind(signal)];
+  let most = 0;
+  signal.addEventListener = (...args) => (most = Math.max(most, ++listeners), add(...args));
+  signal.removeEventListener = (...args) => (listeners--, remove(...args));
+  const response = await createResumingFetch({ ...quick, fetch: net.fetch })('/s/stream', { signal });
+  assert.equal(await response.text(), event(1, 'a') + done);
+  assert.ok(most <= 3, `${most} listeners at once`);
+});
+
 test('a message whose answer never came is sent again, a regenerate is not', async () => {
   const net = network(new TypeError('fetch failed'), [event(undefined, 'start'), lost], [event(1, 'a') + done]);
   const response = await createResumingFetch({ ...quick, fetch: net.fetch })('/api/chat/s', post);
