@@ -1,6 +1,8 @@
 package merlin
 
 import (
+	"maps"
+
 	"github.com/spool-run/spool"
 )
 
@@ -19,6 +21,7 @@ type Projector struct {
 	parsed map[string]parsed
 
 	view     view // what a client that never left has
+	begun    bool // its first run has begun
 	ended    bool // the latest run has ended or paused
 	paused   bool // it waits for answers
 	flushed  int  // so many citations were written although no text followed
@@ -114,10 +117,14 @@ func (p *Projector) apply(r spool.Record, c spool.Chunk) {
 			p.sync()
 		}
 	case *spool.RunStarted:
-		if len(p.runs) == 1 {
+		if !p.begun {
 			p.view.begin(p)
+			p.begun = true
 		}
 		p.ended, p.paused, p.terminal, p.failure = false, false, nil, nil
+		p.sync()
+	case *spool.StepDiscarded:
+		clear(p.args)
 		p.sync()
 	case *spool.SubAgentStart:
 		p.adopt(c)
@@ -147,6 +154,7 @@ func (p *Projector) apply(r spool.Record, c spool.Chunk) {
 func (p *Projector) adopt(c *spool.SubAgentStart) {
 	kid := &child{session: c.SubSessionID, fold: spool.NewMessageFold(c.SubSessionID),
 		suppressed: p.o.Suppress != nil && p.o.Suppress(c.SubAgentType)}
+	maps.DeleteFunc(p.byCall, func(_ string, k *child) bool { return k.session == kid.session })
 	p.children[c.SubSessionID] = kid
 	p.byCall[c.CallID] = kid
 }

@@ -124,9 +124,11 @@ func (p *Projector) call(t *spool.ToolPart) (call, bool) {
 	c := call{id: t.CallID, name: t.Name, settled: t.State.Settled()}
 	bare := t.InputText == ""
 	if t.State != spool.ToolStreaming {
-		c.ready = true
-		c.args = p.arguments(t)
-		bare = c.args == "" || c.args == "{}"
+		p.arguments(t)
+	}
+	if args, ok := p.args[t.CallID]; ok { // also if they are being written again
+		c.ready, c.args = true, args
+		bare = args == "" || args == "{}"
 	}
 	if bare && (t.Name == "" || p.o.Literal.EmptyArguments) {
 		return call{}, false
@@ -145,9 +147,9 @@ func (p *Projector) call(t *spool.ToolPart) (call, bool) {
 	return c, true
 }
 
-// arguments returns a call's arguments as text: as they were first complete, as
+// arguments takes a call's arguments as text: as they were first complete, as
 // long as they mean the same.
-func (p *Projector) arguments(t *spool.ToolPart) string {
+func (p *Projector) arguments(t *spool.ToolPart) {
 	raw := []byte(p.o.value(t.Input))
 	var text string
 	switch {
@@ -157,11 +159,9 @@ func (p *Projector) arguments(t *spool.ToolPart) string {
 		raw = []byte(text) // text that is no JSON, as a JSON string
 	}
 	now := compact(raw)
-	if was, ok := p.args[t.CallID]; ok && (was == now || sameJSON(was, now)) {
-		return was
+	if was, ok := p.args[t.CallID]; !ok || was != now && !sameJSON(was, now) {
+		p.args[t.CallID] = now
 	}
-	p.args[t.CallID] = now
-	return now
 }
 
 // compact takes the spaces out of JSON; what is no JSON stays as it is.
@@ -310,7 +310,11 @@ func (p *Projector) progress(agent string, part *spool.Part) (*step, *heading, s
 	if old, ok := p.parsed[key]; ok && old.first == part.First && bytes.Equal(old.data, part.Data) {
 		return old.step, old.head, old.parent
 	}
-	st, head, parent := parseProgress(part)
+	id := part.ID
+	if agent != p.root {
+		id = agent + "/" + id // agents do not know of each other's ids
+	}
+	st, head, parent := parseProgress(part, id)
 	p.parsed[key] = parsed{part.Data, part.First, st, head, parent}
 	return st, head, parent
 }
@@ -323,7 +327,7 @@ type detail struct {
 	Values []Value  `json:"values,omitempty"`
 }
 
-func parseProgress(part *spool.Part) (*step, *heading, string) {
+func parseProgress(part *spool.Part, id string) (*step, *heading, string) {
 	var in struct {
 		ID      string          `json:"id"`
 		Parent  string          `json:"parent"`
@@ -340,7 +344,7 @@ func parseProgress(part *spool.Part) (*step, *heading, string) {
 	if d.Type == TypeHeading {
 		return nil, &heading{part.First, in.Label, d.Icon}, in.Parent
 	}
-	st := &step{first: part.First, id: part.ID, name: in.Label, status: InProgress, icon: d.Icon, tags: d.Tags}
+	st := &step{first: part.First, id: id, name: in.Label, status: InProgress, icon: d.Icon, tags: d.Tags}
 	if in.State == "done" || in.State == "failed" {
 		st.status = Done
 	}

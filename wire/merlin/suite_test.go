@@ -69,6 +69,10 @@ func fold(stream []byte, o *merlin.Options) (json.RawMessage, error) {
 		}
 	}
 	c.Ended = false // the server knows whether the end still holds
+	for i := range c.Blocks {
+		// A sub-agent whose words were taken back has said nothing.
+		c.Blocks[i].Results = slices.DeleteFunc(c.Blocks[i].Results, func(r merlin.Result) bool { return r.Text == "" && !r.Failed })
+	}
 	return json.Marshal(c)
 }
 

@@ -96,15 +96,18 @@ func (v *viewV1) sync(p *Projector, s *scene) bool {
 			return false
 		}
 	}
-	if v.attachments != "" && len(s.sources)+len(s.files) == 0 {
-		return false
-	}
-	v.progress(p, steps, head)
 	cites := 0
 	for i := range list {
 		cites = max(cites, list[i].cites)
 	}
-	v.attach(p, s, cites) // the client knows a document before it reads a marker
+	attachments, _ := attach(s.sources[:cites], s.files)
+	if v.attachments != "" && len(attachments) == 0 {
+		return false
+	}
+	v.progress(p, steps, head)
+	if len(attachments) > 0 { // the client knows a document before it reads a marker
+		v.attach(p, attachments)
+	}
 	for i := range list {
 		if i == len(v.pieces) {
 			v.pieces = append(v.pieces, piece{first: list[i].first, cites: list[i].cites})
@@ -114,12 +117,8 @@ func (v *viewV1) sync(p *Projector, s *scene) bool {
 	return true
 }
 
-// attach sends the attachments that the first citations make, if they are new.
-func (v *viewV1) attach(p *Projector, s *scene, cites int) {
-	list, _ := attach(s.sources[:cites], s.files)
-	if len(list) == 0 {
-		return
-	}
+// attach sends the attachments if they are new.
+func (v *viewV1) attach(p *Projector, list []Attachment) {
 	if now := string(encode(list)); now != v.attachments {
 		v.attachments = now
 		p.w.event(EventAttachments, V1Attachments{list})

@@ -43,7 +43,7 @@ func (v *viewV2) retracted(s *scene, cites int) bool {
 			return true
 		}
 		for j := range was.calls {
-			if was.calls[j].id != is.calls[j].id {
+			if was.calls[j].id != is.calls[j].id || !is.calls[j].ready {
 				return true
 			}
 		}

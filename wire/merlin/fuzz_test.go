@@ -1,0 +1,130 @@
+package merlin_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/wire/merlin"
+)
+
+// chunkOf makes a chunk of two bytes: anything in any order.
+func chunkOf(op, arg byte, n int) spool.Chunk {
+	call := fmt.Sprintf("c%d", arg%3)
+	kid := spool.Base{AgentID: fmt.Sprintf("%s.%d", session, arg%2+1), AgentType: "helper", RunID: "kid"}
+	word := fmt.Sprintf("w%d ", n)
+	switch op % 27 {
+	case 0:
+		return started()
+	case 1:
+		return &spool.StepStarted{StepID: fmt.Sprint("s", n)}
+	case 2, 3:
+		return &spool.TextDelta{Delta: word, PartID: fmt.Sprint(arg % 2)}
+	case 4:
+		return &spool.Thinking{Content: word, IsComplete: arg%2 == 0}
+	case 5:
+		return &spool.ToolArgStreamStart{ToolCallID: call, ToolName: "t"}
+	case 6:
+		return &spool.ToolArgStreamDelta{ToolCallID: call, Delta: `{"a":` + fmt.Sprint(arg) + `}`}
+	case 7:
+		return &spool.ToolArgStreamEnd{ToolCallID: call}
+	case 8:
+		return &spool.ToolStart{ToolCallID: call, ToolName: "t", Arguments: json.RawMessage(fmt.Sprintf(`{"a":%d}`, arg/3))}
+	case 9:
+		return &spool.ToolEnd{ToolCallID: call, ToolName: "t", Result: json.RawMessage(`"` + word + `"`), Success: arg%2 == 0, Error: "no", Preliminary: arg%5 == 0}
+	case 10:
+		return &spool.ToolInputError{ToolCallID: call, ToolName: "t", Input: json.RawMessage(`"{"`), Error: "bad"}
+	case 11:
+		return &spool.Progress{ID: fmt.Sprintf("p%d", arg%3), Parent: fmt.Sprintf("p%d", arg/3%4), Label: word, State: "running"}
+	case 12:
+		return &spool.Progress{ID: call + "/x", Label: word, State: "done", Data: json.RawMessage(`{"type":"HEADING"}`)}
+	case 13:
+		return &spool.Progress{ID: call, Label: "same", State: "done", Data: json.RawMessage(`[1]`)}
+	case 14:
+		return &spool.Citation{SourceID: fmt.Sprint("s", arg%3), URL: fmt.Sprint("u", arg%3), Title: "T", CitedText: fmt.Sprint("q", arg%4)}
+	case 15:
+		return &spool.File{URL: word, MediaType: "text/plain"}
+	case 16:
+		return &spool.SubAgentStart{SubAgentType: "helper", SubSessionID: kid.AgentID, CallID: call}
+	case 17, 18:
+		return &spool.TextDelta{Base: kid, Delta: word}
+	case 19:
+		return &spool.Thinking{Base: kid, Content: word}
+	case 20:
+		return &spool.StepStarted{Base: kid, StepID: fmt.Sprint("s", n)}
+	case 21:
+		return &spool.StepDiscarded{Base: kid, StepID: "s", Reason: "crash_recovery"}
+	case 22:
+		return &spool.StepDiscarded{StepID: "s", Reason: "crash_recovery"}
+	case 23:
+		return &spool.Progress{Base: kid, ID: fmt.Sprint("k", arg%3), Label: word}
+	case 24:
+		return &spool.StepCommitted{StepID: "s"}
+	case 25:
+		return &spool.RunSuspended{Kind: "awaiting_approval"}
+	}
+	return finished()
+}
+
+// FuzzProjector: in whatever order chunks come, who never left, or came back
+// when it was cut, has what the plan says.
+func FuzzProjector(f *testing.F) {
+	f.Add([]byte{1, 0, 4, 1, 2, 0, 14, 0, 14, 1, 2, 1, 14, 0, 26, 0}, uint8(0))
+	f.Add([]byte{1, 0, 5, 0, 6, 0, 7, 0, 5, 1, 7, 1, 8, 0, 16, 0, 20, 0, 17, 0, 19, 0, 21, 0, 17, 0, 9, 2, 24, 0, 25, 0}, uint8(1))
+	f.Add([]byte{1, 0, 8, 0, 11, 0, 11, 4, 12, 0, 13, 0, 11, 5, 22, 0, 2, 0}, uint8(2))
+	f.Add([]byte{1, 0, 2, 0, 8, 0, 8, 1, 16, 0, 16, 4, 19, 0, 19, 1, 19, 0, 9, 0, 19, 1, 23, 0, 23, 1, 0, 0}, uint8(3))
+	f.Fuzz(func(t *testing.T, ops []byte, profile uint8) {
+		if len(ops) > 400 {
+			ops = ops[:400]
+		}
+		o := profiles[int(profile)%len(profiles)].o
+		p := merlin.NewProjector("turn-1", &o)
+		chunks := []spool.Chunk{started()}
+		for i := 0; i+1 < len(ops); i += 2 {
+			chunks = append(chunks, chunkOf(ops[i], ops[i+1], i))
+		}
+		var stream, held []spool.Frame
+		for _, r := range log(t, chunks...) {
+			frames, err := p.Apply(nil, r)
+			check(t, err)
+			if len(frames) > 0 {
+				held = nil
+			}
+			for _, fr := range frames {
+				switch {
+				case fr.Cut:
+					stream = nil
+					for _, fr := range p.Plan() {
+						if fr.Terminal {
+							held = append(held, fr)
+						} else {
+							stream = append(stream, fr)
+						}
+					}
+				case fr.Terminal:
+					held = append(held, fr)
+				default:
+					stream = append(stream, fr)
+				}
+			}
+			live, err := fold([]byte(text(stream)), &o)
+			if err != nil {
+				t.Fatalf("after record %d (%s): %v\n%s", r.Seq, r.Type, err, text(stream))
+			}
+			var plan []spool.Frame
+			for _, fr := range p.Plan() {
+				if !fr.Terminal {
+					plan = append(plan, fr)
+				}
+			}
+			planned, err := fold([]byte(text(plan)), &o)
+			if err != nil {
+				t.Fatalf("the plan after record %d (%s): %v\n%s", r.Seq, r.Type, err, text(plan))
+			}
+			if string(live) != string(planned) {
+				t.Fatalf("after record %d (%s) who never left has\n%s\nand the plan says\n%s", r.Seq, r.Type, live, planned)
+			}
+		}
+	})
+}
