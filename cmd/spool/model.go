@@ -10,6 +10,7 @@ import (
 	"github.com/spool-run/spool/model"
 	"github.com/spool-run/spool/model/anthropic"
 	"github.com/spool-run/spool/model/openai"
+	"github.com/spool-run/spool/model/replay"
 	"github.com/spool-run/spool/model/scripted"
 	"github.com/spool-run/spool/server"
 )
@@ -22,7 +23,7 @@ type namedModel interface {
 
 // chooseModel takes the model that the flag names, or else what the environment
 // offers, or else the scripted one.
-func chooseModel(ctx context.Context, flag string, rate float64, log *slog.Logger) (model.Model, server.Info, error) {
+func chooseModel(ctx context.Context, flag string, rate, replayRate float64, log *slog.Logger) (model.Model, server.Info, error) {
 	env := os.Getenv
 	kind, name, named := strings.Cut(flag, ":")
 	if flag == "" {
@@ -41,6 +42,9 @@ func chooseModel(ctx context.Context, flag string, rate float64, log *slog.Logge
 	switch kind {
 	case "scripted":
 		return scripted.New(&scripted.Options{Rate: rate}), server.Info{Model: "scripted", Demo: true}, nil
+	case "replay":
+		m, err := replay.New(name, &replay.Options{Rate: replayRate})
+		return m, server.Info{Model: flag}, err
 	case "openai":
 		m = openai.New(&openai.Options{APIKey: env("OPENAI_API_KEY"), BaseURL: env("OPENAI_BASE_URL"), Model: name})
 	case "openai-responses":
@@ -49,7 +53,7 @@ func chooseModel(ctx context.Context, flag string, rate float64, log *slog.Logge
 		m = anthropic.New(&anthropic.Options{APIKey: env("ANTHROPIC_API_KEY"), AuthToken: env("ANTHROPIC_AUTH_TOKEN"),
 			BaseURL: env("ANTHROPIC_BASE_URL"), Model: name, Cache: "5m"})
 	default:
-		return nil, server.Info{}, &usageError{"--model " + flag + ": want scripted, openai:NAME, openai-responses:NAME or anthropic:NAME"}
+		return nil, server.Info{}, &usageError{"--model " + flag + ": want scripted, openai:NAME, openai-responses:NAME, anthropic:NAME or replay:PATH"}
 	}
 	ask, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()

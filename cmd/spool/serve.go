@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -22,8 +23,9 @@ import (
 type serveCmd struct {
 	Addr        string        `default:"127.0.0.1:8080" help:"HOST:PORT to listen on; port 0 takes a free one."`
 	Store       string        `default:"sqlite:spool.db" help:"sqlite:PATH or memory."`
-	Model       string        `help:"scripted, openai:NAME, openai-responses:NAME or anthropic:NAME; default from the environment (OPENAI_ or ANTHROPIC_ with API_KEY, BASE_URL, MODEL), else scripted."`
+	Model       string        `help:"scripted, openai:NAME, openai-responses:NAME, anthropic:NAME or replay:PATH (a recorded provider stream, or a folder of them from which the message names one); default from the environment (OPENAI_ or ANTHROPIC_ with API_KEY, BASE_URL, MODEL), else scripted."`
 	DemoRate    float64       `default:"40" help:"Deltas per second of the scripted model; 0 is as fast as it can."`
+	ReplayRate  float64       `default:"0" help:"Events per second of a replayed recording; 0 is as recorded."`
 	UI          int           `name:"ui" enum:"6,7" default:"6" help:"Default AI SDK profile: 6 or 7."`
 	ReplayGrace time.Duration `default:"60s" help:"How long a settled turn is replayed to a client without a position."`
 	LeaseTTL    time.Duration `name:"lease-ttl" default:"10s" help:"After this long without a sign of life a session's owner is replaced."`
@@ -58,9 +60,12 @@ func (c *serveCmd) Run(ctx context.Context, std streams, log *slog.Logger) error
 	logs := spool.NewLogs(logStore, o)
 	defer logs.Close()
 
-	m, info, err := chooseModel(ctx, c.Model, c.DemoRate, log)
+	m, info, err := chooseModel(ctx, c.Model, c.DemoRate, c.ReplayRate, log)
 	if err != nil {
 		return err
+	}
+	if closer, ok := m.(io.Closer); ok {
+		defer closer.Close()
 	}
 	runs, err := runner.New(logs, []*agent.Agent{demoAgent(m, c.DemoRate)}, &runner.Options{
 		LeaseTTL:   c.LeaseTTL,

@@ -122,16 +122,19 @@ const (
 	pollPause    = 2 * time.Second
 )
 
+// noneSeen is before all events, those without a number included.
+const noneSeen = -2
+
 // attached is an answer across its connections.
 type attached struct {
 	r     *Responses
 	in    *response
-	muted int64 // events up to here were seen before
+	muted int64 // events up to here were seen before; noneSeen: none
 	cut   error // how the last connection ended
 }
 
 func (r *Responses) attach(yield func(model.Part, error) bool) *attached {
-	a := &attached{r: r, muted: -1}
+	a := &attached{r: r, muted: noneSeen}
 	a.in = newResponse(func(p model.Part, err error) bool {
 		if e, ok := errors.AsType[*model.Error](err); ok {
 			err = r.m.client.Clean(e)
@@ -244,7 +247,7 @@ func (a *attached) poll(ctx context.Context, path string) error {
 func (a *attached) whole(body *responseBody) {
 	if a.in.seq < a.muted {
 		a.in.reset()
-		a.muted = -1
+		a.muted = noneSeen
 		a.in.out.Emit(model.Restart{})
 	}
 	a.in.settle(body)
