@@ -204,6 +204,9 @@ func TestMerlinAttach(t *testing.T) {
 			o := k.own("s")
 			o.start("m1")
 			o.text("one ", "two ")
+			if p := k.problem(409, "busy", "POST", path, `{"message":"again?"}`); p.Attach != path {
+				t.Errorf("a busy session is to be followed at %s", p.Attach)
+			}
 			o.commit(spool.Row{}, nil, &spool.File{URL: "https://f.example", MediaType: "text/plain"})
 			late := k.merlin("GET", path, "")
 			for late.c.Text() != "one two " || len(late.c.Attachments) == 0 {

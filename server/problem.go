@@ -6,7 +6,9 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/url"
 	"strconv"
+	"strings"
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/server/chat"
@@ -102,6 +104,11 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if busy, ok := errors.AsType[*chat.BusyError](err); ok {
 		p.RunID = busy.RunID
 		p.Attach = chatURL(busy.Session) + "/stream"
+		for _, wire := range [...]string{"/merlin/v1", "/merlin/v2"} {
+			if strings.HasPrefix(r.URL.Path, wire) {
+				p.Attach = wire + "/" + url.PathEscape(busy.Session)
+			}
+		}
 	}
 	if status == http.StatusServiceUnavailable {
 		w.Header().Set("Retry-After", strconv.Itoa(1+s.jitter(4)))

@@ -11,7 +11,8 @@ import (
 // MerlinOptions are those of the Merlin wires.
 type MerlinOptions struct {
 	// Suppress says whose words are not shown, of the agents that a session's own
-	// agent calls, by their type; nil for nobody's.
+	// agent calls, by their type; nil for nobody's. All that serve the same logs
+	// in a process must agree on it.
 	Suppress func(agentType string) bool
 	Literal  merlin.Literal
 	// Pacing is the table by which V1 content is paced; nil is [MerlinPacing]. An

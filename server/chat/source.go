@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"strconv"
 
@@ -264,7 +265,7 @@ func (d *Deps) projection(g *spool.Log, incarnation uint64, turn *spool.Turn, as
 	suffix := "/" + strconv.FormatUint(incarnation, 10) + "/" + id
 	if as.merlin != 0 {
 		o := d.merlin(g, as.merlin)
-		return g.Projection("merlin/"+strconv.Itoa(int(as.merlin))+suffix, turn.Start(), func() spool.Projector { return merlin.NewProjector(id, o) })
+		return g.Projection(fmt.Sprintf("merlin/%d/%v", as.merlin, d.Merlin.Literal)+suffix, turn.Start(), func() spool.Projector { return merlin.NewProjector(id, o) })
 	}
 	o := d.aisdk(context.Background(), g, as.ui)
 	key := "aisdk/" + strconv.Itoa(as.ui) + "/" + strconv.FormatBool(d.StaticTools) + suffix

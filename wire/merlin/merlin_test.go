@@ -187,6 +187,31 @@ func TestLargeResult(t *testing.T) {
 	}
 }
 
+func TestCollected(t *testing.T) {
+	t.Parallel()
+	signed := &spool.Thinking{Content: "Hm.", IsComplete: true, PartID: "r", ProviderMetadata: json.RawMessage(`{"anthropic":{"signature":"sig"}}`)}
+	records := log(t, started(), &spool.StepStarted{StepID: "1"}, signed,
+		&spool.TextDelta{Delta: "a", PartID: "0"}, &spool.TextDelta{Delta: "b", PartID: "0"},
+		&spool.Citation{SourceID: "s", URL: "u", CitedText: "q"}, &spool.TextDelta{Delta: "c", PartID: "1"},
+		&spool.ToolArgStreamStart{ToolCallID: "c1", ToolName: "now"}, &spool.ToolArgStreamEnd{ToolCallID: "c1"},
+		&spool.ToolArgStreamStart{ToolCallID: "c2", ToolName: "half"}, &spool.ToolArgStreamDelta{ToolCallID: "c2", Delta: `{"a`},
+		&spool.UsageReport{Usage: spool.Usage{InputTokens: 3, OutputTokens: 1}}, &spool.RunSuspended{Kind: "interrupted"},
+		started(), &spool.UsageReport{Usage: spool.Usage{InputTokens: 5, OutputTokens: 1}}, &spool.UsageReport{Usage: spool.Usage{InputTokens: 7, OutputTokens: 2}},
+	)
+	for v, content := range map[merlin.Version]string{merlin.V1: `["ab","[citation: 1: 1]","c"]`, merlin.V2: `["ab","c"]`} {
+		p, _ := project(t, records, &merlin.Options{Version: v})
+		want := `{"content":` + content + `,"reasoningContent":[{"text":"Hm.","index":0,"id":"r","signature":"sig"}],` +
+			`"citations":[{"document_index":0,"cited_text":"q"}],"toolCalls":[{"type":"function","function":{"name":"now","arguments":"{}"},"id":"c1"}],` +
+			`"usage":{"prompt_tokens":10,"completion_tokens":3,"total_tokens":13}}`
+		if got := string(mustJSON(t, p.Collected())); got != want {
+			t.Errorf("V%d: got %s\nwant %s", v, got, want)
+		}
+	}
+	if got := string(mustJSON(t, merlin.NewProjector("t", nil).Collected())); got != `{"content":[],"reasoningContent":[],"citations":[]}` {
+		t.Errorf("before the start: %s", got)
+	}
+}
+
 func TestEventManager(t *testing.T) {
 	t.Parallel()
 	var sent []string

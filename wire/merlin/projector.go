@@ -28,6 +28,8 @@ type Projector struct {
 	terminal []spool.Frame
 	failure  *spool.ErrorChunk
 
+	used, using spool.Usage // of the runs before, and of the latest
+
 	w frameWriter
 }
 
@@ -110,6 +112,7 @@ func (p *Projector) Apply(dst []spool.Frame, r spool.Record) ([]spool.Frame, err
 
 func (p *Projector) apply(r spool.Record, c spool.Chunk) {
 	p.fold.Apply(r, c)
+	p.count(c)
 	switch c := c.(type) {
 	case *spool.TextDelta, *spool.Thinking:
 		parts := p.fold.Message().Parts

@@ -1,0 +1,117 @@
+package merlin
+
+import (
+	"encoding/json"
+
+	"github.com/spool-run/spool"
+)
+
+// StreamedChunks is an answer as the streamer hands it to its caller, when it has
+// ended or as far as it has come.
+type StreamedChunks struct {
+	// Content are the texts; in V1 with the citations' markers.
+	Content          []string         `json:"content"`
+	ReasoningContent []ReasoningChunk `json:"reasoningContent"`
+	Citations        []Citation       `json:"citations"`
+	// ToolCalls are the calls whose arguments are complete.
+	ToolCalls []ToolCall       `json:"toolCalls,omitempty"`
+	Usage     *CompletionUsage `json:"usage,omitempty"`
+}
+
+// ReasoningChunk is a block of reasoning.
+type ReasoningChunk struct {
+	Text      string `json:"text"`
+	Index     int    `json:"index"` // its content index
+	ID        string `json:"id,omitempty"`
+	Signature string `json:"signature,omitempty"`
+}
+
+// CompletionUsage counts tokens.
+type CompletionUsage struct {
+	PromptTokens     int64 `json:"prompt_tokens"`
+	CompletionTokens int64 `json:"completion_tokens"`
+	TotalTokens      int64 `json:"total_tokens"`
+}
+
+// Collected returns the turn's answer as folded so far. It holds what was
+// suppressed on the wire too, but not what sub-agents said: that is their own
+// answer.
+func (p *Projector) Collected() StreamedChunks {
+	out := StreamedChunks{Content: []string{}, ReasoningContent: []ReasoningChunk{}, Citations: []Citation{}}
+	if p.fold == nil {
+		return out
+	}
+	s := p.scene()
+	reasons := map[uint64]*spool.Part{}
+	for i := range p.fold.Message().Parts {
+		if part := &p.fold.Message().Parts[i]; part.Type == spool.PartReasoning {
+			reasons[part.First] = part
+		}
+	}
+	for i := range s.blocks {
+		b := &s.blocks[i]
+		switch b.kind {
+		case TypeText:
+			if p.o.Version != V1 {
+				out.Content = append(out.Content, b.text)
+			}
+		case TypeReasoning:
+			chunk := ReasoningChunk{Text: b.text, Index: p.index(i)}
+			if part := reasons[b.first]; part != nil {
+				chunk.ID, chunk.Signature = part.ID, signature(part.ProviderMetadata)
+			}
+			out.ReasoningContent = append(out.ReasoningContent, chunk)
+		case TypeToolCalls:
+			for _, c := range b.calls {
+				if c.ready {
+					out.ToolCalls = append(out.ToolCalls, ToolCall{Type: "function", Function: Function{c.name, c.args}, ID: c.id})
+				}
+			}
+		}
+	}
+	if p.o.Version == V1 {
+		for _, piece := range p.content(s) {
+			if piece.text != "" {
+				out.Content = append(out.Content, piece.text)
+			}
+		}
+	}
+	_, quotes := attach(s.sources, nil)
+	for i, src := range s.sources {
+		if src.text != "" {
+			out.Citations = append(out.Citations, Citation{quotes[i].doc, src.text})
+		}
+	}
+	if u := p.used.Add(p.using); u != (spool.Usage{}) {
+		out.Usage = &CompletionUsage{u.InputTokens, u.OutputTokens, u.InputTokens + u.OutputTokens}
+	}
+	return out
+}
+
+// signature finds the provider's signature, whoever the provider is.
+func signature(metadata json.RawMessage) string {
+	var providers map[string]struct {
+		Signature string `json:"signature"`
+	}
+	_ = json.Unmarshal(metadata, &providers)
+	found := ""
+	for _, p := range providers {
+		found = max(found, p.Signature)
+	}
+	return found
+}
+
+// count takes what the turn's model calls have used. Reports are of a run so
+// far: the latest is the one that counts.
+func (p *Projector) count(c spool.Chunk) {
+	switch c := c.(type) {
+	case *spool.UsageReport:
+		p.using = c.Usage
+	case *spool.RunStarted:
+		p.used, p.using = p.used.Add(p.using), spool.Usage{}
+	case *spool.RunFinished:
+		if c.Usage != nil {
+			p.using = *c.Usage
+		}
+	}
+}
