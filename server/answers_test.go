@@ -2,12 +2,14 @@ package server_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/agent"
@@ -313,5 +315,34 @@ func TestMessageInsteadOfAnAnswer(t *testing.T) {
 	k.problem(http.StatusConflict, "too_late", "POST", "/api/chat/s/approvals/"+calls[0].Approval.ID, `{"approved":true}`)
 	if w.list() != "" {
 		t.Errorf("done: %s", w.list())
+	}
+}
+
+// The owner is gone, and nobody will notice before its lease ends: a stop does
+// not wait for that.
+func TestStopIsForced(t *testing.T) {
+	t.Parallel()
+	k := newKit(t, nil)
+	e := k.say("s", "u1", "hi")
+	o := k.own("s")
+	o.start("u1")
+	o.text("half ")
+	e.until("half ")
+	s, err := chat.Stop(t.Context(), &chat.Deps{Logs: k.logs, ForceStop: time.Millisecond}, "s", chat.StopOptions{})
+	if err != nil || s.Status != spool.StatusEnded || s.Reason != "stopped" || s.Pending {
+		t.Errorf("%+v, %v", s, err)
+	}
+	if got := datas(e.all()); !strings.Contains(got, "abort") {
+		t.Errorf("the reader: %s", got)
+	}
+	before := len(k.log("s"))
+	if err := o.w.Append(t.Context(), &spool.TextDelta{Delta: "late"}); err == nil {
+		err = o.w.Flush(t.Context())
+		if !errors.Is(err, spool.ErrSuperseded) {
+			t.Errorf("the old owner: %v", err)
+		}
+	}
+	if got := len(k.log("s")); got != before {
+		t.Errorf("%d late records", got-before)
 	}
 }

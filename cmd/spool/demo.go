@@ -25,12 +25,18 @@ func demoAgent(m model.Model, rate float64) *agent.Agent {
 			"Answer briefly, in Markdown. You can look up the weather, search the user's notes and plan a trip; use the tools when they help.",
 		Model: m,
 		Tools: []tool.Tool{
-			tool.New("get_weather", "The weather of the coming days in a city.", d.getWeather),
-			tool.New("search_notes", "Searches the user's notes.", d.searchNotes),
-			tool.New("plan_trip", "Plans a trip and adds it to the itinerary.", d.planTrip),
+			tool.With(tool.New("get_weather", "The weather of the coming days in a city.", d.getWeather), again),
+			tool.With(tool.New("search_notes", "Searches the user's notes.", d.searchNotes), again),
+			tool.With(tool.New("plan_trip", "Plans a trip and adds it to the itinerary.", d.planTrip), again),
+			tool.With(tool.New("book_trip", "Books a planned trip. The user is asked before.", d.bookTrip),
+				tool.Options{Approval: true, Recovery: tool.RecoverRetry}),
+			tool.Client[struct{}]("get_location", "Where the user is, as their browser knows it."),
 		},
 	}
 }
+
+// again: the demo's tools do no harm, and may be run twice.
+var again = tool.Options{Recovery: tool.RecoverRetry}
 
 // demoTools are the demo's tools. Their results depend on their input alone.
 type demoTools struct{ pause time.Duration }
@@ -115,6 +121,19 @@ func (d demoTools) planTrip(ctx tool.Context, in tripQuery) (trip, error) {
 		s.Itinerary = append(s.Itinerary, t)
 		return nil
 	})
+}
+
+type booking struct {
+	Code string `json:"code"`
+	City string `json:"city"`
+	Days int    `json:"days"`
+}
+
+func (d demoTools) bookTrip(ctx tool.Context, in tripQuery) (booking, error) {
+	if err := d.progress(ctx, "holding the seats", "paying", "getting the tickets"); err != nil {
+		return booking{}, err
+	}
+	return booking{fmt.Sprintf("SP-%03d", number(in.City)%1000), in.City, in.Days}, nil
 }
 
 // progress reports the steps one after the other, as one line that fills up.

@@ -41,6 +41,7 @@ func TestScripts(t *testing.T) {
 			"get":    getScript,
 			"follow": followScript,
 			"text":   textScript,
+			"decide": decideScript,
 		},
 	})
 }
@@ -174,4 +175,23 @@ func textScript(ts *testscript.TestScript, _ bool, args []string) {
 		}
 	}
 	_, _ = io.WriteString(ts.Stdout(), text.String()+"\n")
+}
+
+// decideScript is "decide NAME SESSION true|false": it decides on the approval
+// that the session's snapshot shows.
+func decideScript(ts *testscript.TestScript, neg bool, args []string) {
+	url := running(ts, args[0]).url + "/api/chat/" + args[1]
+	res, err := http.Get(url + "/snapshot")
+	ts.Check(err)
+	data, err := io.ReadAll(res.Body)
+	_ = res.Body.Close()
+	ts.Check(err)
+	_, rest, _ := strings.Cut(string(data), `"approval":{"id":"`)
+	id, _, ok := strings.Cut(rest, `"`)
+	if !ok {
+		ts.Fatalf("no approval in %s", data)
+	}
+	res, err = http.Post(url+"/approvals/"+id, "application/json", strings.NewReader(`{"approved":`+args[2]+`}`))
+	ts.Check(err)
+	answer(ts, neg, res)
 }

@@ -29,8 +29,8 @@ type serveCmd struct {
 	UI          int           `name:"ui" enum:"6,7" default:"6" help:"Default AI SDK profile: 6 or 7."`
 	ReplayGrace time.Duration `default:"60s" help:"How long a settled turn is replayed to a client without a position."`
 	LeaseTTL    time.Duration `name:"lease-ttl" default:"10s" help:"After this long without a sign of life a session's owner is replaced."`
-	DrainGrace  time.Duration `default:"5s" help:"How long open runs may go on after SIGTERM; what is still open then is recovered by the next start."`
-	Recover     bool          `help:"Let runs whose process was lost go on where they were. Without it they fail, and what they showed is their answer."`
+	DrainGrace  time.Duration `default:"5s" help:"How long open runs may go on after SIGTERM; what is still open then goes on at the next start."`
+	Recover     bool          `default:"true" negatable:"" help:"Runs whose process was lost go on where they were. With --no-recover they fail, and what they showed is their answer."`
 	CORSOrigin  []string      `name:"cors-origin" help:"Origins of pages elsewhere that may use this server; pages on this machine always may. * allows all."`
 	Heartbeat   time.Duration `default:"10s" help:"A comment goes out after this much silence."`
 	WriteLimit  time.Duration `name:"write-timeout" default:"15s" help:"A reader that takes longer for one write is cut."`

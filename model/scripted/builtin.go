@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/model"
 )
 
@@ -36,6 +37,14 @@ var builtin = map[string]Scene{
 
 	"long": long,
 
+	"approve": approve,
+
+	"client-tool": Steps(
+		Say(
+			Text("Where are you? Only your browser knows. "),
+			Calls(ToolCall{ID: "call_0", Name: "get_location", Arguments: `{}`})),
+		Say(Text("Thank you: that is what your browser said, and it is in the log now."))),
+
 	"fail": Steps(Step{
 		Parts: Text("I will begin to answer, and in the middle of this sentence the provider "),
 		Err:   &model.Error{Code: model.CodeUnavailable, Message: "the scripted provider failed in mid-answer, as asked", StatusCode: 503},
@@ -48,8 +57,27 @@ var tour = Steps(Say(Text("This is Spool's demo. No model is configured, so a sc
 	"- `think`: reasoning, then an answer.\n" +
 	"- `tools`: three steps, two tools in parallel, progress and state.\n" +
 	"- `long`: " + strconv.Itoa(longDeltas) + " deltas. Reload, close the laptop, open a second tab.\n" +
+	"- `approve`: a call that waits for your approval, for days if need be.\n" +
+	"- `client-tool`: a call that the browser answers.\n" +
 	"- `fail`: an error in mid-answer.\n\n" +
 	"Set `OPENAI_API_KEY`, `OPENAI_BASE_URL` or `ANTHROPIC_API_KEY` to talk to a real model.")))
+
+// approve asks before it books, and takes no for an answer.
+func approve(c Call) iter.Seq2[model.Part, error] {
+	if c.Round == 0 {
+		return Steps(Say(
+			Text("I can book three days in Lisbon. You decide. "),
+			Calls(ToolCall{ID: "call_0", Name: "book_trip", Arguments: `{"city":"Lisbon","days":3}`})))(c)
+	}
+	for _, m := range c.Request.Messages {
+		for _, p := range m.Parts {
+			if p.Tool != nil && p.Tool.Name == "book_trip" && p.Tool.State == spool.ToolDenied {
+				return Steps(Say(Text("Then I leave it. Nothing was booked.")))(Call{})
+			}
+		}
+	}
+	return Steps(Say(Text("It is booked. The call ran once, after you said yes.")))(Call{})
+}
 
 const longDeltas = 20_000
 

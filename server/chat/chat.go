@@ -24,6 +24,9 @@ type Deps struct {
 	// ReplayGrace is how long a settled turn is still replayed to a reader
 	// without a position; 0 for not at all.
 	ReplayGrace time.Duration
+	// ForceStop is how long a run's owner may take to obey a stop before the run
+	// is taken from it. 0: 4 s, of which the owner gives half to its tools.
+	ForceStop time.Duration
 	// AllowOverrides lets a request replace the session's history or state.
 	AllowOverrides bool
 	// Agent is the agent type of sessions created here; "" for any.

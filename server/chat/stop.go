@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/runner"
 )
 
 // StopOptions say what to stop and why.
@@ -37,6 +38,10 @@ type Settled struct {
 
 // stopPatience is how long [Stop] waits for the run to settle.
 const stopPatience = 10 * time.Second
+
+// forceStop is how long an owner may take: the grace that it gives its tools, and
+// as much again.
+const forceStop = 4 * time.Second
 
 // Stop cancels what runs, keeps what was written, and returns when the run has
 // settled. A session where nothing runs is settled already. Errors:
@@ -86,6 +91,13 @@ func Stop(ctx context.Context, d *Deps, session string, o StopOptions) (*Settled
 	}
 	patience, cancel := context.WithTimeout(ctx, stopPatience)
 	defer cancel()
+	force := d.ForceStop
+	if force <= 0 {
+		force = forceStop
+	}
+	polite, cancelPolite := context.WithTimeout(patience, force)
+	defer cancelPolite()
+	waiting := polite
 	for {
 		if err := g.View(ctx, look); err != nil {
 			return nil, err
@@ -93,13 +105,18 @@ func Stop(ctx context.Context, d *Deps, session string, o StopOptions) (*Settled
 		if !s.Pending {
 			return s, nil
 		}
-		switch err := await(patience, g, h.Incarnation, s.StreamSequence, false); {
+		switch err := await(waiting, g, h.Incarnation, s.StreamSequence, false); {
 		case err == nil, errors.Is(err, io.EOF):
 			if err != nil && s.Pending {
 				return s, g.View(ctx, look)
 			}
 		case ctx.Err() == nil && patience.Err() != nil:
 			return s, nil
+		case ctx.Err() == nil && polite.Err() != nil && waiting == polite:
+			waiting = patience
+			if err := runner.ForceStop(ctx, d.Logs, session); err != nil {
+				return nil, err
+			}
 		default:
 			return nil, err
 		}

@@ -19,11 +19,18 @@ before(async () => {
 after(() => gate?.close());
 
 for (let round = 1; round <= rounds; round++) {
-  test(`kill -9 between every cut point and the return${rounds > 1 ? `, round ${round}` : ''}`, async t => {
+  const suffix = rounds > 1 ? `, round ${round}` : '';
+  test(`kill -9 between every cut point and the return${suffix}`, killAll(['--no-recover'], checkRunning));
+  test(`kill -9 at every cut point, and the answer goes on${suffix}`, killAll([], checkRecovered));
+}
+
+/** A test that kills one server for all cut points. */
+function killAll(flags, check) {
+  return async t => {
     const server = {
       port: await freePort(),
       store: `${tempDir()}/spool.db`,
-      args: ['--lease-ttl', '4s', '--replay-grace', '30m'],
+      args: ['--lease-ttl', '4s', '--replay-grace', '30m', ...flags],
       env: { SPOOL_TEST_GATE: gate.url },
     };
     let spool = await start(server);
@@ -71,14 +78,17 @@ for (let round = 1; round <= rounds; round++) {
       const wrong = [];
 
       for (const bad of await pool(finished, 8, s => checkFinished(url, s))) wrong.push(...bad);
-      const checked = await pool([...running.entries()], 8, ([i, s]) => checkRunning(url, s, shown[i]));
+      const checked = await pool([...running.entries()], 8, ([i, s]) => {
+        const ref = finished.find(f => f.scene === s.scene).refs[0];
+        return check(url, s, shown[i], words(ref.chat));
+      });
       for (const bad of checked) wrong.push(...bad);
       t.diagnostic(`${points.length} cut points, ${running.length} runs killed in mid-answer`);
       none(wrong);
     } finally {
       await spool.stop();
     }
-  });
+  };
 }
 
 /** A run that was over: every way back gives what was there before the kill. */
@@ -145,6 +155,46 @@ async function checkRunning(url, { session, k, upTo, appends, readers }, shown) 
   }
   const final = words({ messages: snapshot.messages });
   for (const text of shown) if (!final.startsWith(text)) complain('what was shown', `${JSON.stringify(text)} is not in ${JSON.stringify(final)}`);
+  return wrong;
+}
+
+/** A run that died and went on: whoever was told that what it shows is taken back loads the page again. */
+async function checkRecovered(url, { session, k, readers }, shown, undisturbed) {
+  const wrong = [];
+  const complain = (who, what) => wrong.push(`${session}, killed after ${k}: ${who}: ${what}`);
+  const early = []; // while nobody owns the run
+  for (const client of all) early.push(await reload(client, url, session, 'snapshot', []));
+  await Promise.all([...readers, ...early].map(r => r.done));
+
+  const snapshot = await snapshotOf(url, session);
+  if (snapshot.status !== 'ended') complain('snapshot', `status ${snapshot.status}`);
+  const fold = answers(snapshot);
+  if (fold.length !== 1) complain('snapshot', `${fold.length} answers`);
+  const parts = fold[0]?.parts ?? [];
+  if (parts.some(p => p.state === 'streaming' || p.state === 'input-streaming' || p.state === 'output-error' || p.type === 'data-error')) {
+    complain('snapshot', 'something is left open, or has failed');
+  }
+  const final = words({ messages: snapshot.messages });
+  if (final !== undisturbed) complain('snapshot', `${JSON.stringify(final)}, undisturbed ${JSON.stringify(undisturbed)}`);
+  for (const reader of [...readers, ...early]) {
+    let who = `${reader.client.name} by ${early.includes(reader) ? 'an early reload' : 'fetch'}`;
+    let { chat } = reader;
+    if (reader.errors.length > 0) {
+      const resumes = !early.includes(reader);
+      const other = reader.errors.filter(e => (resumes ? e.code !== 'cursor_retracted' : e.message !== 'terminated'));
+      if (other.length > 0) complain(who, other.map(String).join('; '));
+      who += ', loaded again';
+      const again = await reload(reader.client, url, session, 'snapshot', []);
+      await again.done;
+      if (again.errors.length > 0) complain(who, again.errors.map(String).join('; '));
+      chat = again.chat;
+    }
+    try {
+      assert.deepEqual(answers(chat), fold);
+    } catch (error) {
+      complain(who, error.message.slice(0, 1500));
+    }
+  }
   return wrong;
 }
 

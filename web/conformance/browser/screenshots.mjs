@@ -63,7 +63,7 @@ for (const [device, options] of Object.entries(devices)) {
   await shoot(refresh.page, 'killed');
   gate.allow(refresh.session, Infinity);
   spool = await start(server);
-  await refresh.page.locator('.assistant .failure').waitFor();
+  await refresh.page.getByText('survives a reload, as this text does.').waitFor();
   await settled(refresh.page);
   await refresh.page.locator('main[data-connection=live]').waitFor();
   await shoot(refresh.page, 'restarted');
