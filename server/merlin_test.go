@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/server"
@@ -23,6 +24,8 @@ type merlinStream struct {
 	r   *merlin.Reader
 	c   *merlin.Client
 	ids []string // the cursor after each event
+
+	longest int // characters of the longest content
 }
 
 func (k *kit) merlin(method, path, body string, header ...string) *merlinStream {
@@ -43,6 +46,9 @@ func (m *merlinStream) next() error {
 	e, err := m.r.Next()
 	if err == nil {
 		m.c.Apply(e)
+		if e.Message.Content != nil {
+			m.longest = max(m.longest, utf8.RuneCountInString(*e.Message.Content))
+		}
 		m.ids = append(m.ids, m.r.Cursor().String())
 	}
 	return err
@@ -123,6 +129,9 @@ func TestMerlin(t *testing.T) {
 				if b := live.c.Blocks; len(b) != 3 || !reflect.DeepEqual(b[1].Results, want) || len(b[1].Steps) != 1 || b[1].Steps[0].Status != merlin.Done {
 					t.Errorf("the blocks are %+v", b)
 				}
+			}
+			if tt.version == "v1" && live.longest > 5 {
+				t.Errorf("content came in slices of %d characters", live.longest)
 			}
 			// The POST again is the same turn.
 			again := k.merlin("POST", path+"/s", `{"message":"What is it?","commandId":"m1"}`).all()
