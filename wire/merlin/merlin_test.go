@@ -162,6 +162,26 @@ func TestSubAgentDiscards(t *testing.T) {
 	}
 }
 
+// What a step shows may be stored apart from the record.
+func TestLargeProgress(t *testing.T) {
+	t.Parallel()
+	o := merlin.Options{Resolve: func(v json.RawMessage) (json.RawMessage, error) {
+		if bytes.Contains(v, []byte("$blob")) {
+			return json.RawMessage(`{"id":"p","label":"look","state":"done","data":{"icon":"GLOBE"}}`), nil
+		}
+		return v, nil
+	}}
+	p, _ := project(t, log(t,
+		started(), &spool.StepStarted{StepID: "s"},
+		&spool.StepCommitted{StepID: "s", Data: []spool.Part{
+			{Type: spool.PartData, First: 9, Name: "progress", ID: "p", Data: json.RawMessage(`{"$blob":"sha256:x","size":1}`)}}},
+	), &o)
+	c := read(t, text(p.Plan()))
+	if len(c.Blocks) != 1 || len(c.Blocks[0].Steps) != 1 || c.Blocks[0].Steps[0].Name != "look" || c.Blocks[0].Steps[0].Icon != "GLOBE" {
+		t.Errorf("the blocks are %+v", c.Blocks)
+	}
+}
+
 // A result that is larger than a frame goes out in pieces that make it.
 func TestLargeResult(t *testing.T) {
 	t.Parallel()

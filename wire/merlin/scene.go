@@ -314,7 +314,7 @@ func (p *Projector) progress(agent string, part *spool.Part) (*step, *heading, s
 	if agent != p.root {
 		id = agent + "/" + id // agents do not know of each other's ids
 	}
-	st, head, parent := parseProgress(part, id)
+	st, head, parent := parseProgress(p.o.value(part.Data), part.First, id)
 	p.parsed[key] = parsed{part.Data, part.First, st, head, parent}
 	return st, head, parent
 }
@@ -327,7 +327,7 @@ type detail struct {
 	Values []Value  `json:"values,omitempty"`
 }
 
-func parseProgress(part *spool.Part, id string) (*step, *heading, string) {
+func parseProgress(data json.RawMessage, first uint64, id string) (*step, *heading, string) {
 	var in struct {
 		ID      string          `json:"id"`
 		Parent  string          `json:"parent"`
@@ -336,15 +336,15 @@ func parseProgress(part *spool.Part, id string) (*step, *heading, string) {
 		Percent *float64        `json:"percent"`
 		Data    json.RawMessage `json:"data"`
 	}
-	_ = json.Unmarshal(part.Data, &in)
+	_ = json.Unmarshal(data, &in)
 	var d detail
 	if json.Unmarshal(in.Data, &d) != nil {
 		d = detail{} // an application's own data
 	}
 	if d.Type == TypeHeading {
-		return nil, &heading{part.First, in.Label, d.Icon}, in.Parent
+		return nil, &heading{first, in.Label, d.Icon}, in.Parent
 	}
-	st := &step{first: part.First, id: id, name: in.Label, status: InProgress, icon: d.Icon, tags: d.Tags}
+	st := &step{first: first, id: id, name: in.Label, status: InProgress, icon: d.Icon, tags: d.Tags}
 	if in.State == "done" || in.State == "failed" {
 		st.status = Done
 	}
