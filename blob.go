@@ -87,6 +87,10 @@ func (g *Log) spill(ctx context.Context, c Chunk) (Chunk, error) {
 		return spillOne(&s, c, &c.Output, func(d *Output) *json.RawMessage { return &d.Output })
 	case *ToolResultSubmitted:
 		return spillOne(&s, c, &c.Result, func(d *ToolResultSubmitted) *json.RawMessage { return &d.Result })
+	case *File:
+		d := *c
+		d.URL, d.Large = s.text(c.URL)
+		return &d, s.err
 	case *UserMessage:
 		d := *c
 		d.Message.Parts = s.parts(c.Message.Parts)
@@ -172,6 +176,35 @@ func escapeBlobKey(v json.RawMessage) json.RawMessage {
 	return renameBlobKey(v, func(key string) string { return "$" + key })
 }
 
+// text returns a foreign text as it is stored: itself, or where it is.
+func (s *spiller) text(text string) (string, json.RawMessage) {
+	if len(text) <= blobAbove || s.err != nil {
+		return text, nil
+	}
+	return "", s.blob(mustJSON(text))
+}
+
+// Whole returns the part with the Text or URL that its Large stands for, and
+// without Large. It fails as resolve does, which is [Log.Blob] or the like.
+func (p Part) Whole(resolve func(json.RawMessage) (json.RawMessage, error)) (Part, error) {
+	if len(p.Large) == 0 {
+		return p, nil
+	}
+	text, err := resolve(p.Large)
+	if err != nil {
+		return p, err
+	}
+	into := &p.Text
+	if p.Type == PartFile {
+		into = &p.URL
+	}
+	if err := json.Unmarshal(text, into); err != nil {
+		return p, ErrInvalid.Because("a large text is not a string").With("", err)
+	}
+	p.Large = nil
+	return p, nil
+}
+
 func (s *spiller) blob(v json.RawMessage) json.RawMessage {
 	store, ok := s.g.logs.store.(BlobStore)
 	if !ok {
@@ -200,6 +233,13 @@ func (s *spiller) parts(parts []Part) []Part {
 		data := s.value(p.Data)
 		changed := len(data) != len(p.Data)
 		p.Data = data
+		if s.foreign {
+			text, url := p.Text, p.URL
+			if p.Text, p.Large = s.text(text); p.Large == nil {
+				p.URL, p.Large = s.text(url)
+			}
+			changed = changed || p.Large != nil
+		}
 		if p.Tool != nil {
 			input, output := s.value(p.Tool.Input), s.value(p.Tool.Output)
 			if len(input) != len(p.Tool.Input) || len(output) != len(p.Tool.Output) {

@@ -233,9 +233,10 @@ type Citation struct {
 // File is a file that belongs to the answer; URL may be a data URL.
 type File struct {
 	Base
-	URL       string `json:"url"`
-	MediaType string `json:"mediaType"`
-	Filename  string `json:"filename,omitempty"`
+	URL       string          `json:"url"`
+	MediaType string          `json:"mediaType"`
+	Filename  string          `json:"filename,omitempty"`
+	Large     json.RawMessage `json:"large,omitempty"` // where the URL is, if it was too large: see [Part.Whole]
 }
 
 // UsageReport is what the run's model calls have used so far.

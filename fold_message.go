@@ -98,7 +98,7 @@ func (m *MessageFold) Apply(r Record, c Chunk) {
 		m.insert(Part{Type: PartSource, First: r.Seq, ID: c.SourceID, URL: c.URL, Title: c.Title,
 			MediaType: c.MediaType, Filename: c.Filename, Text: c.CitedText, sealed: true})
 	case *File:
-		m.insert(Part{Type: PartFile, First: r.Seq, URL: c.URL, MediaType: c.MediaType, Filename: c.Filename, sealed: true})
+		m.insert(Part{Type: PartFile, First: r.Seq, URL: c.URL, MediaType: c.MediaType, Filename: c.Filename, Large: c.Large, sealed: true})
 	case *StepCommitted:
 		m.closeBlock()
 		m.data = append(m.data, c.Data...)

@@ -317,7 +317,7 @@ func TestCommandRefuses(t *testing.T) {
 		"no command": {text("x"), ErrInvalidChunk},
 		"bad id":     {say("a\nb", "x"), ErrInvalidID},
 		"no id":      {say("", "x"), ErrInvalidID},
-		"too large":  {say("c", strings.Repeat("x", MaxRecordBytes)), ErrTooLarge},
+		"too large":  {manyParts("c", 10, blobAbove), ErrTooLarge},
 	} {
 		if _, err := g.Command(ctx, Row{}, test.c); !errors.Is(err, test.want) {
 			t.Errorf("%s: %v", name, err)
@@ -526,4 +526,13 @@ func TestIdleLogsAreForgotten(t *testing.T) {
 	if again, err := logs.Log("held"); err != nil || again != held {
 		t.Errorf("another handle: %v", err)
 	}
+}
+
+// manyParts is a message of parts that are each just too small for a blob.
+func manyParts(id string, n, size int) *UserMessage {
+	m := say(id, "")
+	for range n {
+		m.Message.Parts = append(m.Message.Parts, Part{Type: PartText, Text: strings.Repeat("x", size)})
+	}
+	return m
 }

@@ -64,6 +64,7 @@ type Part struct {
 	Title            string          `json:"title,omitempty"`
 	MediaType        string          `json:"mediaType,omitempty"`
 	Filename         string          `json:"filename,omitempty"`
+	Large            json.RawMessage `json:"large,omitempty"` // where Text, or a file's URL, is, if it was too large: see [Part.Whole]
 	ProviderMetadata json.RawMessage `json:"providerMetadata,omitempty"`
 	Tool             *ToolPart       `json:"tool,omitempty"`
 

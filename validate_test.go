@@ -39,7 +39,7 @@ func sampleChunks() []Chunk {
 		&Progress{b, "p", "q", "label", "running", new(50.0), raw},
 		&StatePatch{b, []PatchOperation{{"add", "/a/-", "", json.RawMessage(`1`)}, {"move", "/b", "/a~1b", nil}, {"remove", "", "", nil}}, "c"},
 		&Citation{b, "src", "https://example.com", "T", "text/html", "f", "quoted"},
-		&File{b, "data:,x", "text/plain", "f"},
+		&File{b, "data:,x", "text/plain", "f", raw},
 		&UsageReport{b, usage},
 		&ErrorChunk{b, "boom", "code", true},
 		&Output{b, raw},

@@ -157,6 +157,10 @@ func (s *step) request(ctx context.Context) (*model.Request, error) {
 	}
 	for _, m := range req.Messages {
 		for i := range m.Parts {
+			m.Parts[i], err = m.Parts[i].Whole(func(v json.RawMessage) (json.RawMessage, error) { return r.Log.Blob(ctx, v) })
+			if err != nil {
+				return nil, fmt.Errorf("agent: a large part of message %s: %w", m.ID, err)
+			}
 			t := m.Parts[i].Tool
 			if t == nil {
 				continue

@@ -138,3 +138,45 @@ func TestLargeValueOutOfReach(t *testing.T) {
 		t.Errorf("replayed: %.300s", got)
 	}
 }
+
+// What people paste and attach may be as large as a chat body.
+func TestLargeUserMessage(t *testing.T) {
+	t.Parallel()
+	k := newKit(t, nil)
+	text := strings.Repeat("pasted \"text\"\n", 100<<10)
+	image := "data:image/png;base64," + strings.Repeat("QUJD", 1<<20)
+	answer := "data:image/png;base64," + strings.Repeat("REVG", 200<<10)
+	body := mustJSON(map[string]any{"id": "s", "message": map[string]any{"id": "u1", "role": "user", "parts": []any{
+		map[string]string{"type": "text", "text": text},
+		map[string]string{"type": "file", "mediaType": "image/png", "url": image},
+	}}})
+	post := k.stream("POST", "/api/chat/s", body)
+	o := k.own("s")
+	o.start("u1")
+	o.commit(spool.Row{}, nil, &spool.File{URL: answer, MediaType: "image/png"})
+	o.finish()
+	if !strings.Contains(datas(post.all()), answer) {
+		t.Error("the stream lacks the answer's file")
+	}
+	for _, path := range []string{"/api/chat/s/snapshot", "/api/chat/s/messages"} {
+		var got struct {
+			Messages []struct {
+				Role  string
+				Parts []struct{ Type, Text, URL string }
+			}
+		}
+		if err := json.Unmarshal(k.status(http.StatusOK, "GET", path, ""), &got); err != nil {
+			t.Fatal(err)
+		}
+		if len(got.Messages) != 2 || len(got.Messages[0].Parts) != 2 {
+			t.Fatalf("%s: %d messages", path, len(got.Messages))
+		}
+		if parts := got.Messages[0].Parts; parts[0].Text != text || parts[1].URL != image {
+			t.Errorf("%s: %d bytes of text, %d of the image", path, len(parts[0].Text), len(parts[1].URL))
+		}
+		last := got.Messages[1].Parts
+		if file := last[len(last)-1]; file.URL != answer {
+			t.Errorf("%s: the answer's file: %.60q", path, file.URL)
+		}
+	}
+}

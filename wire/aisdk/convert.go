@@ -73,7 +73,7 @@ func convert(m *spool.Message, index int, o *ConvertOptions) UIMessage {
 	}
 	sources := 0
 	for i := range m.Parts {
-		p := &m.Parts[i]
+		p := profile.whole(&m.Parts[i])
 		if p.Type == spool.PartSource {
 			sources++
 		}

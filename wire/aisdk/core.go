@@ -71,7 +71,7 @@ func coreFrom(messages []spool.Message, offset int, o *ConvertOptions) []CoreMes
 			core.ID = o.GenerateID(offset+i, m)
 		}
 		for j := range m.Parts {
-			if part, ok := corePart(&m.Parts[j], o); ok {
+			if part, ok := corePart(o.profile().whole(&m.Parts[j]), o); ok {
 				core.Parts = append(core.Parts, part)
 			}
 		}

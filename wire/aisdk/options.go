@@ -37,6 +37,18 @@ type Options struct {
 	Resolve func(json.RawMessage) (json.RawMessage, error)
 }
 
+// whole returns the part with its large text. One that is gone stays away.
+func (o *Options) whole(p *spool.Part) *spool.Part {
+	if o.Resolve == nil || len(p.Large) == 0 {
+		return p
+	}
+	whole, err := p.Whole(o.Resolve)
+	if err != nil {
+		return p
+	}
+	return &whole
+}
+
 func (o *Options) keeps(c spool.Chunk) bool {
 	return o.ChunkFilter == nil || o.ChunkFilter(c)
 }

@@ -148,7 +148,7 @@ func (v *view) sync(p *Projector, parts []spool.Part) {
 			if files++; files > v.files {
 				v.opening(p, part)
 				v.files++
-				p.w.open("file").str("url", part.URL).str("mediaType", orElse(part.MediaType, octets)).close()
+				p.w.open("file").str("url", p.o.whole(part).URL).str("mediaType", orElse(part.MediaType, octets)).close()
 			}
 		}
 	}

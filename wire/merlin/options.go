@@ -1,6 +1,10 @@
 package merlin
 
-import "encoding/json"
+import (
+	"encoding/json"
+
+	"github.com/spool-run/spool"
+)
 
 // Options fix a profile of the wire. The zero value is V2.
 //
@@ -46,6 +50,16 @@ type Literal struct {
 	// Errors ends a failed answer like any other. By default a message of type
 	// error (in V1 one with empty content) comes before the end.
 	Errors bool
+}
+
+// whole returns the part with its large text.
+func (o *Options) whole(p *spool.Part) *spool.Part {
+	if o.Resolve != nil {
+		if whole, err := p.Whole(o.Resolve); err == nil {
+			return &whole
+		}
+	}
+	return p
 }
 
 // value resolves a stored value. One that cannot be had is sent as its

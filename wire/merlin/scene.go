@@ -103,7 +103,7 @@ func (p *Projector) scene() *scene {
 		case spool.PartSource:
 			s.sources = append(s.sources, newSource(part, len(s.blocks)-1))
 		case spool.PartFile:
-			s.files = append(s.files, Attachment{URL: part.URL, Title: part.Filename, MediaType: part.MediaType})
+			s.files = append(s.files, Attachment{URL: p.o.whole(part).URL, Title: part.Filename, MediaType: part.MediaType})
 		}
 	}
 	p.addChildren(s)

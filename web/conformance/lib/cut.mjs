@@ -17,7 +17,16 @@ export const resuming = net => createResumingFetch({ fetch: net.fetch, minDelay:
 let made = 0;
 export const newSession = name => `${name}-${process.pid}-${++made}`;
 
-export const snapshotOf = (url, session) => loadSnapshot({ api: `${url}/api/chat/${encodeURIComponent(session)}` });
+/** Node may use a connection that a killed server has left; a browser would ask again by itself, and so does this. */
+export async function snapshotOf(url, session) {
+  for (let tries = 1; ; tries++) {
+    try {
+      return await loadSnapshot({ api: `${url}/api/chat/${encodeURIComponent(session)}` });
+    } catch (error) {
+      if (!(error instanceof TypeError) || tries === 5) throw error;
+    }
+  }
+}
 
 /** Sends the scene's message and reads the answer to its end, or to its cut. */
 export function send(client, url, session, scene, net, fetch = net.fetch) {
