@@ -120,12 +120,17 @@ func termScript(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// postScript is "post NAME SESSION MESSAGE-ID TEXT": it posts a message and
-// prints the stream to its end.
+// postScript is "post NAME SESSION MESSAGE-ID TEXT [ROUTE]": it posts a message
+// and prints the stream to its end. The route is /api/chat unless another is
+// given.
 func postScript(ts *testscript.TestScript, neg bool, args []string) {
+	route := "/api/chat"
+	if len(args) > 4 {
+		route = args[4]
+	}
 	body, _ := json.Marshal(map[string]any{"messages": []any{map[string]any{
 		"id": args[2], "role": "user", "parts": []any{map[string]any{"type": "text", "text": args[3]}}}}})
-	res, err := http.Post(running(ts, args[0]).url+"/api/chat/"+args[1], "application/json", strings.NewReader(string(body)))
+	res, err := http.Post(running(ts, args[0]).url+route+"/"+args[1], "application/json", strings.NewReader(string(body)))
 	ts.Check(err)
 	answer(ts, neg, res)
 }
