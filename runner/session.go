@@ -84,6 +84,8 @@ func (r *Runner) work(ctx context.Context, lease spool.Lease) (err error) {
 			return err
 		}
 		switch {
+		case p.open != nil && r.draining():
+			return nil // somebody else recovers it
 		case p.open != nil:
 			err = s.recover(ctx, p)
 		case (p.cont != nil || p.work != nil) && r.draining():

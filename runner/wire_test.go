@@ -1,0 +1,126 @@
+package runner_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/runner"
+	"github.com/spool-run/spool/tool"
+	"github.com/spool-run/spool/wire/aisdk"
+	"github.com/spool-run/spool/wire/wiretest"
+)
+
+// recoveredLog is a scenario's log, whose first owner died at an append.
+func recoveredLog(t *testing.T, s scenario, k int) (records []spool.Record) {
+	inWorld(t, func(w *world) {
+		first, store := w.second("first")
+		store.lives = k
+		_, stop := first.start(s.agent(func(tool.Call) {}), &runner.Options{Observer: runner.Observer{Failed: func(string, error) {}}})
+		w.say("s", "u1", s.name)
+		time.Sleep(time.Minute)
+		if pending := w.peek().Pending(); len(pending) > 0 {
+			w.answer(s, pending)
+			time.Sleep(time.Minute)
+		}
+		stop()
+		w.start(s.agent(func(tool.Call) {}), nil)
+		w.finish(s)
+		records = w.settled("s")
+	})
+	return records
+}
+
+// Whoever reads a run on the AI SDK wire that died, paused or both, and attaches
+// anywhere in it, ends with what the log says.
+func TestRecoveredRunsOnTheWire(t *testing.T) {
+	for _, s := range scenarios() {
+		if s.unknown {
+			continue
+		}
+		_, n, _ := undisturbed(t, s)
+		first, each := n*2/3, n
+		if os.Getenv(envChaos) != "" {
+			first, each = 2, 5
+		}
+		for k := first; k < n; k += each {
+			log := recoveredLog(t, s, k)
+			for _, ui7 := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s, died at %d, ui7 %v", s.name, k, ui7), func(t *testing.T) {
+					wiretest.Run(t, wiretest.Wire{
+						Log:     log,
+						PerTurn: true,
+						New: func(turn *spool.Turn) spool.Projector {
+							return aisdk.NewProjector(turn.ID, &aisdk.Options{UI7: ui7})
+						},
+						Fold: func(stream []byte) (json.RawMessage, error) {
+							c := &aisdk.Client{UI7: ui7}
+							if err := c.Write(stream); err != nil {
+								return nil, err
+							}
+							return canonical(c.Message, ui7), nil
+						},
+					})
+				})
+			}
+		}
+	}
+}
+
+// canonical leaves out what the older profile does not tell: a user's decision.
+func canonical(m aisdk.UIMessage, ui7 bool) json.RawMessage {
+	m.Parts = append([]aisdk.UIPart{}, m.Parts...)
+	for i := range m.Parts {
+		if p := &m.Parts[i]; p.Approval != nil && !ui7 {
+			p.Approval = &aisdk.UIApproval{ID: p.Approval.ID}
+			if p.State == aisdk.StateApprovalResponded {
+				p.State = aisdk.StateApprovalRequested
+			}
+		}
+	}
+	return json.RawMessage(mustJSON(m))
+}
+
+// A fold that was saved while the run waits goes on like one that was not.
+func TestSavedFoldOfAPause(t *testing.T) {
+	for _, s := range scenarios() {
+		if s.answer == nil {
+			continue
+		}
+		log := recoveredLog(t, s, 0) // nobody dies
+		whole, part := spool.NewFold("s"), spool.NewFold("s")
+		loads := 0
+		for _, r := range log {
+			if err := whole.Apply(r); err != nil {
+				t.Fatal(err)
+			}
+			if err := part.Apply(r); err != nil {
+				t.Fatal(err)
+			}
+			if part.OpenRun() == nil {
+				saved, err := part.Save()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if part, err = spool.LoadFold(saved); err != nil {
+					t.Fatal(err)
+				}
+				loads++
+			}
+			if a, b := mustJSON(whole), mustJSON(part); a != b {
+				t.Fatalf("%s, after %d %s:\n%s\n%s", s.name, r.Seq, r.Type, a, b)
+			}
+			an, ai := whole.OpenStep()
+			bn, bi := part.OpenStep()
+			if whole.OpenRun() != nil && (an != bn || ai != bi || whole.Phase() != part.Phase()) {
+				t.Fatalf("%s, after %d: step %d %s %s, loaded %d %s %s", s.name, r.Seq, an, ai, whole.Phase(), bn, bi, part.Phase())
+			}
+		}
+		if loads < 3 {
+			t.Errorf("%s: saved %d times", s.name, loads)
+		}
+	}
+}
