@@ -301,6 +301,11 @@ func (w whole) same(t testing.TB, ingest Ingest, how string, src io.Reader) {
 	}
 }
 
+// Pieces returns a reader that gives data in random pieces, the same for each seed.
+func Pieces(data []byte, seed uint64) io.Reader {
+	return &pieces{data, rand.New(rand.NewPCG(uint64(len(data)), seed))}
+}
+
 type pieces struct {
 	rest []byte
 	rnd  *rand.Rand

@@ -347,7 +347,7 @@ func checkTruth(s *subject) error {
 // checkLong: thousands of deltas are planned in frames as large as they may be,
 // cut between characters.
 func checkLong(s *subject) error {
-	if s.NoPlan || s.turn != nil && s.turn.ID != s.firstTurn() {
+	if s.NoPlan || s.OnlyLog || s.turn != nil && s.turn.ID != s.firstTurn() {
 		return nil
 	}
 	b := &builder{now: 1763730000000}

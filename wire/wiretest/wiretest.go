@@ -36,6 +36,8 @@ type Wire struct {
 	Raw bool
 	// Log is what is projected; nil for [Corpus].
 	Log []spool.Record
+	// OnlyLog leaves out the checks that bring a log of their own.
+	OnlyLog bool
 }
 
 // Run runs the suite.
