@@ -3,6 +3,7 @@ package merlin_test
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/spool-run/spool"
@@ -84,27 +85,15 @@ func FuzzProjector(f *testing.F) {
 		for i := 0; i+1 < len(ops); i += 2 {
 			chunks = append(chunks, chunkOf(ops[i], ops[i+1], i))
 		}
-		var stream, held []spool.Frame
+		var stream []spool.Frame // without the terminal ones, which nothing after them has made wrong
 		for _, r := range log(t, chunks...) {
 			frames, err := p.Apply(nil, r)
 			check(t, err)
-			if len(frames) > 0 {
-				held = nil
-			}
 			for _, fr := range frames {
 				switch {
 				case fr.Cut:
-					stream = nil
-					for _, fr := range p.Plan() {
-						if fr.Terminal {
-							held = append(held, fr)
-						} else {
-							stream = append(stream, fr)
-						}
-					}
-				case fr.Terminal:
-					held = append(held, fr)
-				default:
+					stream = lasting(p.Plan())
+				case !fr.Terminal:
 					stream = append(stream, fr)
 				}
 			}
@@ -112,12 +101,7 @@ func FuzzProjector(f *testing.F) {
 			if err != nil {
 				t.Fatalf("after record %d (%s): %v\n%s", r.Seq, r.Type, err, text(stream))
 			}
-			var plan []spool.Frame
-			for _, fr := range p.Plan() {
-				if !fr.Terminal {
-					plan = append(plan, fr)
-				}
-			}
+			plan := lasting(p.Plan())
 			planned, err := fold([]byte(text(plan)), &o)
 			if err != nil {
 				t.Fatalf("the plan after record %d (%s): %v\n%s", r.Seq, r.Type, err, text(plan))
@@ -127,4 +111,9 @@ func FuzzProjector(f *testing.F) {
 			}
 		}
 	})
+}
+
+// lasting returns the frames that are not terminal.
+func lasting(frames []spool.Frame) []spool.Frame {
+	return slices.DeleteFunc(frames, func(f spool.Frame) bool { return f.Terminal })
 }
