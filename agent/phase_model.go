@@ -8,6 +8,8 @@ import (
 	"iter"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/model"
@@ -141,7 +143,8 @@ func (t *transcript) apply(ctx context.Context, part model.Part) error {
 	case model.Restart:
 		return t.restart(ctx)
 	case model.Source:
-		return t.append(ctx, &spool.Citation{SourceID: p.ID, URL: p.URL, Title: p.Title,
+		// Its id is unique in the answer only; a message may hold several.
+		return t.append(ctx, &spool.Citation{SourceID: t.step.id + "-" + p.ID, URL: p.URL, Title: p.Title,
 			MediaType: p.MediaType, Filename: p.Filename, CitedText: p.CitedText})
 	case model.File:
 		return t.append(ctx, &spool.File{URL: p.URL, MediaType: p.MediaType, Filename: p.Filename})
@@ -183,10 +186,18 @@ func (t *transcript) endReasoning(ctx context.Context, p model.ReasoningEnd) err
 }
 
 func (t *transcript) startCall(ctx context.Context, providerID, name string, executed bool) (*call, error) {
+	if !loggable(name) {
+		name = "unknown" // no tool is called so; the model is told
+	}
 	c := &call{id: t.step.uniqueCallID(providerID), name: name, providerExecuted: executed}
 	t.ids[providerID] = c
 	t.step.calls = append(t.step.calls, c)
 	return c, t.append(ctx, &spool.ToolArgStreamStart{ToolCallID: c.id, ToolName: name, ProviderExecuted: executed})
+}
+
+// loggable reports whether the log takes a tool's name.
+func loggable(name string) bool {
+	return name != "" && len(name) <= spool.MaxNameBytes && utf8.ValidString(name) && strings.IndexFunc(name, unicode.IsControl) < 0
 }
 
 // uniqueCallID re-qualifies ids that providers use again in every answer.

@@ -101,6 +101,38 @@ func TestSourcesFilesAndUsage(t *testing.T) {
 	}
 }
 
+// Sources of several answers in one message have ids of their own.
+func TestSourceIDs(t *testing.T) {
+	source := model.Source{ID: "source-1", URL: "https://a.example"}
+	call := toolCall("a", "f", "{}")
+	call.Parts = append([]model.Part{source}, call.Parts...)
+	m, _, _ := message(t, call, parts(source, finish))
+	ids := map[string]bool{}
+	for _, p := range m.Parts {
+		if p.Type == spool.PartSource {
+			ids[p.ID] = true
+		}
+	}
+	if len(ids) != 2 {
+		t.Errorf("%v", ids)
+	}
+}
+
+// Whatever a model calls a tool, the log takes it and the model is told.
+func TestToolNamesThatNoLogTakes(t *testing.T) {
+	for _, name := range []string{"", "a\x00b", strings.Repeat("n", 300), "\xff"} {
+		m, asked, l := message(t, toolCall("a", name, "{}"), text("ok"))
+		if c := m.Parts[1].Tool; c.State != spool.ToolFailed || c.Name != "unknown" || len(asked.requests) != 2 {
+			t.Errorf("%q: %+v", name, c)
+		}
+		for _, c := range l.chunks {
+			if err := spool.ValidateChunk(c); err != nil && !strings.Contains(err.Error(), "agent") {
+				t.Errorf("%q: %v", name, err)
+			}
+		}
+	}
+}
+
 func TestProviderExecutedTools(t *testing.T) {
 	m, _, _ := message(t, corpusStep(t, "server-tool.sse"))
 	if got := partsOf(m); !strings.HasPrefix(got, `step; text I search.; tool web_search{"query":"go"}={"type":"web_search_tool_result"`) ||
