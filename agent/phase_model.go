@@ -19,7 +19,8 @@ import (
 type call struct {
 	id               string // unique in the session
 	name             string
-	args             string // argument text
+	args             string // argument text, once it is complete
+	streamed         []byte // and while it is not
 	ended            bool   // the arguments are complete
 	providerExecuted bool
 	effectID         string
@@ -127,7 +128,7 @@ func (t *transcript) apply(ctx context.Context, part model.Part) error {
 		if c == nil {
 			return protocolError("arguments for a call that did not begin")
 		}
-		c.args += p.Delta
+		c.streamed = append(c.streamed, p.Delta...)
 		return t.append(ctx, &spool.ToolArgStreamDelta{ToolCallID: c.id, Delta: p.Delta})
 	case model.ToolCallEnd:
 		c := t.ids[p.ID]
@@ -216,10 +217,11 @@ func (s *step) uniqueCallID(id string) string {
 	return unique
 }
 
-// endCall completes a call. The log takes the arguments as the streamed deltas
+// endCall completes a call; args, if not empty, is the whole text. The log takes the arguments as the streamed deltas
 // when they are the same, else as a value, else as one more delta.
 func (t *transcript) endCall(ctx context.Context, c *call, name, args string) error {
 	c.ended = true
+	c.args, c.streamed = string(c.streamed), nil
 	if c.name == "" {
 		c.name = name
 	}
@@ -244,7 +246,7 @@ func (t *transcript) result(ctx context.Context, p model.ToolResult) error {
 	end := &spool.ToolEnd{ToolCallID: p.ID, Result: p.Result, Success: p.Error == "", Error: p.Error}
 	if c := t.ids[p.ID]; c != nil {
 		if !c.ended {
-			if err := t.endCall(ctx, c, c.name, c.args); err != nil {
+			if err := t.endCall(ctx, c, c.name, ""); err != nil {
 				return err
 			}
 		}
@@ -286,7 +288,7 @@ func (t *transcript) end(ctx context.Context) error {
 	}
 	for _, c := range t.step.calls {
 		if !c.ended {
-			if err := t.endCall(ctx, c, c.name, c.args); err != nil {
+			if err := t.endCall(ctx, c, c.name, ""); err != nil {
 				return err
 			}
 		}
