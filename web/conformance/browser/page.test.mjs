@@ -172,6 +172,64 @@ test('an answer that fails says so, and again after a reload', async () => {
   await page.context().close();
 });
 
+test('a call that waits is answered on the page: approved, denied, after a reload, in another tab', async () => {
+  // Records of `approve` until it waits, and until the text after the decision has begun.
+  const asks = 22;
+  for (const [decision, goesOn, said, state] of [
+    ['Approve', 37, 'It is booked.', 'output-available'],
+    ['Deny', 30, 'Nothing was booked.', 'output-denied'],
+  ]) {
+    const { session, page } = await held(`decide-${decision}`, { records: asks });
+    await say(page, 'approve');
+    await page.getByRole('button', { name: decision, exact: true }).waitFor();
+    await page.reload();
+    const second = await openPage(browser, page.url(), { context: page.context() });
+    await second.getByRole('button', { name: decision, exact: true }).waitFor();
+    gate.allow(session, goesOn);
+    await page.getByRole('button', { name: decision, exact: true }).focus();
+    await page.keyboard.press('Enter');
+    await gate.asked(session, goesOn + 1);
+    await page.locator('.assistant > .md').nth(1).waitFor();
+    assert.equal(await page.locator('.tool').count(), 1);
+    assert.equal(await page.locator('main').getAttribute('data-status'), 'streaming');
+    gate.allow(session, Infinity);
+    for (const p of [page, second]) {
+      await p.getByText(said).waitFor();
+      await settled(p);
+      assert.equal((await same(p)).status, 'ended');
+      assert.equal(await p.locator(`.tool[data-state=${state}]`).count(), 1);
+      assert.equal(await p.locator('.tool-answer, .tool-refused, .problem').count(), 0);
+    }
+    await page.context().close();
+  }
+
+  const { session, page } = await held('decide-late');
+  await say(page, 'approve');
+  const deny = page.getByRole('button', { name: 'Deny', exact: true });
+  await deny.waitFor();
+  // Someone else is quicker, and this page has not looked since.
+  const { approval } = (await same(page)).messages.at(-1).parts.find(p => p.toolCallId);
+  await page.route(`**/stream/${session}/info`, route => route.abort());
+  const first = await fetch(`${spool.url}/api/chat/${session}/approvals/${approval.id}`, { method: 'POST', body: '{"approved":true}' });
+  assert.equal(first.status, 200);
+  await deny.click();
+  await page.getByText('Another answer came first.').waitFor();
+  await page.getByText('It is booked.').waitFor();
+  await settled(page);
+  await same(page);
+  await page.context().close();
+
+  const place = await held('decide-place');
+  await say(place.page, 'client-tool');
+  await place.page.getByRole('textbox', { name: 'Share a place' }).fill('Porto');
+  await place.page.keyboard.press('Enter');
+  await place.page.getByText('it is in the log now').waitFor();
+  await settled(place.page);
+  const call = (await same(place.page)).messages.at(-1).parts.find(p => p.toolCallId);
+  assert.deepEqual(call.output, { place: 'Porto' });
+  await place.page.context().close();
+});
+
 test('a long answer, from a new chat, by keyboard alone', async () => {
   const page = await openPage(browser, plain.url);
   await page.locator('.demo').waitFor();

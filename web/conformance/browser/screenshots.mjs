@@ -46,6 +46,13 @@ for (const [device, options] of Object.entries(devices)) {
   await shoot(tools.page, 'edit');
   await tools.page.context().close();
 
+  const approve = await open('approve');
+  await say(approve.page, 'approve');
+  await approve.page.getByRole('button', { name: 'Approve', exact: true }).waitFor();
+  await settled(approve.page);
+  await shoot(approve.page, 'approve');
+  await approve.page.context().close();
+
   const mid = 40;
   const refresh = await open('refresh', mid);
   await say(refresh.page, 'think about what a reload does');

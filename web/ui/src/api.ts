@@ -43,6 +43,16 @@ export async function deleteSession(session: string): Promise<void> {
   if (!response.ok && response.status !== 404) throw new Error(`HTTP ${response.status}`);
 }
 
+/** Posts what a waiting call lacks. An error's message is the answer's body. */
+export async function postAnswer(session: string, kind: 'approvals' | 'tools', id: string, body: unknown): Promise<void> {
+  const response = await fetch(`/api/chat/${encodeURIComponent(session)}/${kind}/${encodeURIComponent(id)}`, {
+    method: 'POST',
+    headers: { 'Content-Type': 'application/json' },
+    body: JSON.stringify(body),
+  });
+  if (!response.ok) throw new Error((await response.text()) || `HTTP ${response.status}`);
+}
+
 /** A random id; `crypto.randomUUID` is missing where the page was not loaded over TLS or from loopback. */
 export function newID(): string {
   const bytes = crypto.getRandomValues(new Uint8Array(12));

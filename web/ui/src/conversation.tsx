@@ -11,7 +11,9 @@ const scenes = [
   ['think', 'Reasoning first'],
   ['tools', 'Tools, steps, progress'],
   ['long', '20,000 pieces'],
-  ['fail', 'An error in mid-answer'],
+  ['approve', 'You decide'],
+  ['client-tool', 'Your page answers'],
+  ['fail', 'Fails in mid-answer'],
 ] as const;
 
 const states = { live: 'Connected', reconnecting: 'Reconnecting…', offline: 'Offline' };
@@ -93,6 +95,7 @@ export function Conversation({ session, demo, title, menu, onFirst, onNew }: Pro
           {messages.map((message, i) => (
             <MessageView
               key={message.id}
+              session={session}
               message={message}
               live={busy && i === messages.length - 1}
               idle={idle}

@@ -4,9 +4,11 @@ import type { Message } from './api';
 import { IconCheck, IconChevron, IconCopy, IconEdit, IconRedo } from './icons';
 import { Markdown } from './markdown';
 import { ProgressTree, type ProgressEntry } from './progress';
+import type { Session } from './session';
 import { ToolCall, Value } from './tool';
 
 interface Props {
+  session: Session;
   message: Message;
   live: boolean;
   idle: boolean;
@@ -88,11 +90,11 @@ function UserMessage({ message, idle, onEdit }: Props) {
   );
 }
 
-function AssistantMessage({ message, live, idle, last, onRegenerate }: Props) {
+function AssistantMessage({ session, message, live, idle, last, onRegenerate }: Props) {
   const empty = !message.parts.some(p => p.type !== 'step-start');
   return (
     <article className="message assistant" data-role="assistant" data-id={message.id} aria-busy={live}>
-      {partsOf(message, live)}
+      {partsOf(message, live, idle && last ? session : undefined)}
       {live && empty && <Waiting />}
       {!live && (
         <div className="actions">
@@ -110,9 +112,10 @@ function AssistantMessage({ message, live, idle, last, onRegenerate }: Props) {
 
 /**
  * The parts in order. Progress that has a call's id is shown with the call; all
- * other entries become one tree at the place of the first.
+ * other entries become one tree at the place of the first. A call that waits for
+ * the reader is answered through the session, if there is one.
  */
-function partsOf(message: Message, live: boolean): ReactNode[] {
+function partsOf(message: Message, live: boolean, session: Session | undefined): ReactNode[] {
   const calls = new Set(message.parts.filter(isToolUIPart).map(p => p.toolCallId));
   const ofCalls = new Map<string, ProgressEntry>();
   const progress: ProgressEntry[] = [];
@@ -126,7 +129,7 @@ function partsOf(message: Message, live: boolean): ReactNode[] {
   return message.parts.map((part, i) => {
     if (part.type === 'text') return part.text === '' ? null : <Markdown key={i} text={part.text} />;
     if (part.type === 'reasoning') return <Reasoning key={i} text={part.text} writing={live && part.state === 'streaming'} />;
-    if (isToolUIPart(part)) return <ToolCall key={part.toolCallId + i} part={part} live={live} progress={ofCalls.get(part.toolCallId)} />;
+    if (isToolUIPart(part)) return <ToolCall key={part.toolCallId + i} part={part} live={live} session={session} progress={ofCalls.get(part.toolCallId)} />;
     if (part.type === 'data-progress') {
       if (shown || calls.has((part.data as ProgressEntry).id)) return null;
       shown = true;

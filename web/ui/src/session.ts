@@ -1,6 +1,6 @@
 import { Chat } from '@ai-sdk/react';
 import { isResyncError, loadSnapshot, RequestError, ResumableChatTransport, stop, type ConnectionState } from '@spool-run/client';
-import { loadStreamInfo, newID, type Message } from './api';
+import { loadStreamInfo, newID, postAnswer, type Message } from './api';
 
 export interface SessionState {
   /** `loading` until the first snapshot is here. */
@@ -15,6 +15,13 @@ export interface SessionState {
 }
 
 const pollEvery = 2_500;
+
+/** Why an answer to a call did not count. */
+const refusals: Record<string, string> = {
+  already_answered: 'Another answer came first.',
+  too_late: 'Too late: the call is settled.',
+  not_waiting: 'Nobody waits for this answer any more.',
+};
 
 /**
  * One open session: its Chat, where the page stands in its log, and how the
@@ -230,6 +237,29 @@ export class Session {
     } catch (error) {
       this.#set({ stopping: false, problem: `Stop failed: ${(error as Error).message}` });
     }
+  }
+
+  /** Decides on a call that waits for approval. Returns why it did not count, if so. */
+  decide = (approvalId: string, approved: boolean) => this.#answer('approvals', approvalId, { approved });
+
+  /** Gives the outcome of a call that the client executes. Returns why it did not count, if so. */
+  submit = (callId: string, output: unknown) => this.#answer('tools', callId, { output });
+
+  async #answer(kind: 'approvals' | 'tools', id: string, body: unknown): Promise<string | undefined> {
+    let refused: string | undefined;
+    try {
+      await postAnswer(this.id, kind, id, body);
+      this.#tabs.postMessage('turn');
+      this.onTurn?.();
+    } catch (error) {
+      const { code, message } = explain(error as Error);
+      if (code === undefined) return `Not sent: ${message}`;
+      refused = refusals[code] ?? message;
+    }
+    // A look that began before the answer may not show it.
+    await this.#loading;
+    if (this.#open && !this.#busy) await this.load();
+    return refused;
   }
 
   dismiss = () => this.#set({ problem: undefined });

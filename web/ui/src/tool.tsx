@@ -1,7 +1,8 @@
 import type { DynamicToolUIPart, ToolUIPart } from 'ai';
-import { useState } from 'react';
+import { useRef, useState } from 'react';
 import { IconCheck, IconChevron, IconCross } from './icons';
 import { Bar, type ProgressEntry } from './progress';
+import type { Session } from './session';
 
 const words: Record<string, string> = {
   'input-streaming': 'writing arguments',
@@ -13,36 +14,98 @@ const words: Record<string, string> = {
   'output-denied': 'denied',
 };
 
+interface Props {
+  part: ToolUIPart | DynamicToolUIPart;
+  live: boolean;
+  /** Takes an answer, where the call may wait for one. */
+  session: Session | undefined;
+  progress?: ProgressEntry | undefined;
+}
+
 /** A tool call, what it was given and what came of it. */
-export function ToolCall({ part, live, progress }: { part: ToolUIPart | DynamicToolUIPart; live: boolean; progress?: ProgressEntry | undefined }) {
+export function ToolCall({ part, live, session, progress }: Props) {
   const [open, setOpen] = useState(false);
+  const [sending, setSending] = useState(false);
+  const [refused, setRefused] = useState<string>();
+  const head = useRef<HTMLElement>(null);
   const name = part.type === 'dynamic-tool' ? part.toolName : part.type.slice('tool-'.length);
   const failed = part.state === 'output-error' || part.state === 'output-denied';
   const settled = failed || part.state === 'output-available';
   const preliminary = part.state === 'output-available' && part.preliminary === true;
   const input = part.input ?? (part as { rawInput?: unknown }).rawInput;
+  // Nothing runs in a session that is idle: what has no outcome waits for one.
+  const approval = session && part.state === 'approval-requested' ? part.approval.id : undefined;
+  const located = session !== undefined && part.state === 'input-available' && name === 'get_location';
+
+  const answer = async (send: Promise<string | undefined>) => {
+    setSending(true);
+    setRefused(undefined);
+    head.current?.focus(); // what had the focus goes away
+    setRefused(await send);
+    setSending(false);
+  };
   return (
-    <details className="tool" data-state={part.state} open={open} onToggle={e => setOpen(e.currentTarget.open)}>
-      <summary>
-        <span className="tool-icon">
-          {failed ? <IconCross /> : settled && !preliminary ? <IconCheck /> : live ? <span className="spinner" /> : <span className="dot" />}
-        </span>
-        <code className="tool-name">{name}</code>
-        <span className="tool-hint">{brief(input)}</span>
-        {progress && !settled && <Bar label={progress.label} percent={progress.percent} />}
-        <span className="tool-state">{preliminary ? 'working' : words[part.state] ?? part.state}</span>
-        <span className="chevron">
-          <IconChevron />
-        </span>
-      </summary>
-      {open && (
-        <div className="tool-body">
-          {input !== undefined && <Value label="Input" value={input} />}
-          {part.state === 'output-available' && <Value label="Output" value={part.output} />}
-          {part.state === 'output-error' && <Value label="Error" value={part.errorText} />}
+    <div className="tool" data-state={part.state} data-waits={approval !== undefined || located || undefined}>
+      <details open={open} onToggle={e => setOpen(e.currentTarget.open)}>
+        <summary ref={head}>
+          <span className="tool-icon">
+            {failed ? <IconCross /> : settled && !preliminary ? <IconCheck /> : live ? <span className="spinner" /> : <span className="dot" />}
+          </span>
+          <code className="tool-name">{name}</code>
+          <span className="tool-hint">{brief(input)}</span>
+          {progress && !settled && <Bar label={progress.label} percent={progress.percent} />}
+          <span className="tool-state">{preliminary ? 'working' : located ? 'waits for you' : words[part.state] ?? part.state}</span>
+          <span className="chevron">
+            <IconChevron />
+          </span>
+        </summary>
+        {open && (
+          <div className="tool-body">
+            {input !== undefined && <Value label="Input" value={input} />}
+            {part.state === 'output-available' && <Value label="Output" value={part.output} />}
+            {part.state === 'output-error' && <Value label="Error" value={part.errorText} />}
+          </div>
+        )}
+      </details>
+      {approval !== undefined && (
+        <div className="tool-answer" role="group" aria-label={`Decision on ${name}`}>
+          <button type="button" className="primary" disabled={sending} onClick={() => void answer(session!.decide(approval, true))}>
+            Approve
+          </button>
+          <button type="button" disabled={sending} onClick={() => void answer(session!.decide(approval, false))}>
+            Deny
+          </button>
         </div>
       )}
-    </details>
+      {located && <Place sending={sending} onSend={place => void answer(session.submit(part.toolCallId, { place }))} />}
+      {refused && (
+        <p className="tool-refused" role="status">
+          {refused}
+        </p>
+      )}
+    </div>
+  );
+}
+
+/** Answers the demo's get_location, which the page executes by asking. */
+function Place({ sending, onSend }: { sending: boolean; onSend(place: string): void }) {
+  const [place, setPlace] = useState('Lisbon, Portugal');
+  return (
+    <form
+      className="tool-answer"
+      onSubmit={e => {
+        e.preventDefault();
+        if (!sending && place.trim() !== '') onSend(place.trim());
+      }}
+    >
+      <label>
+        Share a place
+        <input value={place} disabled={sending} maxLength={200} autoComplete="off" onChange={e => setPlace(e.target.value)} />
+      </label>
+      <button type="submit" className="primary" disabled={sending || place.trim() === ''}>
+        Send
+      </button>
+    </form>
   );
 }
 
