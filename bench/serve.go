@@ -117,7 +117,8 @@ func newSpool() (http.Handler, error) {
 		}
 	})
 	mux.HandleFunc("POST /bench/publish", func(res http.ResponseWriter, r *http.Request) {
-		if _, err := w.Commit(r.Context(), spool.Row{}, nil, &spool.TextDelta{Delta: text(r)}); err != nil {
+		// As an agent writes deltas: queued, and seen once they are committed.
+		if err := w.Append(r.Context(), &spool.TextDelta{Delta: text(r)}); err != nil {
 			http.Error(res, err.Error(), http.StatusInternalServerError)
 		}
 	})
