@@ -148,6 +148,7 @@ type sink struct {
 	w       http.ResponseWriter
 	rc      *http.ResponseController
 	timeout time.Duration
+	until   time.Time // the connection's write deadline
 	n       int64
 }
 
@@ -155,7 +156,7 @@ func (k *sink) write(p []byte) error {
 	for len(p) > 0 {
 		piece := p[:min(len(p), writeBytes)]
 		p = p[len(piece):]
-		if err := k.rc.SetWriteDeadline(time.Now().Add(k.timeout)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		if err := k.extend(); err != nil {
 			return err
 		}
 		n, err := k.w.Write(piece)
@@ -166,6 +167,20 @@ func (k *sink) write(p []byte) error {
 		if err := k.rc.Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
 			return err
 		}
+	}
+	return nil
+}
+
+// extend gives the next write its time. Moving the deadline costs as much as a
+// small write's own work, so it is moved once a tenth of it has passed.
+func (k *sink) extend() error {
+	now := time.Now()
+	if k.until.Sub(now) > k.timeout*9/10 {
+		return nil
+	}
+	k.until = now.Add(k.timeout)
+	if err := k.rc.SetWriteDeadline(k.until); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return err
 	}
 	return nil
 }
