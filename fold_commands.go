@@ -265,11 +265,9 @@ func (f *Fold) stage(c *StatePatch) {
 
 // unstage goes back to the committed state and applies the patches to keep.
 func (f *Fold) unstage(keep func(StatePatch) bool) {
-	staged := f.staged
-	f.State, f.staged = f.committed, nil
-	for _, p := range staged {
-		if keep(p) {
-			f.stage(&p)
-		}
+	f.staged = slices.DeleteFunc(f.staged, func(p StatePatch) bool { return !keep(p) })
+	f.State = f.committed
+	for _, p := range f.staged {
+		f.State = ReplayState(f.State, p.Patches)
 	}
 }

@@ -343,3 +343,22 @@ func TestOutcomeBeforeTheModelPhaseCloses(t *testing.T) {
 		t.Errorf("the outcome was lost: %s", mustJSON(parts))
 	}
 }
+
+// A call's changes stay when the call that made what holds them is taken back.
+func TestStateOfACallOutlivesAnothers(t *testing.T) {
+	patch := func(call, path, value string) *StatePatch {
+		return &StatePatch{ToolCallID: call, Patches: []PatchOperation{{Op: "add", Path: path, Value: json.RawMessage(value)}}}
+	}
+	l := newLogOf(t).add(user("u", "x"), started("r", "u", "u"), step(1),
+		&ToolArgStreamStart{ToolCallID: "a", ToolName: "t"}, &ToolArgStreamEnd{ToolCallID: "a"},
+		&ToolArgStreamStart{ToolCallID: "b", ToolName: "t"}, &ToolArgStreamEnd{ToolCallID: "b"})
+	l.add(l.fold.CloseModelPhase("tool-calls", nil)...)
+	l.add(&ToolStart{ToolCallID: "a", ToolName: "t", Arguments: json.RawMessage(`{}`)},
+		&ToolStart{ToolCallID: "b", ToolName: "t", Arguments: json.RawMessage(`{}`)},
+		patch("a", "/done", `{"a":1}`), patch("b", "/done/b", `1`), patch("a", "/list", `[1]`), patch("b", "/list/-", `2`),
+		&ToolEnd{ToolCallID: "b", ToolName: "t", Result: json.RawMessage(`1`), Success: true})
+	l.add(l.fold.Unsettled("lost")...)
+	if got, want := string(l.fold.State), `{"done":{"b":1},"list":[2]}`; got != want {
+		t.Errorf("state %s, want %s", got, want)
+	}
+}

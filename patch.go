@@ -13,6 +13,12 @@ var patchOptions = func() *jsonpatch.ApplyOptions {
 	return o
 }()
 
+var replayOptions = func() *jsonpatch.ApplyOptions {
+	o := *patchOptions
+	o.EnsurePathExistsOnAdd = true
+	return &o
+}()
+
 func decodePatch(operations []PatchOperation) (jsonpatch.Patch, error) {
 	text, err := json.Marshal(operations)
 	if err != nil {
@@ -28,6 +34,22 @@ func decodePatch(operations []PatchOperation) (jsonpatch.Patch, error) {
 // PatchState applies RFC 6902 operations to a JSON document, all or none. A nil
 // document is {}.
 func PatchState(state json.RawMessage, operations []PatchOperation) (json.RawMessage, error) {
+	return patchState(state, operations, patchOptions)
+}
+
+// ReplayState applies patches to a state from which others, made between them,
+// have been taken back. A value goes where it was even if what held it was made
+// by one of those; what still does not apply is left out.
+func ReplayState(state json.RawMessage, patches ...[]PatchOperation) json.RawMessage {
+	for _, operations := range patches {
+		if next, err := patchState(state, operations, replayOptions); err == nil {
+			state = next
+		}
+	}
+	return state
+}
+
+func patchState(state json.RawMessage, operations []PatchOperation, o *jsonpatch.ApplyOptions) (json.RawMessage, error) {
 	if len(state) == 0 {
 		state = json.RawMessage("{}")
 	}
@@ -35,7 +57,7 @@ func PatchState(state json.RawMessage, operations []PatchOperation) (json.RawMes
 	if err != nil {
 		return nil, err
 	}
-	patched, err := patch.ApplyWithOptions(state, patchOptions)
+	patched, err := patch.ApplyWithOptions(state, o)
 	if err != nil {
 		return nil, ErrInvalid.Because("the patch does not apply").With("", err)
 	}

@@ -312,10 +312,7 @@ func (h *host) takeBackLocked(ctx context.Context) error {
 	}
 	without := s.base
 	for _, st := range s.staged {
-		// What was built on the failed call's changes may not apply: it goes too.
-		if next, err := spool.PatchState(without, st.ops); err == nil {
-			without = next
-		}
+		without = spool.ReplayState(without, st.ops)
 	}
 	if without == nil {
 		without = json.RawMessage("{}")
