@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { all, answers, oldest } from './lib/clients.mjs';
-import { difference, measure, newSession, none, pool, references, reload, resuming, send, snapshotOf, ways } from './lib/cut.mjs';
+import { difference, measure, newSession, none, pool, references, reload, resuming, send, settled, snapshotOf, ways } from './lib/cut.mjs';
 import { startGate } from './lib/gate.mjs';
 import { Network } from './lib/net.mjs';
 import { freePort, start, tempDir } from './lib/spool.mjs';
@@ -165,6 +165,7 @@ async function checkRecovered(url, { session, k, readers }, shown, undisturbed) 
   const early = []; // while nobody owns the run
   for (const client of all) early.push(await reload(client, url, session, 'snapshot', []));
   await Promise.all([...readers, ...early].map(r => r.done));
+  await settled(url, session); // a retraction may have sent all of them away
 
   const snapshot = await snapshotOf(url, session);
   if (snapshot.status !== 'ended') complain('snapshot', `status ${snapshot.status}`);

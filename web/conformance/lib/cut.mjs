@@ -17,6 +17,12 @@ export const resuming = net => createResumingFetch({ fetch: net.fetch, minDelay:
 let made = 0;
 export const newSession = name => `${name}-${process.pid}-${++made}`;
 
+/** Waits until the turn has ended: the log's own stream does then. */
+export async function settled(url, session) {
+  const answer = await fetch(`${url}/stream/${encodeURIComponent(session)}`);
+  assert.match(await answer.text(), /"type":"end"/);
+}
+
 /** Node may use a connection that a killed server has left; a browser would ask again by itself, and so does this. */
 export async function snapshotOf(url, session) {
   for (let tries = 1; ; tries++) {
