@@ -43,7 +43,8 @@ type Wire struct {
 // Run runs the suite.
 func Run(t *testing.T, w Wire) {
 	t.Helper()
-	if w.Log == nil {
+	whole := w.Log == nil // other logs may hold too little for some checks
+	if whole {
 		w.Log = Corpus()
 		t.Run("the log holds every chunk type", func(t *testing.T) {
 			if missing := missingTypes(w.Log); len(missing) > 0 {
@@ -63,6 +64,9 @@ func Run(t *testing.T, w Wire) {
 				}
 			}
 		})
+	}
+	if !whole {
+		return
 	}
 	for _, flaw := range flaws {
 		t.Run("it is seen when the wire "+flaw.name, func(t *testing.T) {
