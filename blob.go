@@ -10,9 +10,6 @@ import (
 	"strings"
 )
 
-// blobAbove is the size of a JSON value from which it is stored beside the log.
-const blobAbove = 64 << 10
-
 // blobRef stands in a record for a value that is stored beside the log.
 type blobRef struct {
 	Blob      string `json:"$blob"` // "sha256:" and the hash in hex
@@ -155,7 +152,7 @@ func (s *spiller) value(v json.RawMessage) json.RawMessage {
 	if s.err != nil || len(v) < len(`{"$blob":0}`) {
 		return v
 	}
-	if len(v) > blobAbove {
+	if len(v) > MaxInlineBytes {
 		return s.blob(v)
 	}
 	return renameBlobKey(v, func(key string) string {
@@ -178,7 +175,7 @@ func escapeBlobKey(v json.RawMessage) json.RawMessage {
 
 // text returns a foreign text as it is stored: itself, or where it is.
 func (s *spiller) text(text string) (string, json.RawMessage) {
-	if len(text) <= blobAbove || s.err != nil {
+	if len(text) <= MaxInlineBytes || s.err != nil {
 		return text, nil
 	}
 	return "", s.blob(mustJSON(text))

@@ -12,7 +12,7 @@ func TestLargeValuesGoBesideTheLog(t *testing.T) {
 	store, g := newTestLog(t, nil)
 	ctx := context.Background()
 	w := g.Writer(store.claim("s"), WriterOptions{})
-	big := json.RawMessage(`{"rows":"` + strings.Repeat("x", blobAbove) + `"}`)
+	big := json.RawMessage(`{"rows":"` + strings.Repeat("x", MaxInlineBytes) + `"}`)
 	end := &ToolEnd{ToolCallID: "c", ToolName: "t", Success: true, Result: big}
 	message := &AssistantMessage{Parts: []Part{{Type: PartText, Text: "a"}, {Type: PartTool, Tool: &ToolPart{CallID: "c", Name: "t", Input: big, Output: big}}}}
 	if _, err := w.Commit(ctx, Row{}, nil, end, message); err != nil {
@@ -87,7 +87,7 @@ func TestNoBlobStore(t *testing.T) {
 	logs := NewLogs(storeOnly{store}, nil)
 	defer logs.Close()
 	w := mustLog(t, logs).Writer(store.claim("s"), WriterOptions{})
-	err := w.Append(context.Background(), &Output{Output: json.RawMessage(`"` + strings.Repeat("x", blobAbove) + `"`)})
+	err := w.Append(context.Background(), &Output{Output: json.RawMessage(`"` + strings.Repeat("x", MaxInlineBytes) + `"`)})
 	if !errors.Is(err, ErrTooLarge) {
 		t.Error(err)
 	}

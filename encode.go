@@ -64,7 +64,7 @@ func (e *chunkEncoder) one(ctx context.Context, recs []Record, c Chunk) ([]Recor
 	if err != nil {
 		return nil, ErrInvalidChunk.With(e.g.session, err)
 	}
-	if e.buf = data; cap(e.buf) > blobAbove {
+	if e.buf = data; cap(e.buf) > MaxInlineBytes {
 		e.buf = nil
 	}
 	if u, ok := c.(*Unknown); ok {

@@ -317,7 +317,7 @@ func TestCommandRefuses(t *testing.T) {
 		"no command": {text("x"), ErrInvalidChunk},
 		"bad id":     {say("a\nb", "x"), ErrInvalidID},
 		"no id":      {say("", "x"), ErrInvalidID},
-		"too large":  {manyParts("c", 10, blobAbove), ErrTooLarge},
+		"too large":  {manyParts("c", 10, MaxInlineBytes), ErrTooLarge},
 	} {
 		if _, err := g.Command(ctx, Row{}, test.c); !errors.Is(err, test.want) {
 			t.Errorf("%s: %v", name, err)
