@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 	"weak"
+
+	"github.com/spool-run/spool/internal/wait"
 )
 
 // Options are the seams and sizes of a process's [Logs]. The zero value works.
@@ -59,7 +61,7 @@ func NewLogs(store Store, o *Options) *Logs {
 		l.o.Now = time.Now
 	}
 	if l.o.Sleep == nil {
-		l.o.Sleep = sleep
+		l.o.Sleep = wait.Sleep
 	}
 	if l.o.NewID == nil {
 		l.o.NewID = func() string { return newUUID(l.o.Now()) }
@@ -199,17 +201,6 @@ func (l *Logs) AwaitDue(ctx context.Context, c Claim) error {
 		return ErrUnsupported
 	}
 	return leaser.AwaitDue(ctx, c)
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // newUUID returns a UUID of version 7: Unix milliseconds, then random bits.

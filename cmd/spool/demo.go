@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/spool-run/spool/agent"
+	"github.com/spool-run/spool/internal/wait"
 	"github.com/spool-run/spool/model"
 	"github.com/spool-run/spool/tool"
 )
@@ -155,14 +156,7 @@ func (d demoTools) wait(ctx tool.Context) error {
 	if d.pause == 0 {
 		return ctx.Err()
 	}
-	t := time.NewTimer(d.pause)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return wait.Sleep(ctx, d.pause)
 }
 
 // number is a small number that stands for a text.

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/internal/wait"
 	"github.com/spool-run/spool/model"
 	"github.com/spool-run/spool/model/anthropic"
 	"github.com/spool-run/spool/model/openai"
@@ -58,7 +59,7 @@ func New(name string, o *Options) (*Model, error) {
 		m.o = *o
 	}
 	if m.o.Sleep == nil {
-		m.o.Sleep = sleep
+		m.o.Sleep = wait.Sleep
 	}
 	info, err := os.Stat(name)
 	if err != nil {
@@ -187,15 +188,4 @@ func (m *Model) client(head []byte, base string) model.Model {
 		return openai.NewResponses(&openai.Options{BaseURL: base, Model: "replay"})
 	}
 	return openai.New(&openai.Options{BaseURL: base, Model: "replay"})
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/internal/wait"
 )
 
 // Claim implements [spool.Leaser].
@@ -138,27 +139,13 @@ func (s *Store) AwaitDue(ctx context.Context, c spool.Claim) error {
 		if found {
 			return nil
 		}
-		var timer *time.Timer
-		var alarm <-chan time.Time
+		look := time.Duration(-1)
 		if next != never {
 			// Look again after a second at the latest: the store's clock need
 			// not run with the timer's.
-			timer = time.NewTimer(min(time.Duration(next-now)*time.Millisecond, time.Second))
-			alarm = timer.C
+			look = min(max(time.Duration(next-now)*time.Millisecond, 0), time.Second)
 		}
-		var err error
-		select {
-		case <-kicked:
-		case <-alarm:
-		case <-ctx.Done():
-			err = ctx.Err()
-		case <-s.closed:
-			err = spool.ErrClosed
-		}
-		if timer != nil {
-			timer.Stop()
-		}
-		if err != nil {
+		if err := wait.For(ctx, look, kicked, s.closed, spool.ErrClosed); err != nil {
 			return err
 		}
 	}
