@@ -163,7 +163,15 @@ func TestStructuredOutput(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := &answers{steps: tt.answers}
-			a := &agent.Agent{Name: "a", Model: m, Output: agent.OutputOf[verdict](), Tools: []tool.Tool{
+			output := agent.OutputOf[verdict]()
+			if name == "fenced" || name == "never" { // a schema from elsewhere does as well
+				var err error
+				output, err = agent.OutputSchema(json.RawMessage(`{"type":"object","properties":{"sound":{"type":"boolean"}},"required":["sound"]}`))
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			a := &agent.Agent{Name: "a", Model: m, Output: output, Tools: []tool.Tool{
 				tool.New("noop", "", func(tool.Context, struct{}) (int, error) { return 0, nil })}}
 			r, l := begin(t, "is it?")
 			result, err := run(t.Context(), a, r)
@@ -192,6 +200,14 @@ func TestStructuredOutput(t *testing.T) {
 				t.Errorf("the correction got into the history: %d messages", n)
 			}
 		})
+	}
+}
+
+func TestOutputSchemaIsChecked(t *testing.T) {
+	for _, schema := range []string{`{"type":`, `{"$ref":"#/$defs/none"}`, `7`} {
+		if _, err := agent.OutputSchema(json.RawMessage(schema)); err == nil {
+			t.Errorf("%s was taken for a schema", schema)
+		}
 	}
 }
 

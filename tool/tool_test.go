@@ -25,6 +25,22 @@ func TestSpecIsInferred(t *testing.T) {
 	}
 }
 
+func TestAsk(t *testing.T) {
+	ask := tool.Ask("ask_user", "Asks the user.")
+	if spec := ask.Spec(); !spec.Client || spec.Name != "ask_user" || spec.Description != "Asks the user." {
+		t.Errorf("%+v", spec)
+	}
+	if err := tool.Check(ask, json.RawMessage(`{"question":"Which?","options":["a","b"]}`)); err != nil {
+		t.Error(err)
+	}
+	if err := tool.Check(ask, json.RawMessage(`{"options":[]}`)); err == nil {
+		t.Error("a question without one was accepted")
+	}
+	if _, err := ask.Call(tool.NewContext(t.Context(), tool.Call{}, nil), json.RawMessage(`{"question":"Which?"}`)); !tool.IsFatal(err) {
+		t.Errorf("a call of it here: %v", err)
+	}
+}
+
 func TestCheck(t *testing.T) {
 	typed := tool.New("plan_trip", "", func(tool.Context, trip) (string, error) { return "", nil })
 	for _, tl := range []tool.Tool{typed, schemaOnly{typed.Spec()}} {

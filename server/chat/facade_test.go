@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -194,5 +195,37 @@ func TestFrontendErrors(t *testing.T) {
 	}
 	if _, err := f.GetMessages(t.Context(), "unknown", chat.MessagesOptions{}); !errors.Is(err, chat.StreamNotFoundError) {
 		t.Errorf("messages of an unknown session: %v", err)
+	}
+}
+
+// TestLoadAll: a history of several pages comes whole and in order.
+func TestLoadAll(t *testing.T) {
+	t.Parallel()
+	store := memstore.New(nil)
+	logs := spool.NewLogs(store, nil)
+	t.Cleanup(func() { _ = logs.Close(); _ = store.Close() })
+	g, err := logs.Log("s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const total, series = 2100, 300
+	for n := 0; n < total; n += series {
+		messages := make([]spool.Message, series)
+		for i := range messages {
+			messages[i] = spool.Message{ID: fmt.Sprint("m", n+i), Role: spool.RoleUser, Parts: []spool.Part{{Type: spool.PartText, Text: "hi"}}}
+		}
+		chunk := &spool.HistoryReplaced{CommandID: "h", Messages: &messages, More: n+series < total}
+		if _, err := g.Command(t.Context(), spool.Row{}, chunk); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all, err := chat.LoadAllUIMessages(t.Context(), &chat.Deps{Logs: logs}, "s")
+	if err != nil || len(all) != total {
+		t.Fatalf("%d messages, %v", len(all), err)
+	}
+	for i, m := range all {
+		if m.ID != fmt.Sprint("m", i) {
+			t.Fatalf("message %d is %s", i, m.ID)
+		}
 	}
 }

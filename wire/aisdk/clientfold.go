@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-
-	"github.com/spool-run/spool"
 )
 
 // Client folds the stream as the npm clients do, and as strictly as the
@@ -29,16 +27,6 @@ type Client struct {
 	open    map[string]int // open text and reasoning parts, by "kind id"
 	partial map[string]string
 	events  int
-}
-
-// Frames folds frames, in order.
-func (c *Client) Frames(frames []spool.Frame) error {
-	for _, f := range frames {
-		if err := c.Write(f.Data); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // Write folds bytes of the stream: whole events.
