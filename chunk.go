@@ -166,6 +166,9 @@ type SubAgentStart struct {
 	SubAgentType string `json:"subAgentType"`
 	SubSessionID string `json:"subSessionId"`
 	CallID       string `json:"callId"`
+	// Mode is "" of a sub-agent, which ends with its call, and blocking or
+	// background of a child that outlives it.
+	Mode string `json:"mode,omitempty"`
 }
 
 // SubAgentEnd says that a child agent ended.

@@ -7,7 +7,7 @@ import (
 
 // FoldVersion changes whenever the same records fold into something else. Saved
 // folds of another version are ignored.
-const FoldVersion = 3
+const FoldVersion = 4
 
 // Fold is a session's state: what its log's records, folded in order, say. It
 // is a deterministic function of them, and the same from all records and from
@@ -42,8 +42,21 @@ type Fold struct {
 	// Verdicts of all commands, by command id.
 	Verdicts map[string]Verdict `json:"verdicts"`
 
-	run       *Run // the open one
-	step      int  // of the open run
+	// Children are the folds of the child agents, in the order in which they
+	// began. What they do changes nothing else here, but that a turn which waits
+	// for them waits until they have all their answers.
+	Children []*Fold `json:"children,omitempty"`
+	// Of a child: its agent's name, the call that began it, the mode that its
+	// subagent_start gives and the sequence of its subagent_end, 0 before.
+	AgentType string `json:"agentType,omitempty"`
+	CallID    string `json:"callId,omitempty"`
+	Mode      string `json:"mode,omitempty"`
+	Ended     uint64 `json:"ended,omitempty"`
+
+	parent    *Fold
+	last      *Command // the latest answer to a child, while the run is open
+	run       *Run     // the open one
+	step      int      // of the open run
 	stepID    string
 	stepAt    uint64 // sequence of its step_started
 	phase     Phase
@@ -135,16 +148,22 @@ func (f *Fold) ApplyChunk(r Record, c Chunk) {
 	if r.Seq <= f.Seq {
 		return
 	}
-	if f.rewind != nil && r.Type != TypeUserMessage {
+	base := c.ChunkBase()
+	below := base.AgentID != f.Session && f.descends(base.AgentID)
+	if f.rewind != nil && (below || r.Type != TypeUserMessage) {
 		f.rewind = nil // an edit whose user message did not follow
 	}
 	f.Seq = r.Seq
+	if below {
+		f.applyBelow(r, c, base.AgentID)
+		return
+	}
 	if IsCommand(r.Type) {
 		f.applyCommand(r, c)
 		return
 	}
-	if base := c.ChunkBase(); base.AgentID != "" && base.AgentID != f.Session {
-		return // a child's records change only the child's fold
+	if base.AgentID != "" && base.AgentID != f.Session {
+		return // whoever that is
 	}
 	f.enter(r, c)
 	switch c := c.(type) {
@@ -157,6 +176,12 @@ func (f *Fold) ApplyChunk(r Record, c Chunk) {
 			if f.run != nil {
 				f.run.Usage = f.run.Usage.Add(*c.Usage)
 			}
+		}
+	case *SubAgentStart:
+		f.adopt(c)
+	case *SubAgentEnd:
+		if child := f.Child(c.SubSessionID); child != nil && child != f && child.Ended == 0 {
+			child.Ended = r.Seq
 		}
 	case *StatePatch:
 		f.stage(c)
@@ -179,12 +204,13 @@ func (f *Fold) ApplyChunk(r Record, c Chunk) {
 		f.endRun(r, func(run *Run) {
 			run.Suspended, run.Pending, run.Expires = c.Kind, c.ToolCallIDs, c.ExpiresAt
 			run.Step, run.StepID = f.step, c.StepID
-			f.unheeded(run)
 			f.Status, f.Reason, f.Error = StatusPaused, c.Kind, nil
+			f.unheeded(run)
 		})
 	case *RunFinished:
 		f.endRun(r, func(run *Run) {
 			run.Outcome = c.Outcome
+			f.Answers = nil // to children that are stopped with it
 			f.Status, f.Reason, f.Error = StatusEnded, string(c.Outcome), nil
 			if c.Outcome == OutcomeFailed {
 				f.Status = StatusFailed
@@ -227,7 +253,7 @@ func (f *Fold) startRun(r Record, c *RunStarted) {
 	turn.Runs = append(turn.Runs, run)
 	f.current.Apply(r, c)
 	f.run, f.step, f.stepID, f.phase = run, 0, "", PhaseNone
-	f.finish, f.fatal, f.emitted = "", "", nil
+	f.finish, f.fatal, f.emitted, f.last = "", "", nil, nil
 	if last != nil {
 		f.goOn(last)
 	}

@@ -52,8 +52,16 @@ const (
 	ModeSuperseded = "superseded" // another message
 )
 
-// Verdict returns what became of a command.
-func (f *Fold) Verdict(commandID string) Verdict { return f.Verdicts[commandID] }
+// Verdict returns what became of a command, of the session's own or of a
+// child's.
+func (f *Fold) Verdict(commandID string) Verdict {
+	v, known := f.Verdicts[commandID]
+	for i := 0; !known && i < len(f.Children); i++ {
+		v = f.Children[i].Verdict(commandID)
+		known = v.State != VerdictUnknown
+	}
+	return v
+}
 
 func (f *Fold) applyCommand(r Record, c Chunk) {
 	switch c := c.(type) {
@@ -227,7 +235,7 @@ func (f *Fold) answer(r Record, c Chunk) {
 		id = c.CommandID
 		pending = f.hasTool(func(t *ToolPart) bool {
 			// A call that waits for a decision, or has one, is not the client's.
-			return t.CallID == c.ToolCallID && !t.State.Settled() && t.Approval == nil
+			return t.CallID == c.ToolCallID && !t.State.Settled() && t.Approval == nil && f.submittable(t.CallID)
 		})
 	}
 	if _, repeated := f.Verdicts[id]; repeated {
@@ -240,6 +248,12 @@ func (f *Fold) answer(r Record, c Chunk) {
 	f.current.Apply(r, c)
 	f.judge(id, Verdict{State: VerdictAccepted})
 	f.answered(r, id)
+}
+
+// submittable says that a call does not wait for a child instead.
+func (f *Fold) submittable(callID string) bool {
+	run := f.awaiting()
+	return run == nil || run.Suspended != awaitingChildren || slices.Contains(run.Pending, callID)
 }
 
 func (f *Fold) hasTool(match func(*ToolPart) bool) bool {

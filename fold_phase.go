@@ -108,17 +108,12 @@ func (f *Fold) awaiting() *Run {
 	return nil
 }
 
-// Pending returns the calls that the paused turn waits for, as they stand.
+// Pending returns the calls that the paused turn waits for, as they stand, and
+// those of children: see [Fold.PendingCalls].
 func (f *Fold) Pending() []*ToolPart {
-	run := f.awaiting()
-	if run == nil {
-		return nil
-	}
 	var calls []*ToolPart
-	for _, p := range f.current.message.Parts {
-		if t := p.Tool; t != nil && slices.Contains(run.Pending, t.CallID) && t.Waits() {
-			calls = append(calls, t)
-		}
+	for _, c := range f.PendingCalls() {
+		calls = append(calls, c.ToolPart)
 	}
 	return calls
 }
@@ -132,16 +127,26 @@ func (t *ToolPart) Waits() bool {
 // Expires returns when the paused turn stops waiting, in Unix milliseconds; 0
 // for never.
 func (f *Fold) Expires() int64 {
-	if run := f.awaiting(); run != nil && f.Continue == nil {
+	run := f.awaiting()
+	switch {
+	case run == nil || f.Continue != nil:
+		return 0
+	case run.Suspended != awaitingChildren:
 		return run.Expires
 	}
-	return 0
+	var expires int64
+	for _, c := range f.PendingCalls() {
+		expires = earlier(expires, c.Expires)
+	}
+	return expires
 }
 
 // answered notes an accepted answer. The last one that was missing lets the turn
 // go on.
 func (f *Fold) answered(r Record, id string) {
 	f.Answers = append(f.Answers, id)
+	f.last = &Command{ID: id, Type: r.Type, Seq: r.Seq, Mode: modeOf(r.Type)}
+	f.childrenAnswered()
 	run := f.awaiting()
 	if run == nil || len(run.Pending) == 0 || f.Continue != nil || len(f.Pending()) > 0 {
 		return
@@ -168,4 +173,5 @@ func (f *Fold) unheeded(run *Run) {
 			return
 		}
 	}
+	f.childrenAnswered() // before it paused
 }

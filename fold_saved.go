@@ -3,15 +3,20 @@ package spool
 import (
 	"encoding/json"
 	"errors"
+	"slices"
 )
 
 // Save encodes the fold for a [SavedFold]. Only a fold without an open run can
 // be saved: what is open lives in records that the fold does not keep apart.
 func (f *Fold) Save() ([]byte, error) {
-	if f.run != nil || f.rewind != nil || f.replacing != nil {
+	if f.busy() {
 		return nil, errors.New("spool: a fold with an open run cannot be saved")
 	}
 	return json.Marshal(f)
+}
+
+func (f *Fold) busy() bool {
+	return f.run != nil || f.rewind != nil || f.replacing != nil || slices.ContainsFunc(f.Children, (*Fold).busy)
 }
 
 // LoadFold decodes what [Fold.Save] wrote.
@@ -20,7 +25,16 @@ func LoadFold(data []byte) (*Fold, error) {
 	if err := json.Unmarshal(data, f); err != nil {
 		return nil, err
 	}
+	f.restore()
+	return f, nil
+}
+
+func (f *Fold) restore() {
 	f.committed = f.State
+	for _, c := range f.Children {
+		c.parent = f
+		c.restore()
+	}
 	for _, m := range f.Messages {
 		for i := range m.Parts {
 			m.Parts[i].sealed = true
@@ -32,7 +46,6 @@ func LoadFold(data []byte) (*Fold, error) {
 			f.current.resume(m)
 		}
 	}
-	return f, nil
 }
 
 // resume makes a saved message the fold's own.

@@ -23,13 +23,23 @@ func (f *Fold) CloseStep(checkpointID string) []Chunk {
 }
 
 // Unsettled returns what the open run lacks before its run_finished, in order:
-// what was shown becomes kept, calls without an outcome fail with errText. An
+// children are stopped, deepest first; what was shown becomes kept, calls without
+// an outcome fail with errText. An
 // owner calls it before it ends a run early, and so does a new owner who finds
 // one open; a crash in between leaves a shorter list to the next.
 func (f *Fold) Unsettled(errText string) []Chunk {
 	if f.run == nil {
 		return nil
 	}
+	var below []Chunk
+	for _, c := range f.Children {
+		below = append(below, c.windUp(f, errText)...)
+	}
+	return append(below, f.unsettled(errText)...)
+}
+
+// unsettled is Unsettled without the children.
+func (f *Fold) unsettled(errText string) []Chunk {
 	var chunks []Chunk
 	if f.modelPhaseOpen() {
 		chunks = f.closeModelPhase(AssistantMessage{FinishReason: "other", Partial: true})
@@ -66,10 +76,11 @@ func (f *Fold) modelPhaseOpen() bool {
 }
 
 // Suspend returns the chunks that pause the open run, with what the open step's
-// data parts hold.
-func (f *Fold) Suspend(kind string, calls []string, expires int64) []Chunk {
-	return []Chunk{&RunSuspended{Base: f.base(), Kind: kind, ToolCallIDs: calls, StepID: f.stepID, ExpiresAt: expires,
-		Data: f.current.uncommitted()}}
+// data parts hold. Calls are the agent's own that wait for answers; children, of
+// kind awaiting_children, are those that wait below.
+func (f *Fold) Suspend(kind string, calls []string, expires int64, children ...string) []Chunk {
+	return []Chunk{&RunSuspended{Base: f.base(), Kind: kind, ToolCallIDs: calls, Children: children, StepID: f.stepID,
+		ExpiresAt: expires, Data: f.current.uncommitted()}}
 }
 
 func (f *Fold) base() Base {

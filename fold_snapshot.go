@@ -50,7 +50,7 @@ func (f *Fold) Snapshot(o SnapshotOptions) Snapshot {
 		Error:          f.Error,
 		State:          f.State,
 		Messages:       []Message{},
-		StreamSequence: f.Seq,
+		StreamSequence: f.position(),
 		Usage:          f.Usage,
 	}
 	if f.Live() && !f.Asks() {

@@ -198,6 +198,8 @@ func enumOf(field string, t reflect.Type) []any {
 		return anys(resyncReasons)
 	case "RunResumed.mode":
 		return anys(resumeModes)
+	case "SubAgentStart.mode":
+		return []any{ChildBlocking, ChildBackground}
 	case "Progress.state":
 		return anys(progressState)
 	case "HistoryRewound.trigger":

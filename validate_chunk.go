@@ -46,6 +46,7 @@ func (v *validator) chunk(c Chunk) {
 		v.text("error", c.Error)
 	case *SubAgentStart:
 		v.subAgent(c.SubAgentType, c.SubSessionID, c.CallID)
+		optOneOf(v, "mode", c.Mode, ChildBlocking, ChildBackground)
 	case *SubAgentEnd:
 		v.subAgent(c.SubAgentType, c.SubSessionID, c.CallID)
 		v.optJSON("result", c.Result)

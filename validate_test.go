@@ -33,7 +33,7 @@ func sampleChunks() []Chunk {
 		&ToolEnd{b, "c", "t", raw, true, "e", true, true},
 		&ToolInputError{b, "c", "t", raw, "bad"},
 		&ToolOutputError{b, "c", "t", "bad"},
-		&SubAgentStart{b, "helper", "s.1", "c"},
+		&SubAgentStart{b, "helper", "s.1", "c", "background"},
 		&SubAgentEnd{b, "helper", "s.1", "c", raw, "e"},
 		&Custom{b, "note", raw, "n1", true, "c"},
 		&Progress{b, "p", "q", "label", "running", new(50.0), raw},
