@@ -56,6 +56,7 @@ const (
 	// The life of a run.
 	TypeRunStarted          Type = "run_started"
 	TypeStepStarted         Type = "step_started"
+	TypeAnswerStarted       Type = "answer_started"
 	TypeAssistantMessage    Type = "assistant_message"
 	TypeStepCommitted       Type = "step_committed"
 	TypeStepDiscarded       Type = "step_discarded"
@@ -295,6 +296,15 @@ type RunStarted struct {
 type StepStarted struct {
 	Base
 	StepID string `json:"stepId"`
+}
+
+// AnswerStarted says that the provider works on the open step's answer and keeps
+// it: whoever owns the run can take it up again, should its process die. What of
+// the answer is in the log are the chunks that follow. It is trace.
+type AnswerStarted struct {
+	Base
+	StepID string `json:"stepId"`
+	Cursor string `json:"cursor"` // the model's own, of the answer's beginning
 }
 
 // AssistantMessage closes a model phase: all that the model said in this step.

@@ -28,6 +28,7 @@ func (*ErrorChunk) ChunkType() Type           { return TypeError }
 func (*Output) ChunkType() Type               { return TypeOutput }
 func (*RunStarted) ChunkType() Type           { return TypeRunStarted }
 func (*StepStarted) ChunkType() Type          { return TypeStepStarted }
+func (*AnswerStarted) ChunkType() Type        { return TypeAnswerStarted }
 func (*AssistantMessage) ChunkType() Type     { return TypeAssistantMessage }
 func (*StepCommitted) ChunkType() Type        { return TypeStepCommitted }
 func (*StepDiscarded) ChunkType() Type        { return TypeStepDiscarded }
@@ -72,6 +73,7 @@ var newChunk = map[Type]func() Chunk{
 	TypeOutput:               func() Chunk { return new(Output) },
 	TypeRunStarted:           func() Chunk { return new(RunStarted) },
 	TypeStepStarted:          func() Chunk { return new(StepStarted) },
+	TypeAnswerStarted:        func() Chunk { return new(AnswerStarted) },
 	TypeAssistantMessage:     func() Chunk { return new(AssistantMessage) },
 	TypeStepCommitted:        func() Chunk { return new(StepCommitted) },
 	TypeStepDiscarded:        func() Chunk { return new(StepDiscarded) },
@@ -101,7 +103,7 @@ func Types() []Type {
 // if the kept records rebuild every wire's message without it.
 func ClassOf(c Chunk) Class {
 	switch c := c.(type) {
-	case *TextDelta, *Thinking, *ToolArgStreamStart, *ToolArgStreamDelta, *ToolArgStreamEnd, *Progress:
+	case *TextDelta, *Thinking, *ToolArgStreamStart, *ToolArgStreamDelta, *ToolArgStreamEnd, *Progress, *AnswerStarted:
 		return Trace
 	case *Custom:
 		if c.Transient || c.ID != "" {

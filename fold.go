@@ -63,6 +63,7 @@ type Fold struct {
 	finish    string // finish reason of its model phase
 	more      bool   // the provider has more to say
 	fatal     string
+	cursor    string               // the model's cursor of the open model phase's answer
 	emitted   map[string][]*Custom // by call of the open step
 	current   *MessageFold         // of the open or last turn
 	committed json.RawMessage
@@ -253,7 +254,7 @@ func (f *Fold) startRun(r Record, c *RunStarted) {
 	turn.Runs = append(turn.Runs, run)
 	f.current.Apply(r, c)
 	f.run, f.step, f.stepID, f.phase = run, 0, "", PhaseNone
-	f.finish, f.fatal, f.emitted, f.last = "", "", nil, nil
+	f.finish, f.fatal, f.cursor, f.emitted, f.last = "", "", "", nil, nil
 	if last != nil {
 		f.goOn(last)
 	}
@@ -271,7 +272,7 @@ func (f *Fold) commitStep(c *StepCommitted) {
 		})
 	}
 	f.committed, f.staged = f.State, nil
-	f.stepID, f.phase, f.emitted = "", PhaseNone, nil
+	f.stepID, f.phase, f.cursor, f.emitted = "", PhaseNone, "", nil
 	if f.run != nil {
 		f.run.Steps++
 		f.run.Recoveries = 0
@@ -290,7 +291,7 @@ func (f *Fold) endRun(r Record, say func(*Run)) {
 	if f.Stop != nil && f.Stop.Seq < r.Seq && f.Continue == nil {
 		f.Stop = nil
 	}
-	f.run, f.step, f.stepID, f.phase = nil, 0, "", PhaseNone
+	f.run, f.step, f.stepID, f.phase, f.cursor = nil, 0, "", PhaseNone, ""
 }
 
 // Live reports whether a run is open or a command waits to open one.

@@ -25,6 +25,18 @@ func (f *Fold) Shown() bool {
 	return f.phase == PhaseModel && (len(m.message.Parts) > m.stepAt+1 || len(m.undo) > 0)
 }
 
+// Answer returns the cursor with which the open model phase's answer can be taken
+// up again where it is made, "" if there is none: see [AnswerStarted].
+func (f *Fold) Answer() string { return f.cursor }
+
+// Said returns what the open step holds so far, in order.
+func (f *Fold) Said() []Part {
+	if m := f.current; f.stepID != "" && m != nil && m.stepAt >= 0 {
+		return slices.Clone(m.message.Parts[m.stepAt+1:])
+	}
+	return nil
+}
+
 // Discard returns the chunks that drop the open model phase, and tell readers so.
 func (f *Fold) Discard(reason string) []Chunk {
 	resync := &StreamResync{Base: f.base(), StepCount: max(f.step-1, 0), MessageCount: len(f.Messages),
@@ -64,13 +76,17 @@ func (f *Fold) enter(r Record, c Chunk) {
 	switch c := c.(type) {
 	case *StepStarted:
 		f.step, f.stepID, f.stepAt = c.Step, c.StepID, r.Seq
-		f.phase, f.finish, f.fatal, f.emitted = PhaseModel, "", "", nil
+		f.phase, f.finish, f.fatal, f.cursor, f.emitted = PhaseModel, "", "", "", nil
+	case *AnswerStarted:
+		if f.phase == PhaseModel && c.StepID == f.stepID {
+			f.cursor = c.Cursor
+		}
 	case *AssistantMessage:
 		if !c.More && f.phase == PhaseModel {
-			f.phase, f.finish, f.more = PhaseTools, c.FinishReason, c.Unfinished
+			f.phase, f.finish, f.more, f.cursor = PhaseTools, c.FinishReason, c.Unfinished, ""
 		}
 	case *StepDiscarded:
-		f.step, f.stepID, f.phase = max(f.step-1, 0), "", PhaseNone
+		f.step, f.stepID, f.phase, f.cursor = max(f.step-1, 0), "", PhaseNone, ""
 	case *ToolEnd:
 		if c.Fatal {
 			f.fatal = c.Error

@@ -14,6 +14,8 @@ import (
 const (
 	// MaxNameBytes bounds tool, event and agent type names.
 	MaxNameBytes = 256
+	// MaxCursorBytes bounds a model's cursor of an answer.
+	MaxCursorBytes = 1 << 10
 	// MaxResultErrorBytes bounds the error text of a submitted tool result.
 	MaxResultErrorBytes = 8 << 10
 	// MaxResultBytes bounds the value of a submitted tool result.

@@ -108,6 +108,12 @@ func (v *validator) lifecycle(c Chunk) {
 		v.optJSON("metadata", c.Metadata)
 	case *StepStarted:
 		v.id("stepId", c.StepID)
+	case *AnswerStarted:
+		v.id("stepId", c.StepID)
+		v.text("cursor", c.Cursor)
+		if len(c.Cursor) > MaxCursorBytes {
+			v.fail("cursor", fmt.Sprintf("is longer than %d bytes", MaxCursorBytes))
+		}
 	case *AssistantMessage:
 		v.id("messageId", c.MessageID)
 		v.optID("stepId", c.StepID) // external producers need not have steps

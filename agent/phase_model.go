@@ -58,6 +58,8 @@ type transcript struct {
 	step    *step
 	ids     map[string]*call // by the provider's id
 	visible bool             // something was appended
+	cursor  string           // with which the answer can be taken up again; "" for none
+	before  *said            // what the log has of it already; nil: nothing
 
 	block     string          // key of the reasoning block that is open; "" for none
 	blockID   string          // and its id
@@ -74,7 +76,10 @@ func (t *transcript) stream(ctx context.Context, parts iter.Seq2[model.Part, err
 		}
 		if f, ok := part.(model.Finish); ok {
 			t.step.finish, t.step.paused = finishReason(f.Reason), f.Paused
-			return t.end(ctx)
+			if err := t.end(ctx); err != nil || t.before == nil {
+				return err
+			}
+			return t.before.end()
 		}
 		if err := t.apply(ctx, part); err != nil {
 			return err
@@ -84,6 +89,21 @@ func (t *transcript) stream(ctx context.Context, parts iter.Seq2[model.Part, err
 }
 
 func (t *transcript) append(ctx context.Context, chunks ...spool.Chunk) error {
+	if t.before != nil {
+		lacking := chunks[:0]
+		for _, c := range chunks {
+			c, err := t.before.rest(c)
+			if err != nil {
+				return err
+			}
+			if c != nil {
+				lacking = append(lacking, c)
+			}
+		}
+		if chunks = lacking; len(chunks) == 0 {
+			return nil
+		}
+	}
 	t.visible = true
 	return t.step.append(ctx, chunks...)
 }
@@ -151,6 +171,8 @@ func (t *transcript) apply(ctx context.Context, part model.Part) error {
 		return t.append(ctx, &spool.File{URL: p.URL, MediaType: p.MediaType, Filename: p.Filename})
 	case model.UsageUpdate:
 		t.step.usage = p.Usage
+	case model.Position:
+		return t.position(ctx, p)
 	}
 	return nil
 }
@@ -271,6 +293,18 @@ func (t *transcript) result(ctx context.Context, p model.ToolResult) error {
 
 // restart drops what the model said so far.
 func (t *transcript) restart(ctx context.Context) error {
+	t.forget()
+	if t.before != nil && !t.visible {
+		t.before.again() // what the log has may be what is said now
+		return nil
+	}
+	t.before, t.cursor, t.visible = nil, "", false
+	s := t.step
+	return s.append(ctx, &spool.StepDiscarded{StepID: s.id, Reason: "provider_restarted"}, &spool.StepStarted{StepID: s.id})
+}
+
+// forget is as if nothing had been said.
+func (t *transcript) forget() {
 	s := t.step
 	for _, c := range s.calls {
 		delete(s.run.callIDs, c.id)
@@ -278,7 +312,6 @@ func (t *transcript) restart(ctx context.Context) error {
 	clear(t.ids)
 	s.calls, s.usage, t.block = nil, spool.Usage{}, ""
 	s.text.Reset()
-	return t.append(ctx, &spool.StepDiscarded{StepID: s.id, Reason: "provider_restarted"}, &spool.StepStarted{StepID: s.id})
 }
 
 // end closes what the model left open.

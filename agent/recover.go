@@ -8,11 +8,17 @@ import (
 
 // Recover takes up a run where another process, or the turn's last run, has left
 // it: it finishes an open tool phase, or finds out what the last step has
-// decided. An open model phase that was shown must have been discarded before.
-// Unless the result is done or suspended, steps follow.
+// decided. An open model phase goes on with the answer that was asked for; see
+// [Agent.Reattaches]: if it cannot, what it has shown must have been discarded
+// before. Unless the result is done or suspended, steps follow.
 func (a *Agent) Recover(ctx context.Context, r *Run) (Result, error) {
 	if err := r.Log.Flush(ctx); err != nil {
 		return Result{}, err
+	}
+	if s, err := a.reattach(ctx, r); err != nil {
+		return Result{}, err
+	} else if s != nil {
+		return s.toolPhase(ctx)
 	}
 	s := &step{agent: a, run: r}
 	phase := spool.PhaseNone
@@ -26,16 +32,9 @@ func (a *Agent) Recover(ctx context.Context, r *Run) (Result, error) {
 			s.number--
 			steps = steps[:len(steps)-1]
 		}
-		for i, parts := range steps {
-			if i == len(steps)-1 {
-				s.take(parts)
-				break
-			}
-			earlier := &step{agent: a, run: r}
-			earlier.take(parts)
-			if _, _, rejected := earlier.judge(); rejected != nil {
-				r.corrected = true
-			}
+		if n := len(steps) - 1; n >= 0 {
+			s.take(steps[n])
+			r.judgeEarlier(a, steps[:n])
 		}
 		return nil
 	})
@@ -64,6 +63,17 @@ func (a *Agent) Recover(ctx context.Context, r *Run) (Result, error) {
 		s.correct(rejected)
 	}
 	return result, nil
+}
+
+// judgeEarlier finds out whether the model was already asked for a better answer.
+func (r *Run) judgeEarlier(a *Agent, steps [][]spool.Part) {
+	for _, parts := range steps {
+		s := &step{agent: a, run: r}
+		s.take(parts)
+		if _, _, rejected := s.judge(); rejected != nil {
+			r.corrected = true
+		}
+	}
 }
 
 // turnSteps returns the parts of each step of the turn so far.

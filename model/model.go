@@ -27,7 +27,8 @@ type Resumer interface {
 	Model
 	// Resume yields the parts after a cursor that a [Position] gave, numbered and
 	// named as the lost stream would have. A first part [Restart] says that the
-	// provider has only the whole answer: it follows.
+	// provider has only the whole answer: it follows. An answer that cannot be had
+	// any more is an [*Error] of code [CodeGone].
 	Resume(ctx context.Context, cursor string) iter.Seq2[Part, error]
 	// CancelAnswer ends the work on an answer at the provider. Cancelling the
 	// context of a stream does not. It is harmless when the answer is complete.
@@ -104,7 +105,9 @@ type File struct{ URL, MediaType, Filename string }
 type UsageUpdate struct{ Usage spool.Usage }
 
 // Position says how far the stream has come, in a form that [Resumer.Resume]
-// takes. Only models that can resume yield it.
+// takes. Only models that can resume yield it, and then first of all before the
+// answer says anything: an agent keeps that one, and compares what Resume yields
+// with what its log holds.
 type Position struct{ Cursor string }
 
 // Restart says that the provider began again in mid-stream: the answer so far is
@@ -142,7 +145,8 @@ const (
 	CodeInvalidRequest = "provider_invalid_request"
 	CodeAuthentication = "provider_authentication"
 	CodeContentFilter  = "provider_content_filter"
-	CodeProtocol       = "provider_protocol" // what came is not the protocol
+	CodeProtocol       = "provider_protocol"    // what came is not the protocol
+	CodeGone           = "provider_answer_gone" // of a [Resumer]: the provider does not have the answer
 	CodeUnknown        = "provider_error"
 )
 

@@ -249,13 +249,8 @@ func (r *Runner) agent(ctx context.Context, session string) (*agent.Agent, error
 		}
 		name = info.Agent
 	}
-	if name == "" {
-		return r.agents[0], nil
-	}
-	for _, a := range r.agents {
-		if a.Name == name {
-			return a, nil
-		}
+	if a := named(r.agents, name); a != nil {
+		return a, nil
 	}
 	return nil, fmt.Errorf("runner: there is no agent %q here", name)
 }

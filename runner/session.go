@@ -15,7 +15,8 @@ import (
 
 // session is one claimed session while this runner owns it.
 type session struct {
-	r     *Runner
+	r     *Runner // nil: it is forced to stop
+	logs  *spool.Logs
 	lease spool.Lease
 	agent *agent.Agent
 	log   *spool.Log
@@ -69,7 +70,7 @@ func (r *Runner) work(ctx context.Context, lease spool.Lease) (err error) {
 			err = fmt.Errorf("runner: panic: %v\n%s", v, debug.Stack())
 		}
 	}()
-	s := &session{r: r, lease: lease}
+	s := &session{r: r, logs: r.logs, lease: lease}
 	if s.log, err = r.logs.Log(lease.Session); err != nil {
 		return err
 	}
@@ -187,7 +188,7 @@ func (s *session) recover(ctx context.Context, p plan) error {
 	s.w.SetRun(p.open.ID)
 	chunks := []spool.Chunk{superseded()}
 	err := s.log.View(ctx, func(f *spool.Fold) error {
-		if f.Shown() {
+		if f.Shown() && !s.agent.Reattaches(f) {
 			chunks = append(chunks, f.Discard("crash_recovery")...)
 		}
 		return nil
@@ -242,13 +243,14 @@ func (s *session) settle(ctx context.Context, info agent.RunInfo, end *spool.Run
 	var (
 		chunks []spool.Chunk
 		settle *spool.Settle
+		answer string
 	)
 	why := end.Error
 	if why == "" {
 		why = "the run was " + string(end.Outcome)
 	}
 	err := s.log.View(ctx, func(f *spool.Fold) error {
-		chunks = f.Unsettled(why)
+		chunks, answer = f.Unsettled(why), f.Answer()
 		if len(f.Waiting) == 0 {
 			settle = &spool.Settle{Seen: f.Seq}
 		}
@@ -265,6 +267,9 @@ func (s *session) settle(ctx context.Context, info agent.RunInfo, end *spool.Run
 	end.RunID = info.RunID
 	_, err = s.w.Commit(ctx, spool.Row{Status: status}, settle, append(chunks, end)...)
 	s.w.SetRun("")
+	if err == nil && answer != "" {
+		s.abandonAnswer(ctx, answer)
+	}
 	return err
 }
 

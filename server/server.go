@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/agent"
 	"github.com/spool-run/spool/runner"
 	"github.com/spool-run/spool/server/chat"
 )
@@ -66,6 +67,10 @@ type Options struct {
 	NoContentReplay bool
 	// Merlin are the options of the Merlin wires.
 	Merlin chat.MerlinOptions
+
+	// Agents are those of the runners, if they are known here: a stop that a run's
+	// owner does not obey then ends its provider's background work as well.
+	Agents []*agent.Agent
 
 	Agent  string       // Row.Agent of sessions created here
 	Info   Info         //
@@ -125,6 +130,7 @@ func New(logs *spool.Logs, o *Options) *Server {
 		AllowOverrides: s.o.AllowOverrides,
 		Agent:          s.o.Agent,
 		Merlin:         s.o.Merlin,
+		Agents:         s.o.Agents,
 	}
 	s.external = runner.NewExternal(logs, nil)
 	s.drain, s.startDraw = context.WithCancel(context.Background())

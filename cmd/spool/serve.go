@@ -67,7 +67,8 @@ func (c *serveCmd) Run(ctx context.Context, std streams, log *slog.Logger) error
 	if closer, ok := m.(io.Closer); ok {
 		defer closer.Close()
 	}
-	runs, err := runner.New(logs, []*agent.Agent{demoAgent(m, c.DemoRate)}, &runner.Options{
+	agents := []*agent.Agent{demoAgent(m, c.DemoRate)}
+	runs, err := runner.New(logs, agents, &runner.Options{
 		LeaseTTL:   c.LeaseTTL,
 		DrainGrace: c.DrainGrace,
 		FailLost:   !c.Recover,
@@ -83,6 +84,7 @@ func (c *serveCmd) Run(ctx context.Context, std streams, log *slog.Logger) error
 		AllowOrigin: c.allowOrigin,
 
 		AllowOverrides: c.Overrides,
+		Agents:         agents,
 
 		UI:           c.UI,
 		ReplayGrace:  grace(c.ReplayGrace),

@@ -65,7 +65,9 @@ func (r *Responses) Stream(ctx context.Context, req *model.Request) iter.Seq2[mo
 		a := r.attach(yield)
 		err = a.read(ctx, provider.Request{Method: http.MethodPost, Path: "/responses", Body: body})
 		if !a.in.out.Stopped && a.in.marks && a.in.id != "" {
-			err = a.follow(ctx, err)
+			if err = a.follow(ctx, err); isGone(err) {
+				err = &model.Error{Code: model.CodeTruncated, Message: "the connection was lost, and the provider does not have the answer any more", Retryable: true, Err: err}
+			}
 		}
 		a.fail(err)
 	}
@@ -84,8 +86,22 @@ func (r *Responses) Resume(ctx context.Context, cursor string) iter.Seq2[model.P
 		a.in.id, a.in.begun, a.in.marks = id, true, true
 		a.in.seq = 0 // the first one only says that the answer exists
 		a.muted = seq
-		a.fail(a.follow(ctx, nil))
+		err = a.follow(ctx, nil)
+		if isGone(err) {
+			err = gone("the provider does not have the answer any more", err)
+		}
+		a.fail(err)
 	}
+}
+
+// isGone reports whether the provider said that there is no such answer.
+func isGone(err error) bool {
+	e, ok := errors.AsType[*model.Error](err)
+	return ok && (e.StatusCode == http.StatusNotFound || e.StatusCode == http.StatusGone || e.StatusCode == http.StatusBadRequest)
+}
+
+func gone(message string, err error) *model.Error {
+	return &model.Error{Code: model.CodeGone, Message: message, Err: err}
 }
 
 // CancelAnswer ends the work on a background answer.
@@ -111,7 +127,7 @@ func parseCursor(cursor string) (id string, seq int64, err error) {
 			return cursor[:i], seq, nil
 		}
 	}
-	return "", 0, &model.Error{Code: model.CodeInvalidRequest, Message: "the cursor is none of this model's"}
+	return "", 0, gone("the cursor is none of this model's", nil)
 }
 
 // How a lost background answer is looked for.
@@ -192,6 +208,9 @@ func (a *attached) follow(ctx context.Context, err error) error {
 			return ctx.Err()
 		}
 		if attempts > 0 {
+			if busy, ok := errors.AsType[*model.Error](err); ok {
+				pause = min(max(pause, busy.RetryAfter), longestPause)
+			}
 			if err := a.r.m.o.Sleep(ctx, pause); err != nil {
 				return err
 			}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/agent"
 	"github.com/spool-run/spool/wire/merlin"
 )
 
@@ -27,6 +28,9 @@ type Deps struct {
 	// ForceStop is how long a run's owner may take to obey a stop before the run
 	// is taken from it. 0: 4 s, of which the owner gives half to its tools.
 	ForceStop time.Duration
+	// Agents are those of the runners, if they are known here: so that a stop that
+	// their owner does not obey ends what their providers do in the background.
+	Agents []*agent.Agent
 	// AllowOverrides lets a request replace the session's history or state.
 	AllowOverrides bool
 	// Agent is the agent type of sessions created here; "" for any.

@@ -114,7 +114,7 @@ func Stop(ctx context.Context, d *Deps, session string, o StopOptions) (*Settled
 			return s, nil
 		case ctx.Err() == nil && polite.Err() != nil && waiting == polite:
 			waiting = patience
-			if err := runner.ForceStop(ctx, d.Logs, session); err != nil {
+			if err := runner.ForceStop(ctx, d.Logs, session, d.Agents...); err != nil {
 				return nil, err
 			}
 		default:

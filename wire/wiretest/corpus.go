@@ -209,6 +209,7 @@ func interruptedTurn(a *agent) {
 	a.resume("run-7", "continue")
 	a.emit(&spool.RunResumed{FromCheckpointID: &checkpoint, FromStepCount: 1, Mode: "continue"})
 	a.beginStep()
+	a.emit(&spool.AnswerStarted{StepID: a.stepID, Cursor: "resp_1:0"})
 	a.text("", "Chapter two")
 	a.callArgs("call-11", "draw", true, `{"what":"a dragon"}`)
 	a.closeModel("tool-calls", false)

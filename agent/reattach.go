@@ -1,0 +1,141 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/model"
+)
+
+// Reattaches reports whether the open model phase can go on with the answer that
+// another process has asked for: then it need not be discarded.
+func (a *Agent) Reattaches(f *spool.Fold) bool {
+	_, ok := a.Model.(model.Resumer)
+	return ok && f.Phase() == spool.PhaseModel && f.Answer() != ""
+}
+
+// cancelLimit bounds the attempt to end an answer that nobody waits for.
+const cancelLimit = 5 * time.Second
+
+// Abandon ends the provider's work on an answer that [spool.Fold.Answer] named. It
+// takes a few seconds at most, whatever ctx says, and is harmless if there is
+// nothing to end.
+func (a *Agent) Abandon(ctx context.Context, cursor string) error {
+	m, ok := a.Model.(model.Resumer)
+	if !ok || cursor == "" {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelLimit)
+	defer cancel()
+	return m.CancelAnswer(ctx, cursor)
+}
+
+// position keeps where the answer can be taken up again. The log needs to hold
+// its beginning only: how much of it was stored is what was stored.
+func (t *transcript) position(ctx context.Context, p model.Position) error {
+	if t.cursor != "" || t.visible || p.Cursor == "" || len(p.Cursor) > spool.MaxCursorBytes {
+		return nil
+	}
+	t.cursor = p.Cursor
+	return t.step.append(ctx, &spool.AnswerStarted{StepID: t.step.id, Cursor: p.Cursor})
+}
+
+// reattach goes on with the answer of the open model phase and closes the phase.
+// The answer is heard again from its beginning, and what the log lacks of it is
+// appended. nil: there is no answer to go on with, and nothing of one is shown.
+func (a *Agent) reattach(ctx context.Context, r *Run) (*step, error) {
+	s := &step{agent: a, run: r, begun: true}
+	cursor, before, callIDs := "", (*said)(nil), map[string]bool{}
+	err := r.Log.View(ctx, func(f *spool.Fold) error {
+		if !a.Reattaches(f) {
+			return nil
+		}
+		v, parts := f.Step(), f.Said()
+		cursor, s.number, s.id = f.Answer(), v.Number, v.ID
+		if f.Shown() {
+			before = newSaid(parts)
+		}
+		for _, m := range f.Messages {
+			for _, p := range m.Parts {
+				if p.Tool != nil {
+					callIDs[p.Tool.CallID] = true
+				}
+			}
+		}
+		for _, p := range parts {
+			if p.Tool != nil {
+				delete(callIDs, p.Tool.CallID)
+			}
+		}
+		r.Info.Usage = f.OpenRun().Usage
+		steps := turnSteps(f)
+		r.judgeEarlier(a, steps[:len(steps)-1])
+		return nil
+	})
+	if err != nil || cursor == "" {
+		return nil, err
+	}
+	r.callIDs, r.Info.Steps = callIDs, s.number
+	err = s.resume(ctx, cursor, before)
+	r.Info.Usage = r.Info.Usage.Add(s.usage)
+	switch {
+	case err == nil:
+		return s, s.closeModelPhase(ctx)
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	}
+	failed, ok := errors.AsType[*model.Error](err)
+	if !ok || !failed.Retryable && failed.Code != model.CodeGone {
+		return nil, err
+	}
+	r.callIDs = nil
+	if failed.Code != model.CodeGone {
+		_ = a.Abandon(ctx, cursor)
+		if err := r.Seams.Sleep(ctx, min(max(time.Second, failed.RetryAfter), maxBackoff)); err != nil {
+			return nil, context.Cause(ctx)
+		}
+	}
+	return nil, r.discard(ctx)
+}
+
+// discard drops what the open model phase has shown.
+func (r *Run) discard(ctx context.Context) error {
+	if err := r.Log.Flush(ctx); err != nil {
+		return err
+	}
+	var chunks []spool.Chunk
+	err := r.Log.View(ctx, func(f *spool.Fold) error {
+		if f.Shown() {
+			chunks = f.Discard("crash_recovery")
+		}
+		return nil
+	})
+	if err != nil || len(chunks) == 0 {
+		return err
+	}
+	if err := r.Log.Append(ctx, chunks...); err != nil {
+		return err
+	}
+	return r.Log.Flush(ctx)
+}
+
+// resume hears an answer from its beginning.
+func (s *step) resume(ctx context.Context, cursor string, before *said) error {
+	m := s.agent.Model.(model.Resumer)
+	t := &transcript{step: s, ids: map[string]*call{}, cursor: cursor, before: before}
+	err := t.stream(ctx, m.Resume(ctx, cursor))
+	if !errors.Is(err, errDiverged) {
+		return err
+	}
+	// The provider's word counts: what the log has of it is retracted.
+	t.forget()
+	err = s.append(ctx, &spool.StepDiscarded{StepID: s.id, Reason: "provider_restarted"}, &spool.StepStarted{StepID: s.id},
+		&spool.AnswerStarted{StepID: s.id, Cursor: cursor})
+	if err != nil {
+		return err
+	}
+	t = &transcript{step: s, ids: map[string]*call{}, cursor: cursor}
+	return t.stream(ctx, m.Resume(ctx, cursor))
+}

@@ -1,0 +1,132 @@
+package runner_test
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"testing"
+	"time"
+
+	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/agent"
+	"github.com/spool-run/spool/model/modeltest"
+	"github.com/spool-run/spool/model/openai"
+	"github.com/spool-run/spool/runner"
+)
+
+// recordings are what a background provider answers, round by round.
+var recordings = map[string][]string{
+	"text":       {"background"},
+	"reasoning":  {"reasoning-summaries"},
+	"tools":      {"output-lacks-reasoning", "reasoning-text"},
+	"parallel":   {"tools-interleaved", "all-at-one-index", "text"},
+	"server":     {"web-search"},
+	"mixed":      {"code-interpreter"},
+	"files":      {"image"},
+	"unstreamed": {"arguments-only-in-done", "text-only-in-part"},
+}
+
+func background(t testing.TB, name string) *modeltest.Background {
+	t.Helper()
+	var streams [][]byte
+	for _, file := range recordings[name] {
+		data, err := os.ReadFile(filepath.Join("../model/modeltest/testdata/openai-responses", file+".sse"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		streams = append(streams, data)
+	}
+	b, err := modeltest.NewBackground(streams...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// listener is an agent that asks a background provider.
+func listener(o openai.Options) *agent.Agent {
+	o.Model, o.Background = "m", true
+	return &agent.Agent{Name: "demo", Model: openai.NewResponses(&o), Tools: tools()}
+}
+
+// inMemory talks to the provider without a network.
+func inMemory(b *modeltest.Background) *agent.Agent {
+	return listener(openai.Options{BaseURL: "http://provider.example/v1", HTTPClient: &http.Client{Transport: b}, IdleTimeout: time.Minute})
+}
+
+func eachRecording(t *testing.T, test func(t *testing.T, name, want string)) {
+	for name := range recordings {
+		t.Run(name, func(t *testing.T) {
+			want := ""
+			inWorld(t, func(w *world) {
+				b := background(t, name)
+				w.start(inMemory(b), nil)
+				w.say("s", "u1", "go")
+				f := w.fold("s")
+				if want = said(f); f.Reason != "completed" || b.Asked() != len(recordings[name]) {
+					t.Fatalf("undisturbed: asked %d times, %s", b.Asked(), want)
+				}
+			})
+			test(t, name, want)
+		})
+	}
+}
+
+// said is an outcome without the ids that are minted.
+func said(f *spool.Fold) string { return minted.ReplaceAllString(outcome(f), "") }
+
+var minted = regexp.MustCompile(`[a-z0-9]+-\d{6}`)
+
+// answers counts the answers that a log knows of.
+func answers(records []spool.Record) (n int) {
+	for _, r := range records {
+		if r.Type == spool.TypeAnswerStarted {
+			n++
+		}
+	}
+	return n
+}
+
+// nothingRetracted checks that readers saw more deltas and nothing else.
+func nothingRetracted(t *testing.T, records []spool.Record, where string) {
+	t.Helper()
+	for _, r := range records {
+		if r.Type == spool.TypeStepDiscarded || r.Type == spool.TypeStreamResync {
+			t.Errorf("%s: %s\n%s", where, r.Type, kinds(records))
+		}
+	}
+}
+
+// Whatever record of a background answer the owner dies at, the next one goes on
+// with the same answer, in the same parts, and asks for nothing twice.
+func TestReattachAtEveryRecord(t *testing.T) {
+	eachRecording(t, func(t *testing.T, name, want string) {
+		for k, died := 1, true; died; k++ {
+			for _, lost := range []bool{false, true} {
+				where := fmt.Sprintf("died at append %d (stored: %v)", k, lost)
+				inWorld(t, func(w *world) {
+					b := background(t, name)
+					first, store := w.second("first")
+					store.lives, store.lost = k, lost
+					_, stop := first.start(inMemory(b), &runner.Options{Observer: runner.Observer{Failed: func(string, error) {}}})
+					w.say("s", "u1", "go")
+					time.Sleep(time.Minute)
+					stop()
+					died = store.check() != nil
+					unnoted := b.Asked() - answers(w.records("s")) // the provider was asked, and the log does not know
+					w.start(inMemory(b), nil)
+					if got := said(w.fold("s")); got != want {
+						t.Errorf("%s:\n%s\nundisturbed:\n%s\n%s", where, got, want, kinds(w.settled("s")))
+					}
+					checkLog(t, w.settled("s"))
+					nothingRetracted(t, w.settled("s"), where)
+					if b.Asked() != len(recordings[name])+unnoted || unnoted > 1 || len(b.Cancelled()) > 0 {
+						t.Errorf("%s: asked %d times, cancelled %v\n%s", where, b.Asked(), b.Cancelled(), kinds(w.settled("s")))
+					}
+				})
+			}
+		}
+	})
+}
