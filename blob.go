@@ -94,7 +94,9 @@ func (g *Log) spill(ctx context.Context, c Chunk) (Chunk, error) {
 		return &d, s.err
 	case *HistoryReplaced:
 		d := *c
-		d.State = s.value(c.State)
+		if s.foreign = c.CheckpointID == ""; s.foreign {
+			d.State = s.value(c.State)
+		}
 		if c.Messages != nil {
 			messages := slices.Clone(*c.Messages)
 			for i := range messages {

@@ -73,6 +73,8 @@ const (
 	// Commands: anyone authorised may append them, without a lease.
 	TypeUserMessage          Type = "user_message"
 	TypeStopRequested        Type = "stop_requested"
+	TypeInterruptRequested   Type = "interrupt_requested"
+	TypeResumeRequested      Type = "resume_requested"
 	TypeToolApprovalResponse Type = "tool_approval_response"
 	TypeToolResultSubmitted  Type = "tool_result_submitted"
 	TypeHistoryRewound       Type = "history_rewound"
@@ -458,6 +460,30 @@ type StopRequested struct {
 	Reason    string `json:"reason,omitempty"`
 }
 
+// InterruptRequested is a command: let the run come to its next step boundary,
+// and pause there.
+type InterruptRequested struct {
+	Base
+	CommandID string `json:"commandId"`
+	Target    string `json:"target,omitempty"` // the run meant; "" for whichever is active
+	Reason    string `json:"reason,omitempty"`
+}
+
+// ResumeRequested is a command. In mode continue an interrupted run goes on. In
+// the others a turn opens: with the user_message that follows in the same append,
+// if WithMessage says so, and otherwise with what the history ends in. With a
+// CheckpointID it takes effect only right behind the last history_replaced of
+// that checkpoint, in the same append.
+type ResumeRequested struct {
+	Base
+	CommandID    string `json:"commandId"`
+	Mode         string `json:"mode"` // continue, with_message, retry or from_checkpoint
+	Target       string `json:"target,omitempty"`
+	CheckpointID string `json:"checkpointId,omitempty"`
+	WithMessage  bool   `json:"withMessage,omitempty"`
+	NoRun        bool   `json:"noRun,omitempty"` // nothing is left to do there: only the history changes
+}
+
 // ToolApprovalResponse is a command: a decision on an approval request.
 type ToolApprovalResponse struct {
 	Base
@@ -487,15 +513,21 @@ type HistoryRewound struct {
 	WhenBusy       WhenBusy `json:"whenBusy,omitempty"`
 }
 
-// HistoryReplaced is a command: the caller's messages or state take the place
+// HistoryReplaced is a command: other messages or state take the place
 // of the session's. An absent member stays as it is. With More set, the next
-// history_replaced goes on.
+// history_replaced of the same command goes on: its messages are appended, and a
+// first one with the id of the last one so far goes on with that one's parts.
 type HistoryReplaced struct {
 	Base
 	CommandID string          `json:"commandId"`
 	Messages  *[]Message      `json:"messages,omitempty"`
 	State     json.RawMessage `json:"state,omitempty"`
 	More      bool            `json:"more,omitempty"`
+	Index     int             `json:"index,omitempty"`  // place in the series, from 0
+	GoesOn    bool            `json:"goesOn,omitempty"` // the first part goes on with the last one's text
+	// CheckpointID says that this is the log's own content at a checkpoint, with
+	// values as they are stored.
+	CheckpointID string `json:"checkpointId,omitempty"`
 }
 
 // Unknown is a chunk of a type that this version does not know, or of a known

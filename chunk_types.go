@@ -43,6 +43,8 @@ func (*ExecutorSuperseded) ChunkType() Type   { return TypeExecutorSuperseded }
 func (*ToolApprovalRequest) ChunkType() Type  { return TypeToolApprovalRequest }
 func (*UserMessage) ChunkType() Type          { return TypeUserMessage }
 func (*StopRequested) ChunkType() Type        { return TypeStopRequested }
+func (*InterruptRequested) ChunkType() Type   { return TypeInterruptRequested }
+func (*ResumeRequested) ChunkType() Type      { return TypeResumeRequested }
 func (*ToolApprovalResponse) ChunkType() Type { return TypeToolApprovalResponse }
 func (*ToolResultSubmitted) ChunkType() Type  { return TypeToolResultSubmitted }
 func (*HistoryRewound) ChunkType() Type       { return TypeHistoryRewound }
@@ -88,6 +90,8 @@ var newChunk = map[Type]func() Chunk{
 	TypeToolApprovalRequest:  func() Chunk { return new(ToolApprovalRequest) },
 	TypeUserMessage:          func() Chunk { return new(UserMessage) },
 	TypeStopRequested:        func() Chunk { return new(StopRequested) },
+	TypeInterruptRequested:   func() Chunk { return new(InterruptRequested) },
+	TypeResumeRequested:      func() Chunk { return new(ResumeRequested) },
 	TypeToolApprovalResponse: func() Chunk { return new(ToolApprovalResponse) },
 	TypeToolResultSubmitted:  func() Chunk { return new(ToolResultSubmitted) },
 	TypeHistoryRewound:       func() Chunk { return new(HistoryRewound) },
@@ -118,7 +122,7 @@ func ClassOf(c Chunk) Class {
 func IsCommand(t Type) bool {
 	switch t {
 	case TypeUserMessage, TypeStopRequested, TypeToolApprovalResponse, TypeToolResultSubmitted,
-		TypeHistoryRewound, TypeHistoryReplaced:
+		TypeHistoryRewound, TypeHistoryReplaced, TypeInterruptRequested, TypeResumeRequested:
 		return true
 	}
 	return false

@@ -7,7 +7,7 @@ import (
 
 // FoldVersion changes whenever the same records fold into something else. Saved
 // folds of another version are ignored.
-const FoldVersion = 4
+const FoldVersion = 5
 
 // Fold is a session's state: what its log's records, folded in order, say. It
 // is a deterministic function of them, and the same from all records and from
@@ -28,6 +28,11 @@ type Fold struct {
 	Checkpoints []Checkpoint    `json:"checkpoints,omitempty"`
 	Usage       Usage           `json:"usage"` // of all model calls of the session
 
+	// CheckpointID is the latest checkpoint of the history as it stands: the last
+	// one, or the one that a rollback went back to. Checkpoints keeps all, so that
+	// one can come back to what a rollback has left.
+	CheckpointID string `json:"checkpointId,omitempty"`
+
 	// Waiting holds the commands that will open a run and have not yet.
 	Waiting []*Command `json:"waiting,omitempty"`
 	// Continue is what lets the paused turn go on, or ends it, with another run:
@@ -38,6 +43,11 @@ type Fold struct {
 	Answers []string `json:"answers,omitempty"`
 	// Stop is the stop that the open run, or the next one, has yet to obey.
 	Stop *Command `json:"stop,omitempty"`
+	// Interrupt is the interrupt that the open run, or the next one, has yet to
+	// obey.
+	Interrupt *Command `json:"interrupt,omitempty"`
+	// Rolled is the command of a rollback that nothing has followed yet.
+	Rolled string `json:"rolled,omitempty"`
 
 	// Verdicts of all commands, by command id.
 	Verdicts map[string]Verdict `json:"verdicts"`
@@ -69,14 +79,18 @@ type Fold struct {
 	committed json.RawMessage
 	staged    []StatePatch
 	rewind    *HistoryRewound // an edit, waiting for its user message
-	replacing *HistoryReplaced
+	resuming  *ResumeRequested
+	replacing map[string]*HistoryReplaced // series that go on, by command id
+	restored  string                      // the checkpoint that the last record went back to
 }
 
 // Turn is a user message and everything until its answer is settled.
 type Turn struct {
-	ID        string `json:"id"`        // of the command that opened it
-	MessageID string `json:"messageId"` // its assistant message
-	Opened    uint64 `json:"opened"`    // sequence of the turn's first record
+	ID        string `json:"id"`               // of the command that opened it
+	MessageID string `json:"messageId"`        // its assistant message
+	Opened    uint64 `json:"opened"`           // sequence of the turn's first record
+	From      string `json:"from,omitempty"`   // the checkpoint that it began at, after a rollback
+	Rolled    bool   `json:"rolled,omitempty"` // a rollback has dropped what it said, or a part of it
 	Runs      []*Run `json:"runs"`
 }
 
@@ -103,6 +117,7 @@ type Run struct {
 	Expires   int64    `json:"expires,omitempty"`   // when it stops waiting, Unix milliseconds
 	Step      int      `json:"step,omitempty"`      // number of the step in which it was suspended,
 	StepID    string   `json:"stepId,omitempty"`    // and its id
+	More      bool     `json:"more,omitempty"`      // suspended before the provider had said all
 	Steps     int      `json:"steps"`
 	Usage     Usage    `json:"usage"`
 	// Recoveries counts how often the run was taken over since its last step.
@@ -154,6 +169,12 @@ func (f *Fold) ApplyChunk(r Record, c Chunk) {
 	if f.rewind != nil && (below || r.Type != TypeUserMessage) {
 		f.rewind = nil // an edit whose user message did not follow
 	}
+	if r.Type != TypeUserMessage {
+		f.resuming = nil
+	}
+	if r.Type != TypeResumeRequested {
+		f.restored = ""
+	}
 	f.Seq = r.Seq
 	if below {
 		f.applyBelow(r, c, base.AgentID)
@@ -191,6 +212,7 @@ func (f *Fold) ApplyChunk(r Record, c Chunk) {
 	case *CheckpointCreated:
 		f.Checkpoints = append(f.Checkpoints, Checkpoint{ID: c.CheckpointID, RunID: c.RunID, StepCount: c.StepCount,
 			Seq: r.Seq, MessageCount: len(f.Messages), Time: c.Timestamp})
+		f.CheckpointID = c.CheckpointID
 	}
 	if f.current == nil {
 		return
@@ -204,7 +226,7 @@ func (f *Fold) ApplyChunk(r Record, c Chunk) {
 	case *RunSuspended:
 		f.endRun(r, func(run *Run) {
 			run.Suspended, run.Pending, run.Expires = c.Kind, c.ToolCallIDs, c.ExpiresAt
-			run.Step, run.StepID = f.step, c.StepID
+			run.Step, run.StepID, run.More = f.step, c.StepID, f.more
 			f.Status, f.Reason, f.Error = StatusPaused, c.Kind, nil
 			f.unheeded(run)
 		})
@@ -226,10 +248,12 @@ func (f *Fold) ApplyChunk(r Record, c Chunk) {
 func (f *Fold) startRun(r Record, c *RunStarted) {
 	run := &Run{ID: c.RunID, TurnID: c.TurnID, AgentType: c.AgentType, Mode: c.Mode,
 		Due: r.Seq, Start: r.Seq, Commands: c.Commands}
+	from := ""
 	for _, id := range c.Commands {
 		if i := slices.IndexFunc(f.Waiting, func(w *Command) bool { return w.ID == id }); i >= 0 {
 			w := f.Waiting[i]
 			run.Due = min(run.Due, w.Seq)
+			from = w.CheckpointID
 			f.takeEffect(w)
 			if w.EditID != "" {
 				f.Verdicts[w.EditID] = Verdict{State: VerdictAccepted, RunID: c.RunID}
@@ -246,7 +270,7 @@ func (f *Fold) startRun(r Record, c *RunStarted) {
 		}
 		f.Continue, f.Answers = nil, nil
 	} else {
-		turn = &Turn{ID: c.TurnID, MessageID: c.MessageID, Opened: run.Due}
+		turn = &Turn{ID: c.TurnID, MessageID: c.MessageID, Opened: run.Due, From: from}
 		f.Turns = append(f.Turns, turn)
 		f.current = NewMessageFold(f.Session)
 		f.Messages = append(f.Messages, f.current.Message())
@@ -255,6 +279,9 @@ func (f *Fold) startRun(r Record, c *RunStarted) {
 	f.current.Apply(r, c)
 	f.run, f.step, f.stepID, f.phase = run, 0, "", PhaseNone
 	f.finish, f.fatal, f.cursor, f.emitted, f.last = "", "", "", nil, nil
+	f.Rolled = ""
+	clear(f.replacing)
+	f.heed(run)
 	if last != nil {
 		f.goOn(last)
 	}
@@ -291,6 +318,7 @@ func (f *Fold) endRun(r Record, say func(*Run)) {
 	if f.Stop != nil && f.Stop.Seq < r.Seq && f.Continue == nil {
 		f.Stop = nil
 	}
+	f.Interrupt = nil
 	f.run, f.step, f.stepID, f.phase, f.cursor = nil, 0, "", PhaseNone, ""
 }
 

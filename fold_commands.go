@@ -11,13 +11,15 @@ type Command struct {
 	Seq      uint64   `json:"seq"`
 	WhenBusy WhenBusy `json:"whenBusy,omitempty"`
 	Reason   string   `json:"reason,omitempty"`
-	Mode     string   `json:"mode,omitempty"` // of the run that it opens in a paused turn
+	Mode     string   `json:"mode,omitempty"` // of the run that it opens, if it is not start
 
 	// What it will do to the history, if it could not do so at once.
 	Held    bool     `json:"held,omitempty"`
 	Rewind  *string  `json:"rewind,omitempty"` // the message after which to forget
-	EditID  string   `json:"editId,omitempty"` // command id of the history_rewound that came with a user message
+	EditID  string   `json:"editId,omitempty"` // command id of the history_rewound or resume_requested that came with a user message
 	Message *Message `json:"message,omitempty"`
+
+	CheckpointID string `json:"checkpointId,omitempty"` // to which it has brought the history back
 }
 
 // VerdictState is what became of a command.
@@ -44,6 +46,10 @@ const (
 	RefusedNothingToStop = "nothing_to_stop"
 	RefusedUnknown       = "unknown_message"
 	RefusedNotPending    = "nothing_to_continue"
+
+	RefusedNothingToInterrupt = "nothing_to_interrupt"
+	RefusedNothingToResume    = "nothing_to_resume"
+	RefusedCheckpoint         = "no_such_checkpoint"
 )
 
 // The modes of runs that only end a paused turn.
@@ -66,8 +72,8 @@ func (f *Fold) Verdict(commandID string) Verdict {
 func (f *Fold) applyCommand(r Record, c Chunk) {
 	switch c := c.(type) {
 	case *UserMessage:
-		rewind := f.rewind
-		f.rewind = nil
+		rewind, resume := f.rewind, f.resuming
+		f.rewind, f.resuming = nil, nil
 		w := &Command{ID: c.CommandID, Type: r.Type, Seq: r.Seq, WhenBusy: c.WhenBusy, Message: &c.Message}
 		if w.Message.Time == 0 {
 			w.Message.Time = c.Timestamp
@@ -75,6 +81,11 @@ func (f *Fold) applyCommand(r Record, c Chunk) {
 		if rewind != nil {
 			w.Seq, w.WhenBusy, w.Rewind, w.EditID = r.Seq-1, rewind.WhenBusy, &rewind.AfterMessageID, rewind.CommandID
 			f.judge(rewind.CommandID, f.open(w))
+			return
+		}
+		if resume != nil {
+			w.Seq, w.Mode, w.CheckpointID, w.EditID = r.Seq-1, resume.Mode, resume.CheckpointID, resume.CommandID
+			f.judge(resume.CommandID, f.open(w))
 			return
 		}
 		f.open(w)
@@ -88,6 +99,10 @@ func (f *Fold) applyCommand(r Record, c Chunk) {
 		f.replace(c)
 	case *StopRequested:
 		f.requestStop(r, c)
+	case *InterruptRequested:
+		f.requestInterrupt(r, c)
+	case *ResumeRequested:
+		f.requestResume(r, c)
 	case *ToolApprovalResponse, *ToolResultSubmitted:
 		f.answer(r, c)
 	}
@@ -157,30 +172,44 @@ func (f *Fold) rewindTo(id string) {
 }
 
 func (f *Fold) replace(c *HistoryReplaced) {
-	if f.replacing != nil && f.replacing.CommandID == c.CommandID {
+	whole := f.replacing[c.CommandID]
+	switch {
+	case c.Index == 0:
+		whole = c
+	case whole == nil || c.Index != whole.Index+1:
+		delete(f.replacing, c.CommandID) // the series is not whole
+		return
+	default:
 		if c.Messages != nil {
-			if f.replacing.Messages == nil {
-				f.replacing.Messages = &[]Message{}
+			if whole.Messages == nil {
+				whole.Messages = &[]Message{}
 			}
-			joined := append(*f.replacing.Messages, *c.Messages...)
-			f.replacing.Messages = &joined
+			joined := joinMessages(*whole.Messages, *c.Messages, c.GoesOn)
+			whole.Messages = &joined
 		}
 		if c.State != nil {
-			f.replacing.State = c.State
+			whole.State = c.State
 		}
-	} else {
-		f.replacing = c
+		whole.Index = c.Index
 	}
 	if c.More {
+		if f.replacing == nil {
+			f.replacing = map[string]*HistoryReplaced{}
+		}
+		f.replacing[c.CommandID] = whole
 		return
 	}
-	whole := f.replacing
-	f.replacing = nil
+	delete(f.replacing, c.CommandID)
 	if _, repeated := f.Verdicts[c.CommandID]; repeated {
 		return
 	}
 	if f.Live() {
 		f.judge(c.CommandID, Verdict{State: VerdictRefused, Code: RefusedBusy})
+		return
+	}
+	f.Rolled = ""
+	if whole.CheckpointID != "" {
+		f.judge(c.CommandID, f.rollBack(whole))
 		return
 	}
 	if whole.Messages != nil {

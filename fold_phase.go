@@ -41,9 +41,7 @@ func (f *Fold) Said() []Part {
 func (f *Fold) Discard(reason string) []Chunk {
 	resync := &StreamResync{Base: f.base(), StepCount: max(f.step-1, 0), MessageCount: len(f.Messages),
 		FromSequence: f.stepAt - 1, Reason: reason}
-	if n := len(f.Checkpoints); n > 0 {
-		resync.CheckpointID = f.Checkpoints[n-1].ID
-	}
+	resync.CheckpointID = f.CheckpointID
 	return []Chunk{&StepDiscarded{Base: f.base(), StepID: f.stepID, Reason: reason}, resync}
 }
 
@@ -107,7 +105,7 @@ func (f *Fold) enter(r Record, c Chunk) {
 
 // goOn makes a new run take up the step in which the turn's last run paused.
 func (f *Fold) goOn(last *Run) {
-	f.step = last.Step
+	f.step, f.more = last.Step, last.More
 	if last.awaits() {
 		f.stepID, f.phase = last.StepID, PhaseTools
 	}
@@ -176,15 +174,15 @@ func (f *Fold) answered(r Record, id string) {
 
 // unheeded lets what asked a run to end, and found it pausing, end the pause.
 func (f *Fold) unheeded(run *Run) {
-	if !run.awaits() {
-		return
-	}
-	if f.Stop != nil {
+	if f.Stop != nil && (run.awaits() || run.Suspended == suspendedInterrupted) {
 		f.Continue = &Command{ID: f.Stop.ID, Type: f.Stop.Type, Seq: f.Stop.Seq, Mode: ModeStop}
 		return
 	}
+	if !run.awaits() {
+		return
+	}
 	for _, w := range f.Waiting {
-		if w.WhenBusy == BusyInterrupt && w.Seq > run.Start {
+		if (w.WhenBusy == BusyInterrupt || w.WhenBusy == BusySteer) && w.Seq > run.Start {
 			f.Continue = &Command{ID: w.ID, Type: w.Type, Seq: w.Seq, Mode: ModeSuperseded}
 			return
 		}

@@ -16,7 +16,7 @@ func (f *Fold) Save() ([]byte, error) {
 }
 
 func (f *Fold) busy() bool {
-	return f.run != nil || f.rewind != nil || f.replacing != nil || slices.ContainsFunc(f.Children, (*Fold).busy)
+	return f.run != nil || f.rewind != nil || len(f.replacing) > 0 || f.resuming != nil || f.restored != "" || slices.ContainsFunc(f.Children, (*Fold).busy)
 }
 
 // LoadFold decodes what [Fold.Save] wrote.

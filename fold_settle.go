@@ -135,11 +135,18 @@ func (f *Fold) closeStep(last StepCommitted) []Chunk {
 // splitParts splits parts into lists that each fit a record. There is at least
 // one list. A long text goes on in the next list, in a part of the same First.
 func splitParts(parts []Part) [][]Part {
-	series := [][]Part{{}}
+	series, _ := splitSeries(parts)
+	return series
+}
+
+// splitSeries is splitParts that says of each list whether its first part goes on
+// with the text of the last part of the list before.
+func splitSeries(parts []Part) (series [][]Part, goesOn []bool) {
+	series, goesOn = [][]Part{{}}, []bool{false}
 	room := settleBytes
 	add := func(p Part, size int) {
 		if size > room && len(series[len(series)-1]) > 0 {
-			series = append(series, nil)
+			series, goesOn = append(series, nil), append(goesOn, false)
 			room = settleBytes
 		}
 		last := len(series) - 1
@@ -153,11 +160,11 @@ func splitParts(parts []Part) [][]Part {
 			head.Text, p.Text = p.Text[:n], p.Text[n:]
 			head.ProviderMetadata = nil
 			add(head, len(head.Text))
-			series, room = append(series, nil), settleBytes
+			series, goesOn, room = append(series, nil), append(goesOn, true), settleBytes
 		}
 		add(p, partBytes(p))
 	}
-	return series
+	return series, goesOn
 }
 
 // partBytes estimates a part's encoded size; large values will be blobs.

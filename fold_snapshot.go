@@ -62,7 +62,9 @@ func (f *Fold) Snapshot(o SnapshotOptions) Snapshot {
 		s.StartSequence = f.Waiting[0].Seq - 1
 	case turn != nil:
 		s.StartSequence = turn.Start()
-		s.ExistingMessageID = turn.MessageID
+		if !turn.Rolled || f.Message(turn.MessageID) != nil {
+			s.ExistingMessageID = turn.MessageID
+		}
 	}
 	liveTurn, live := f.LiveAt(f.Seq) // what the stream will give to whoever asks at this position
 	for _, m := range f.Messages {
@@ -71,8 +73,7 @@ func (f *Fold) Snapshot(o SnapshotOptions) Snapshot {
 		}
 		s.Messages = append(s.Messages, m.Clone())
 	}
-	if n := len(f.Checkpoints); n > 0 {
-		c := f.Checkpoints[n-1]
+	if c := f.Checkpoint(f.CheckpointID); c != nil {
 		s.CheckpointID = &c.ID
 		s.Checkpoint = &SnapshotCheckpoint{c.ID, c.StepCount, c.Seq}
 	}

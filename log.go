@@ -141,6 +141,10 @@ func CommandID(c Chunk) string {
 		return c.CommandID
 	case *HistoryReplaced:
 		return c.CommandID
+	case *InterruptRequested:
+		return c.CommandID
+	case *ResumeRequested:
+		return c.CommandID
 	}
 	return ""
 }

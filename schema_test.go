@@ -196,6 +196,8 @@ func enumOf(field string, t reflect.Type) []any {
 		return anys(suspendKinds)
 	case "StreamResync.reason":
 		return anys(resyncReasons)
+	case "ResumeRequested.mode":
+		return anys(resumeRequests)
 	case "RunResumed.mode":
 		return anys(resumeModes)
 	case "SubAgentStart.mode":

@@ -142,18 +142,19 @@ func list[T ~string](values []T) string {
 
 // The values of the enumerations that have no type of their own.
 var (
-	finishReasons = []string{"stop", "length", "content-filter", "tool-calls", "error", "other"}
-	outcomes      = []Outcome{OutcomeCompleted, OutcomeStopped, OutcomeSteered, OutcomeLimit, OutcomeFailed}
-	whenBusy      = []WhenBusy{BusyReject, BusyQueue, BusyInterrupt, BusySteer}
-	suspendKinds  = []string{"interrupted", "awaiting_approval", "awaiting_client_tool", "awaiting_children"}
-	resyncReasons = []string{"crash_recovery", "rollback", "branch"}
-	resumeModes   = []string{"continue", "with_message", "with_confirmation", "retry", "branch", "from_checkpoint", "client_tool_result", "approval"}
-	progressState = []string{"pending", "running", "done", "failed"}
-	triggers      = []string{"edit", "regenerate"}
-	patchOps      = []string{"add", "remove", "replace", "move", "copy", "test"}
-	roles         = []Role{RoleSystem, RoleUser, RoleAssistant}
-	partTypes     = []PartType{PartStep, PartText, PartReasoning, PartTool, PartData, PartSource, PartFile}
-	toolStates    = []ToolState{ToolStreaming, ToolPending, ToolExecuting, ToolCompleted, ToolFailed, ToolDenied}
+	finishReasons  = []string{"stop", "length", "content-filter", "tool-calls", "error", "other"}
+	outcomes       = []Outcome{OutcomeCompleted, OutcomeStopped, OutcomeSteered, OutcomeLimit, OutcomeFailed}
+	whenBusy       = []WhenBusy{BusyReject, BusyQueue, BusyInterrupt, BusySteer}
+	suspendKinds   = []string{"interrupted", "awaiting_approval", "awaiting_client_tool", "awaiting_children"}
+	resyncReasons  = []string{"crash_recovery", "rollback", "branch"}
+	resumeModes    = []string{"continue", "with_message", "with_confirmation", "retry", "branch", "from_checkpoint", "client_tool_result", "approval"}
+	resumeRequests = []string{ModeContinue, ModeWithMessage, ModeRetry, ModeFromCheckpoint}
+	progressState  = []string{"pending", "running", "done", "failed"}
+	triggers       = []string{"edit", "regenerate"}
+	patchOps       = []string{"add", "remove", "replace", "move", "copy", "test"}
+	roles          = []Role{RoleSystem, RoleUser, RoleAssistant}
+	partTypes      = []PartType{PartStep, PartText, PartReasoning, PartTool, PartData, PartSource, PartFile}
+	toolStates     = []ToolState{ToolStreaming, ToolPending, ToolExecuting, ToolCompleted, ToolFailed, ToolDenied}
 )
 
 func (v *validator) base(b *Base) {
@@ -235,7 +236,9 @@ func (v *validator) parts(field string, parts []Part) {
 		case PartData:
 			v.name(at+"name", p.Name)
 		case PartFile:
-			v.text(at+"url", p.URL)
+			if len(p.Large) == 0 {
+				v.text(at+"url", p.URL)
+			}
 			v.text(at+"mediaType", p.MediaType)
 		}
 	}

@@ -185,6 +185,14 @@ func (v *validator) command(c Chunk) {
 	case *StopRequested:
 		v.id("commandId", c.CommandID)
 		v.optID("target", c.Target)
+	case *InterruptRequested:
+		v.id("commandId", c.CommandID)
+		v.optID("target", c.Target)
+	case *ResumeRequested:
+		v.id("commandId", c.CommandID)
+		oneOf(v, "mode", c.Mode, resumeRequests...)
+		v.optID("target", c.Target)
+		v.optID("checkpointId", c.CheckpointID)
 	case *ToolApprovalResponse:
 		v.id("commandId", c.CommandID)
 		v.id("approvalId", c.ApprovalID)
@@ -211,6 +219,8 @@ func (v *validator) command(c Chunk) {
 			}
 		}
 		v.optJSON("state", c.State)
+		v.count("index", int64(c.Index))
+		v.optID("checkpointId", c.CheckpointID)
 	default:
 		v.fail("type", fmt.Sprintf("%T is not a chunk of this package", c))
 	}

@@ -63,7 +63,9 @@ func sampleChunks() []Chunk {
 		&ToolApprovalResponse{b, "cmd-3", "ap", true, "ok"},
 		&ToolResultSubmitted{b, "cmd-4", "c", raw, "e"},
 		&HistoryRewound{b, "cmd-5", "m0", "edit", BusyInterrupt},
-		&HistoryReplaced{b, "cmd-6", &[]Message{user}, raw, true},
+		&HistoryReplaced{b, "cmd-6", &[]Message{user}, raw, true, 1, true, "cp-1"},
+		&InterruptRequested{b, "cmd-7", "run-1", "wait"},
+		&ResumeRequested{b, "cmd-8", "from_checkpoint", "run-1", "cp-1", true, true},
 	}
 }
 

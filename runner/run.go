@@ -30,9 +30,13 @@ func (s *session) run(ctx context.Context, p plan) error {
 		MessageID: r.logs.NewID(),
 		Mode:      ModeStart,
 	}
+	if p.work.Mode != "" {
+		info.Mode = p.work.Mode
+	}
 	s.w.SetRun(info.RunID)
 	row := spool.Row{Status: spool.StatusActive, Agent: a.Name, Title: p.title}
-	if _, err := s.w.Commit(ctx, row, nil, a.Start(ctx, info, []string{p.work.ID})); err != nil {
+	chunks := append([]spool.Chunk{a.Start(ctx, info, []string{p.work.ID})}, resumed(p, info.Mode)...)
+	if _, err := s.w.Commit(ctx, row, nil, chunks...); err != nil {
 		return err
 	}
 	if r.o.Observer.RunStarted != nil {
@@ -53,14 +57,14 @@ func (s *session) goOn(ctx context.Context, p plan) error {
 	}
 	commands := p.answers
 	switch p.cont.Mode {
-	case spool.ModeStop:
+	case spool.ModeStop, spool.ModeContinue:
 		commands = append(commands, p.cont.ID)
 	case spool.ModeSuperseded: // the message opens a turn of its own
 	}
 	s.w.SetRun(info.RunID)
 	chunks := []spool.Chunk{s.agent.Start(ctx, info, commands)}
 	if !p.stop {
-		chunks = append(chunks, &spool.RunResumed{FromCheckpointID: p.fromPoint, FromStepCount: p.fromStep, Mode: info.Mode})
+		chunks = append(chunks, resumed(p, info.Mode)...)
 	}
 	row := spool.Row{Status: spool.StatusActive, Agent: s.agent.Name}
 	if _, err := s.w.Commit(ctx, row, nil, chunks...); err != nil {
@@ -82,7 +86,11 @@ func (s *session) execute(ctx context.Context, p plan, info agent.RunInfo, recov
 		result, err = s.steps(ctx, p, &info, recovered)
 	}
 	if err == nil && result.Suspended != "" && ctx.Err() == nil {
-		err = s.suspend(ctx, info, result)
+		if result.Suspended == suspendInterrupted {
+			err = s.interrupt(ctx, info)
+		} else {
+			err = s.suspend(ctx, info, result)
+		}
 		if err == nil {
 			return nil
 		}
@@ -96,6 +104,8 @@ func (s *session) execute(ctx context.Context, p plan, info agent.RunInfo, recov
 	case err == nil:
 	case errors.Is(err, errStopped):
 		info.Outcome, info.FinishReason = spool.OutcomeStopped, "other"
+	case errors.Is(err, errSteered):
+		info.Outcome, info.FinishReason = spool.OutcomeSteered, "other"
 	case errors.Is(err, spool.ErrSuperseded), errors.Is(err, spool.ErrClosed), errors.Is(err, spool.ErrUnavailable):
 		return err // the log takes no more from us
 	default:
@@ -137,7 +147,7 @@ func (s *session) steps(ctx context.Context, p plan, info *agent.RunInfo, recove
 	}
 	done := make(chan end, 1)
 	r.logs.Go(func() {
-		result, err := r.drive(runCtx, s.agent, run, recovered > 0)
+		result, err := r.drive(runCtx, s.agent, run, recovered > 0, s.boundary)
 		done <- end{result, err}
 	})
 	var e end
@@ -163,31 +173,29 @@ func (s *session) steps(ctx context.Context, p plan, info *agent.RunInfo, recove
 }
 
 // drive runs steps. A panic of the model fails the run, not the process.
-func (r *Runner) drive(ctx context.Context, a *agent.Agent, run *agent.Run, recovered bool) (result agent.Result, err error) {
+func (r *Runner) drive(ctx context.Context, a *agent.Agent, run *agent.Run, recovered bool, boundary func(context.Context) (agent.Result, error)) (result agent.Result, err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			r.logs.Logger().Error("the agent panicked", "session", run.Info.Session, "panic", v, "stack", string(debug.Stack()))
 			err = fmt.Errorf("the agent panicked: %v", v)
 		}
 	}()
-	next := a.Step
 	if recovered {
-		next = a.Recover
+		result, err = a.Recover(ctx, run)
 	}
-	for {
+	for err == nil && !result.Done && result.Suspended == "" {
 		if ctx.Err() != nil {
 			return agent.Result{}, context.Cause(ctx)
 		}
-		result, err = next(ctx, run)
-		if err != nil || result.Done || result.Suspended != "" {
-			return result, err
+		if result, err = boundary(ctx); err == nil && !result.Done && result.Suspended == "" {
+			result, err = a.Step(ctx, run)
 		}
-		next = a.Step
 	}
+	return result, err
 }
 
 // suspend pauses the run: from here on nothing of it is anywhere but in the log.
-// It fails with errStopped if something has asked the run to end.
+// It fails with errStopped or errSteered if something has asked the run to end.
 func (s *session) suspend(ctx context.Context, info agent.RunInfo, result agent.Result) error {
 	paused := &spool.RunPaused{Reason: strings.TrimPrefix(result.Suspended, "awaiting_")}
 	ids := make([]string, len(result.Waiting))
@@ -202,13 +210,8 @@ func (s *session) suspend(ctx context.Context, info agent.RunInfo, result agent.
 	chunks := []spool.Chunk{paused}
 	var settle *spool.Settle
 	err := s.log.View(ctx, func(f *spool.Fold) error {
-		if f.Stop != nil {
-			return errStopped
-		}
-		for _, w := range f.Waiting {
-			if w.WhenBusy == spool.BusyInterrupt && w.Seq > f.OpenRun().Start {
-				return errStopped
-			}
+		if err := asked(f); err != nil {
+			return err
 		}
 		chunks = append(chunks, f.Suspend(result.Suspended, ids, expires)...)
 		settle = &spool.Settle{Seen: f.Seq, Next: expires}

@@ -34,13 +34,15 @@ type plan struct {
 	title    string         // of a session that has none yet
 	paused   *spool.Turn    // the last turn, if its producer paused it
 
-	turn      *spool.Turn    // the open run's, or the one that waits for answers
-	cont      *spool.Command // what lets that turn go on, or ends it
-	answers   []string       // ids of the answers that it got
-	expires   int64          // when it stops waiting; 0: never
-	lost      bool           // the open run was taken over too often
-	fromStep  int            // where the turn goes on
-	fromPoint *string        // and the checkpoint before
+	turn      *spool.Turn       // the open run's, or the one that waits for answers
+	cont      *spool.Command    // what lets that turn go on, or ends it
+	answers   []string          // ids of the answers that it got
+	expires   int64             // when it stops waiting; 0: never
+	lost      bool              // the open run was taken over too often
+	fromStep  int               // where the turn goes on
+	fromPoint *string           // and the checkpoint before
+	rollback  *spool.Checkpoint // to which the command of a new turn has brought the history back
+	row       spool.Row         // what the session's row must say if there is nothing to do
 }
 
 // serve does all there is to do in a claimed session and releases it.
@@ -98,7 +100,7 @@ func (r *Runner) work(ctx context.Context, lease spool.Lease) (err error) {
 		case p.expires != 0 && p.expires <= r.logs.Now().UnixMilli():
 			err = s.expire(ctx)
 		default:
-			done, serr := s.rest(ctx, p.seq, p.expires)
+			done, serr := s.rest(ctx, p)
 			if serr != nil || done {
 				return serr
 			}
@@ -125,10 +127,7 @@ func (s *session) plan(ctx context.Context) (plan, error) {
 			p.cont, p.turn, p.answers = &copied, &turn, slices.Clone(f.Answers)
 			p.stop = p.stop || c.Mode == spool.ModeStop || c.Mode == spool.ModeSuperseded
 			p.fromStep = turn.LastRun().Step
-			if n := len(f.Checkpoints); n > 0 {
-				id := f.Checkpoints[n-1].ID
-				p.fromPoint = &id
-			}
+			p.from(f)
 			return nil
 		}
 		if len(f.Pending()) > 0 {
@@ -140,16 +139,37 @@ func (s *session) plan(ctx context.Context) (plan, error) {
 				copied := *turn
 				p.paused = &copied
 			}
+			if f.Rolled != "" {
+				p.row.Status = f.Status
+			}
 			return nil
 		}
 		first := *f.Waiting[0]
 		p.work, p.more = &first, len(f.Waiting) > 1
+		if first.Mode != "" {
+			p.from(f)
+		}
+		if at := f.Checkpoint(first.CheckpointID); at != nil {
+			copied := *at
+			p.rollback = &copied
+		}
 		if len(f.Turns) == 0 && first.Message != nil {
 			p.title = titleOf(first.Message.Text())
 		}
 		return nil
 	})
 	return p, err
+}
+
+// from notes the checkpoint that the session stands at.
+func (p *plan) from(f *spool.Fold) {
+	if c := f.Checkpoint(f.CheckpointID); c != nil {
+		id := c.ID
+		p.fromPoint = &id
+		if p.work != nil {
+			p.fromStep = c.StepCount
+		}
+	}
 }
 
 const titleRunes = 80
@@ -166,8 +186,8 @@ func titleOf(text string) string {
 
 // rest settles a session in which nothing waits. It returns false if something
 // came in the meantime.
-func (s *session) rest(ctx context.Context, seen uint64, next int64) (done bool, err error) {
-	res, err := s.w.Commit(ctx, spool.Row{}, &spool.Settle{Seen: seen, Next: next})
+func (s *session) rest(ctx context.Context, p plan) (done bool, err error) {
+	res, err := s.w.Commit(ctx, p.row, &spool.Settle{Seen: p.seq, Next: p.expires})
 	if err != nil {
 		return false, err
 	}

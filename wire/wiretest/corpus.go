@@ -22,6 +22,7 @@ func Corpus() []spool.Record {
 	waitingTurn(a)
 	crashedTurn(a)
 	interruptedTurn(a)
+	rolledBackTurn(a)
 	steeredTurns(a)
 	replacedHistory(a)
 	return b.records
@@ -201,12 +202,14 @@ func interruptedTurn(a *agent) {
 	a.commit(false)
 	checkpoint := "cp-" + a.run + "-step-1"
 	a.beginStep()
+	a.command(&spool.InterruptRequested{CommandID: "cmd-15", Target: "run-6", Reason: "user"})
 	a.text("", "Chapter tw")
 	a.discard("interrupted")
 	a.emit(&spool.RunInterrupted{CheckpointID: &checkpoint, Reason: "user"})
 	a.suspend("interrupted")
 
-	a.resume("run-7", "continue")
+	a.command(&spool.ResumeRequested{CommandID: "cmd-16", Mode: spool.ModeContinue, Target: "run-6"})
+	a.resume("run-7", "continue", "cmd-16")
 	a.emit(&spool.RunResumed{FromCheckpointID: &checkpoint, FromStepCount: 1, Mode: "continue"})
 	a.beginStep()
 	a.emit(&spool.AnswerStarted{StepID: a.stepID, Cursor: "resp_1:0"})
@@ -218,6 +221,34 @@ func interruptedTurn(a *agent) {
 	a.end("call-11", "draw", `null`, "the run failed")
 	a.emit(&spool.StepCommitted{StepID: a.stepID, Data: a.settled(), Partial: true})
 	a.finish(spool.OutcomeFailed, "error", "the model is gone", "provider_error")
+}
+
+// rolledBackTurn goes back to the checkpoint of the turn that failed, and on from
+// there.
+func rolledBackTurn(a *agent) {
+	var at spool.Checkpoint
+	f := spool.NewFold(a.session)
+	for _, r := range a.log.records {
+		if c, err := spool.DecodeChunk(r.Data); err == nil && at.Seq == 0 {
+			f.ApplyChunk(r, c)
+			if n := len(f.Checkpoints); n > 0 && f.Checkpoints[n-1].RunID == "run-6" {
+				at = f.Checkpoints[n-1]
+			}
+		}
+	}
+	for _, c := range f.Content("cmd-17", at.ID) {
+		a.command(c)
+	}
+	a.command(&spool.ResumeRequested{CommandID: "cmd-18", Mode: spool.ModeRetry, CheckpointID: at.ID})
+	a.turn, a.message, a.data, a.dirty = "cmd-18", "answer-cmd-18", nil, map[int]bool{}
+	a.resume("run-11", spool.ModeRetry, "cmd-18")
+	a.emit(&spool.RunResumed{FromCheckpointID: &at.ID, FromStepCount: at.StepCount, Mode: spool.ModeRetry})
+	a.emit(&spool.StreamResync{CheckpointID: at.ID, StepCount: at.StepCount, MessageCount: at.MessageCount, FromSequence: at.Seq, Reason: "rollback"})
+	a.beginStep()
+	a.text("", "Chapter two, ", "again")
+	a.closeModel("stop", false)
+	a.commit(false)
+	a.finish(spool.OutcomeCompleted, "stop", "", "")
 }
 
 // steeredTurns are an edited message whose answer is steered away from, and the
@@ -249,7 +280,7 @@ func replacedHistory(a *agent) {
 		return &[]spool.Message{{ID: id, Role: role, Parts: []spool.Part{{Type: spool.PartText, Text: text}}}}
 	}
 	a.command(&spool.HistoryReplaced{CommandID: "cmd-13", Messages: past("old-1", spool.RoleUser, "Who are you?"), More: true})
-	a.command(&spool.HistoryReplaced{CommandID: "cmd-13", Messages: past("old-2", spool.RoleAssistant, "A parrot."), State: json.RawMessage(`{"name":"Polly"}`)})
+	a.command(&spool.HistoryReplaced{CommandID: "cmd-13", Index: 1, Messages: past("old-2", spool.RoleAssistant, "A parrot."), State: json.RawMessage(`{"name":"Polly"}`)})
 	a.say("cmd-14", "Hello again.", "")
 	a.begin("run-10", "cmd-14", "cmd-14")
 	a.beginStep()
