@@ -88,7 +88,7 @@ func play(store spool.Store, dir string, s scenario, begin bool) (*spool.Fold, e
 		return nil, err
 	}
 	defer file.Close()
-	r, err := runner.New(logs, []*agent.Agent{s.agent(func(c tool.Call) {
+	r, err := runner.New(logs, []*agent.Agent{s.on(logs, func(c tool.Call) {
 		_, _ = fmt.Fprintln(file, c.ID, c.EffectID)
 	})}, nil)
 	if err != nil {
@@ -120,11 +120,12 @@ func play(store spool.Store, dir string, s scenario, begin bool) (*spool.Fold, e
 		if err != nil {
 			return nil, err
 		}
-		if !f.Live() && len(f.Pending()) == 0 {
+		replies := s.replies(f)
+		if !f.Live() && len(replies) == 0 {
 			return f, nil
 		}
-		for _, p := range f.Pending() {
-			if _, err := g.Command(ctx, spool.Row{}, s.answer(p)); err != nil {
+		for _, c := range replies {
+			if _, err := g.Command(ctx, spool.Row{}, c); err != nil {
 				return nil, err
 			}
 		}
@@ -138,7 +139,7 @@ func TestKill9(t *testing.T) {
 		if s.unknown {
 			continue // TestKillAtEveryRecord has it; the rest is the same here
 		}
-		t.Run(s.name, func(t *testing.T) {
+		t.Run(s.title(), func(t *testing.T) {
 			want, n, done := undisturbed(t, s)
 			kills := 10
 			if os.Getenv(envChaos) != "" {

@@ -53,21 +53,23 @@ func (w *world) finish(s scenario) *spool.Fold {
 	w.t.Helper()
 	for range 10 {
 		f := w.fold("s")
-		pending := f.Pending()
-		if len(pending) == 0 {
+		if !w.reply(s, f) {
 			return f
 		}
-		w.answer(s, pending)
 	}
 	w.t.Fatal("it waits for ever")
 	return nil
 }
 
-func (w *world) answer(s scenario, pending []*spool.ToolPart) {
+// reply sends what the session waits for. It reports false if it waits for
+// nothing.
+func (w *world) reply(s scenario, f *spool.Fold) bool {
 	w.t.Helper()
-	for _, p := range pending {
-		w.command("s", s.answer(p))
+	replies := s.replies(f)
+	for _, c := range replies {
+		w.command("s", c)
 	}
+	return len(replies) > 0
 }
 
 // undisturbed plays a scenario in peace.
@@ -75,7 +77,7 @@ func undisturbed(t *testing.T, s scenario) (want string, records int, done map[s
 	inWorld(t, func(w *world) {
 		other, _ := w.second("first") // with one record an append, as the ones that die
 		var e effects
-		other.start(s.agent(e.add), nil)
+		other.start(s.on(w.logs, e.add), nil)
 		w.say("s", "u1", s.name)
 		f := w.finish(s)
 		want, records, done = outcome(f), len(w.settled("s")), e.calls()
@@ -92,11 +94,7 @@ func undisturbed(t *testing.T, s scenario) (want string, records int, done map[s
 // is made again.
 func TestKillAtEveryRecord(t *testing.T) {
 	for _, s := range scenarios() {
-		name := s.name
-		if s.unknown {
-			name += " that must not be repeated"
-		}
-		t.Run(name, func(t *testing.T) {
+		t.Run(s.title(), func(t *testing.T) {
 			want, n, done := undisturbed(t, s)
 			for _, lost := range []bool{false, true} {
 				died := 0
@@ -119,11 +117,10 @@ func dieAt(t *testing.T, w *world, s scenario, k int, lost bool, want string, do
 	first, store := w.second("first")
 	store.lives, store.lost = k, lost
 	var e effects
-	_, stop := first.start(s.agent(e.add), &runner.Options{Observer: runner.Observer{Failed: func(string, error) {}}})
+	_, stop := first.start(s.on(w.logs, e.add), &runner.Options{Observer: runner.Observer{Failed: func(string, error) {}}})
 	w.say("s", "u1", s.name)
 	time.Sleep(time.Minute)
-	if pending := w.peek().Pending(); len(pending) > 0 {
-		w.answer(s, pending)
+	if w.reply(s, w.peek()) {
 		time.Sleep(time.Minute)
 	}
 	stop()
@@ -134,7 +131,7 @@ func dieAt(t *testing.T, w *world, s scenario, k int, lost bool, want string, do
 		completed[p.CallID] = p.State.Settled()
 	}
 	before := e.calls()
-	w.start(s.agent(e.add), nil)
+	w.start(s.on(w.logs, e.add), nil)
 	f := w.finish(s)
 	checkLog(t, w.settled("s"))
 	if got := outcome(f); got != want && !s.unknown {

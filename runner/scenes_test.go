@@ -1,6 +1,7 @@
 package runner_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"iter"
@@ -21,6 +22,8 @@ type scenario struct {
 	agent func(effect func(tool.Call)) *agent.Agent
 	// answer answers a pending call, as a user or a client would.
 	answer func(t *spool.ToolPart) spool.Chunk
+	// during comes while the call a does its work, from another node.
+	during func() spool.Chunk
 	// unknown: calls whose outcome is lost fail, so that only effects are the
 	// same and not what the model made of them.
 	unknown bool
@@ -101,8 +104,53 @@ func scenarios() []scenario {
 			a.Output = agent.OutputOf[verdictOf]()
 			return a
 		}},
+		{name: "tools", agent: steps(retry), during: func() spool.Chunk {
+			return &spool.InterruptRequested{CommandID: "i1", Reason: "wait"}
+		}},
+		{name: "tools", agent: steps(retry), during: func() spool.Chunk {
+			steer := say("u2", "parallel")
+			steer.WhenBusy = spool.BusySteer
+			return steer
+		}},
 		{name: "tools", agent: steps(tool.Options{}), unknown: true},
 	}
+}
+
+// title names a scenario among those that begin with the same words.
+func (s scenario) title() string {
+	switch {
+	case s.unknown:
+		return s.name + " that must not be repeated"
+	case s.during != nil:
+		return s.name + ", " + string(s.during().ChunkType())
+	}
+	return s.name
+}
+
+// on returns the scenario's agent for runs of these logs' session s.
+func (s scenario) on(logs *spool.Logs, effect func(tool.Call)) *agent.Agent {
+	return s.agent(func(c tool.Call) {
+		effect(c)
+		if s.during == nil || c.ID != "a" {
+			return
+		}
+		if g, err := logs.Log("s"); err == nil {
+			_, _ = g.Command(context.Background(), spool.Row{}, s.during())
+		}
+	})
+}
+
+// replies is what somebody does about a session that waits: they answer what it
+// asks, and let it go on when it was interrupted.
+func (s scenario) replies(f *spool.Fold) []spool.Chunk {
+	var chunks []spool.Chunk
+	for _, p := range f.Pending() {
+		chunks = append(chunks, s.answer(p))
+	}
+	if run := f.Interrupted(); run != nil {
+		chunks = append(chunks, &spool.ResumeRequested{CommandID: "go-" + run.ID, Mode: spool.ModeContinue, Target: run.ID})
+	}
+	return chunks
 }
 
 // structured answers wrongly at first, after a tool.
@@ -137,6 +185,9 @@ func outcome(f *spool.Fold) string {
 			if p.Type == spool.PartStep {
 				p.ID = p.ID[strings.LastIndex(p.ID, "-s"):]
 			}
+			if p.Name == "run-interrupted" {
+				p.Data = nil // it names the run
+			}
 			if p.Tool != nil {
 				p.Tool.EffectID = ""
 				if p.Tool.Approval != nil {
@@ -159,7 +210,7 @@ func outcome(f *spool.Fold) string {
 // checkLog checks what holds for every log.
 func checkLog(t *testing.T, records []spool.Record) {
 	t.Helper()
-	ended, messages := map[string]bool{}, map[string]bool{}
+	ended, messages := map[string]bool{}, map[string]string{}
 	for _, r := range records {
 		c, err := spool.DecodeChunk(r.Data)
 		if err != nil {
@@ -171,12 +222,12 @@ func checkLog(t *testing.T, records []spool.Record) {
 		}
 		switch c := c.(type) {
 		case *spool.RunStarted:
-			messages[c.MessageID] = true
+			if m := messages[c.TurnID]; m != "" && m != c.MessageID {
+				t.Errorf("the turn %s has two messages", c.TurnID)
+			}
+			messages[c.TurnID] = c.MessageID
 		case *spool.RunFinished, *spool.RunSuspended:
 			ended[run] = true
 		}
-	}
-	if len(messages) != 1 {
-		t.Errorf("%d assistant messages", len(messages))
 	}
 }

@@ -19,15 +19,14 @@ func recoveredLog(t *testing.T, s scenario, k int) (records []spool.Record) {
 	inWorld(t, func(w *world) {
 		first, store := w.second("first")
 		store.lives = k
-		_, stop := first.start(s.agent(func(tool.Call) {}), &runner.Options{Observer: runner.Observer{Failed: func(string, error) {}}})
+		_, stop := first.start(s.on(w.logs, func(tool.Call) {}), &runner.Options{Observer: runner.Observer{Failed: func(string, error) {}}})
 		w.say("s", "u1", s.name)
 		time.Sleep(time.Minute)
-		if pending := w.peek().Pending(); len(pending) > 0 {
-			w.answer(s, pending)
+		if w.reply(s, w.peek()) {
 			time.Sleep(time.Minute)
 		}
 		stop()
-		w.start(s.agent(func(tool.Call) {}), nil)
+		w.start(s.on(w.logs, func(tool.Call) {}), nil)
 		w.finish(s)
 		records = w.settled("s")
 	})
@@ -49,7 +48,7 @@ func TestRecoveredRunsOnTheWire(t *testing.T) {
 		for k := first; k < n; k += each {
 			log := recoveredLog(t, s, k)
 			for _, ui7 := range []bool{false, true} {
-				t.Run(fmt.Sprintf("%s, died at %d, ui7 %v", s.name, k, ui7), func(t *testing.T) {
+				t.Run(fmt.Sprintf("%s, died at %d, ui7 %v", s.title(), k, ui7), func(t *testing.T) {
 					wiretest.Run(t, wiretest.Wire{
 						Log:     log,
 						PerTurn: true,
@@ -87,7 +86,7 @@ func canonical(m aisdk.UIMessage, ui7 bool) json.RawMessage {
 // A fold that was saved while the run waits goes on like one that was not.
 func TestSavedFoldOfAPause(t *testing.T) {
 	for _, s := range scenarios() {
-		if s.answer == nil {
+		if s.answer == nil && s.during == nil {
 			continue
 		}
 		log := recoveredLog(t, s, 0) // nobody dies
