@@ -7,7 +7,7 @@ import (
 
 // FoldVersion changes whenever the same records fold into something else. Saved
 // folds of another version are ignored.
-const FoldVersion = 5
+const FoldVersion = 6
 
 // Fold is a session's state: what its log's records, folded in order, say. It
 // is a deterministic function of them, and the same from all records and from
@@ -97,6 +97,17 @@ type Turn struct {
 // Start is the last sequence before the turn.
 func (t *Turn) Start() uint64 { return t.Opened - 1 }
 
+// Before returns the runs that the given one takes up: those before it, back to
+// the last one that ended and did not pause.
+func (t *Turn) Before(runID string) []*Run {
+	n := slices.IndexFunc(t.Runs, func(r *Run) bool { return r.ID == runID })
+	first := max(n, 0)
+	for first > 0 && t.Runs[first-1].Suspended != "" {
+		first--
+	}
+	return t.Runs[first:max(n, 0)]
+}
+
 // LastRun returns the turn's latest run.
 func (t *Turn) LastRun() *Run { return t.Runs[len(t.Runs)-1] }
 
@@ -109,9 +120,11 @@ type Run struct {
 	Due       uint64   `json:"due"`   // sequence from which the session was due for this run
 	Start     uint64   `json:"start"` // of run_started
 	End       uint64   `json:"end"`   // of run_finished or run_suspended; 0 while open
+	StartTime int64    `json:"startTime,omitempty"`
 	EndTime   int64    `json:"endTime,omitempty"`
 	Commands  []string `json:"commands,omitempty"` // ids of those it answers
 	Outcome   Outcome  `json:"outcome,omitempty"`
+	Code      string   `json:"code,omitempty"`      // which limit it reached, or how it failed
 	Suspended string   `json:"suspended,omitempty"` // what it waits for
 	Pending   []string `json:"pending,omitempty"`   // the calls that it waits for
 	Expires   int64    `json:"expires,omitempty"`   // when it stops waiting, Unix milliseconds
@@ -232,7 +245,7 @@ func (f *Fold) ApplyChunk(r Record, c Chunk) {
 		})
 	case *RunFinished:
 		f.endRun(r, func(run *Run) {
-			run.Outcome = c.Outcome
+			run.Outcome, run.Code = c.Outcome, c.Code
 			f.Answers = nil // to children that are stopped with it
 			f.Status, f.Reason, f.Error = StatusEnded, string(c.Outcome), nil
 			if c.Outcome == OutcomeFailed {
@@ -247,7 +260,7 @@ func (f *Fold) ApplyChunk(r Record, c Chunk) {
 // commands that it answers take effect.
 func (f *Fold) startRun(r Record, c *RunStarted) {
 	run := &Run{ID: c.RunID, TurnID: c.TurnID, AgentType: c.AgentType, Mode: c.Mode,
-		Due: r.Seq, Start: r.Seq, Commands: c.Commands}
+		Due: r.Seq, Start: r.Seq, StartTime: r.Time, Commands: c.Commands}
 	from := ""
 	for _, id := range c.Commands {
 		if i := slices.IndexFunc(f.Waiting, func(w *Command) bool { return w.ID == id }); i >= 0 {
@@ -294,8 +307,8 @@ func (f *Fold) commitStep(c *StepCommitted) {
 			if p.ToolCallID == "" {
 				return true
 			}
-			i := f.current.findTool(p.ToolCallID)
-			return i >= 0 && f.current.message.Parts[i].Tool.State == ToolCompleted
+			i := f.current.findTool(p.ToolCallID) // a hook's has none
+			return i < 0 || f.current.message.Parts[i].Tool.State == ToolCompleted
 		})
 	}
 	f.committed, f.staged = f.State, nil

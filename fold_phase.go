@@ -18,11 +18,12 @@ const (
 // Phase returns where the open run stands.
 func (f *Fold) Phase() Phase { return f.phase }
 
-// Shown reports whether the open model phase has shown anything. What has shown
-// nothing can simply be done again; anything else must be discarded first.
+// Shown reports whether the open model phase has shown anything, or changed the
+// state. What has not can simply be done again; anything else must be discarded
+// first.
 func (f *Fold) Shown() bool {
 	m := f.current
-	return f.phase == PhaseModel && (len(m.message.Parts) > m.stepAt+1 || len(m.undo) > 0)
+	return f.phase == PhaseModel && (len(m.message.Parts) > m.stepAt+1 || len(m.undo) > 0 || len(f.staged) > 0)
 }
 
 // Answer returns the cursor with which the open model phase's answer can be taken

@@ -66,8 +66,8 @@ func (m *MessageFold) applyTool(r Record, c Chunk) {
 		if t.State == ToolExecuting {
 			t.State = ToolPending // nobody knows whether it ran; a human decides whether it runs again
 		}
-		if t.Input == nil {
-			t.setInput(c.Input)
+		if t.Input == nil || len(c.Input) > 0 {
+			t.setInput(c.Input) // a hook may have changed it
 		}
 	case *ToolApprovalResponse:
 		for _, p := range m.message.Parts {

@@ -25,12 +25,26 @@ type Agent struct {
 	Tools        []tool.Tool
 	Output       *Output // what the final answer must be; nil for free text: see [OutputOf]
 
-	MaxSteps    int           // model calls of one turn; 0: 20
 	MaxTokens   int           // of one answer; 0: the provider's default
 	Temperature *float64      // nil: the provider's default
 	ToolTimeout time.Duration // of one call; 0: no limit
 	WaitLimit   time.Duration // of a pause: then approvals that were asked for are denied, and client-executed calls fail; 0: no limit
-	MaxRetries  int           // of a model call that failed before its first word and may be repeated; 0: 2, negative: none
+	MaxRetries  int           // of a model call that failed and may be repeated; 0: 2, negative: none
+
+	// FailPartial keeps what a model call said that failed in mid-answer, as the
+	// answer of a failed run. Otherwise the call is made again where that may
+	// help, and what was shown of it is retracted, as after a crash.
+	FailPartial bool
+
+	// Limits. A run that reaches one ends with the outcome limit and the code of
+	// a [Limit]; what it said so far is the answer. Pauses do not count, and runs
+	// before a pause count for the one that goes on.
+	MaxSteps    int           // model calls of one turn; 0: 20
+	TokenBudget int64         // input and output of all model calls; looked at between steps; 0: no limit
+	StepTimeout time.Duration // of one model call with its repeats, and the calls it asks for; 0: no limit
+	RunTimeout  time.Duration // of all steps, also across lost owners; 0: no limit
+
+	Hooks *Hooks // nil for none
 
 	// StartMetadata and FinishMetadata give what is stored with a run and shown
 	// on the wires' start and finish frames: a value whose JSON is an object, or

@@ -211,37 +211,13 @@ func TestOutputSchemaIsChecked(t *testing.T) {
 	}
 }
 
-func TestModelIsAskedAgainOnlyBeforeItsFirstWord(t *testing.T) {
-	busy := &model.Error{Code: model.CodeOverloaded, Message: "busy", Retryable: true}
-	refused := &model.Error{Code: model.CodeAuthentication, Message: "no"}
-	for name, tt := range map[string]struct {
-		answers  []scripted.Step
-		requests int
-		want     error
-	}{
-		"passes":        {[]scripted.Step{{Err: busy}, {Err: busy}, text("hi")}, 3, nil},
-		"stays":         {[]scripted.Step{{Err: busy}}, 3, busy},
-		"not retryable": {[]scripted.Step{{Err: refused}}, 1, refused},
-		"after a word":  {[]scripted.Step{{Parts: []model.Part{model.TextDelta{Delta: "h"}}, Err: busy}}, 1, busy},
-		"cut at once":   {[]scripted.Step{{}, text("hi")}, 2, nil},
-	} {
-		t.Run(name, func(t *testing.T) {
-			m := &answers{steps: tt.answers}
-			r, l := begin(t, "hi")
-			_, err := run(t.Context(), &agent.Agent{Name: "a", Model: m}, r)
-			if !errors.Is(err, tt.want) || len(m.requests) != tt.requests {
-				t.Errorf("%v after %d requests", err, len(m.requests))
-			}
-			if n := len(find[*spool.StepStarted](l)); n != 1 {
-				t.Errorf("%d steps", n)
-			}
-		})
-	}
-}
-
 func TestTruncatedAnswerFails(t *testing.T) {
 	r, _ := begin(t, "hi")
-	_, err := run(t.Context(), &agent.Agent{Name: "a", Model: &answers{steps: []scripted.Step{parts(model.TextDelta{Delta: "h"})}}}, r)
+	m := &answers{steps: []scripted.Step{parts(model.TextDelta{Delta: "h"})}}
+	_, err := run(t.Context(), &agent.Agent{Name: "a", Model: m}, r)
+	if len(m.requests) != 3 {
+		t.Errorf("%d requests", len(m.requests))
+	}
 	if info := agent.Describe(err); info.Code != model.CodeTruncated || !info.Recoverable {
 		t.Errorf("%+v", info)
 	}

@@ -23,3 +23,46 @@ func clip(text string) string {
 	}
 	return text[:n] + "…"
 }
+
+// Limit is the error of a run that has used up what it may use: it ends with the
+// outcome limit, and what it said so far is the answer. A hook may return one of
+// its own.
+type Limit struct{ Code string } // snake_case
+
+func (l *Limit) Error() string { return "agent: the run has reached a limit: " + l.Code }
+
+// Is reports whether target is a limit of the same code.
+func (l *Limit) Is(target error) bool {
+	t, ok := target.(*Limit)
+	return ok && t.Code == l.Code
+}
+
+// The limits of an agent: the codes with which a run ends that reaches one.
+var (
+	LimitSteps    = &Limit{"max_steps"}    // [Agent.MaxSteps]
+	LimitTokens   = &Limit{"max_tokens"}   // [Agent.TokenBudget]
+	LimitStepTime = &Limit{"step_timeout"} // [Agent.StepTimeout]
+	LimitRunTime  = &Limit{"run_timeout"}  // [Agent.RunTimeout]
+)
+
+// limit returns which limit keeps the run from another step, or nil.
+func (s *step) limit() *Limit {
+	if s.number >= s.agent.maxSteps() {
+		return LimitSteps
+	}
+	used := s.run.before.Add(s.run.Info.Usage)
+	if budget := s.agent.TokenBudget; budget > 0 && used.InputTokens+used.OutputTokens >= budget {
+		return LimitTokens
+	}
+	return nil
+}
+
+// usedBefore sums what the runs have used that the open one takes up after
+// pauses.
+func usedBefore(f *spool.Fold) spool.Usage {
+	var used spool.Usage
+	for _, run := range f.LastTurn().Before(f.OpenRun().ID) {
+		used = used.Add(run.Usage)
+	}
+	return used
+}

@@ -3,11 +3,9 @@ package agent
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"iter"
 	"strings"
-	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -26,31 +24,6 @@ type call struct {
 	effectID         string
 	client           bool            // the client executes it
 	part             *spool.ToolPart // as the log has it, of a call that another process or run has begun
-}
-
-const maxBackoff = 30 * time.Second
-
-// callModel streams the answer into the log. A call that fails before its first
-// word is repeated if the provider allows it.
-func (s *step) callModel(ctx context.Context, req *model.Request) error {
-	for attempt := 0; ; attempt++ {
-		t := &transcript{step: s, ids: map[string]*call{}}
-		err := t.stream(ctx, s.agent.Model.Stream(ctx, req))
-		if err == nil {
-			return nil
-		}
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		failed, ok := errors.AsType[*model.Error](err)
-		if !ok || !failed.Retryable || t.visible || attempt >= s.agent.maxRetries() {
-			return err
-		}
-		delay := min(max(time.Second<<attempt, failed.RetryAfter), maxBackoff)
-		if err := s.run.Seams.Sleep(ctx, delay); err != nil {
-			return context.Cause(ctx)
-		}
-	}
 }
 
 // transcript turns one model stream into chunks.
@@ -291,7 +264,7 @@ func (t *transcript) result(ctx context.Context, p model.ToolResult) error {
 	return t.append(ctx, end)
 }
 
-// restart drops what the model said so far.
+// restart drops what the model said so far, and what hooks did before it.
 func (t *transcript) restart(ctx context.Context) error {
 	t.forget()
 	if t.before != nil && !t.visible {
@@ -300,18 +273,18 @@ func (t *transcript) restart(ctx context.Context) error {
 	}
 	t.before, t.cursor, t.visible = nil, "", false
 	s := t.step
-	return s.append(ctx, &spool.StepDiscarded{StepID: s.id, Reason: "provider_restarted"}, &spool.StepStarted{StepID: s.id})
+	err := s.append(ctx, &spool.StepDiscarded{StepID: s.id, Reason: "provider_restarted"}, &spool.StepStarted{StepID: s.id})
+	if err != nil {
+		return err
+	}
+	return s.hookAgain(ctx)
 }
 
 // forget is as if nothing had been said.
 func (t *transcript) forget() {
-	s := t.step
-	for _, c := range s.calls {
-		delete(s.run.callIDs, c.id)
-	}
+	t.step.forget()
 	clear(t.ids)
-	s.calls, s.usage, t.block = nil, spool.Usage{}, ""
-	s.text.Reset()
+	t.block = ""
 }
 
 // end closes what the model left open.

@@ -40,6 +40,14 @@ func (s *step) runTools(ctx context.Context) (waiting []*call, err error) {
 			}
 			continue
 		}
+		if c.part == nil || c.part.Approval == nil && c.part.State != spool.ToolExecuting {
+			var settled bool
+			if input, settled, err = s.beforeTool(ctx, c, input); err != nil {
+				return nil, err
+			} else if settled {
+				continue
+			}
+		}
 		switch verdict := s.consider(c, input); verdict {
 		case callLost:
 			h := &host{step: s, call: c, state: state}
@@ -120,8 +128,11 @@ func needsApproval(spec tool.Spec, input json.RawMessage) (needed bool) {
 
 var errLost = errors.New("the outcome of this call is unknown: the process that made it was lost")
 
-// openState returns the state as the step's calls see it.
+// openState returns the state as the step's calls and hooks see it.
 func (s *step) openState(ctx context.Context) (*stepState, error) {
+	if s.state != nil {
+		return s.state, nil
+	}
 	state := &stepState{emitted: map[string][]*spool.Custom{}}
 	err := s.run.Log.View(ctx, func(f *spool.Fold) error {
 		committed, patches := f.Staged()
@@ -134,6 +145,7 @@ func (s *step) openState(ctx context.Context) (*stepState, error) {
 		}
 		return nil
 	})
+	s.state = state
 	return state, err
 }
 
@@ -197,8 +209,19 @@ type host struct {
 	state *stepState
 
 	mu   sync.Mutex
+	done bool            // the call has come back, or nobody waits for it any more
+	left bool            // and nothing more is taken from it
 	over bool            // the call has its outcome
 	said []*spool.Custom // events of the last time that it has not repeated yet
+}
+
+// comesBack reports whether the call has not come back before.
+func (h *host) comesBack(failed bool) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	first := !h.done
+	h.done, h.left = true, h.left || first && failed
+	return first
 }
 
 // run makes the call and reports once: nil when its outcome is in the log, or
@@ -214,13 +237,27 @@ func (h *host) run(ctx context.Context, outcomes chan<- error) {
 		callCtx, cancel = context.WithTimeoutCause(ctx, limit, errTimeout)
 	}
 	defer cancel()
+	begun := h.step.run.Seams.Now()
 	finish := func(result json.RawMessage, err error) {
+		if !h.comesBack(err != nil) {
+			return
+		}
 		if errors.Is(context.Cause(callCtx), errTimeout) && err != nil {
 			err = fmt.Errorf("timed out after %v", limit.Round(time.Millisecond))
 		}
-		if done, err := h.finish(ctx, result, err); done {
-			outcomes <- err
+		t := &ToolCall{Result: result, Err: err, Duration: h.step.run.Seams.Now().Sub(begun)}
+		if err == nil || !cancelled(ctx) {
+			outcome := context.WithoutCancel(ctx)
+			if err != nil {
+				if err := h.takeBack(outcome); err != nil {
+					outcomes <- err
+					return
+				}
+			}
+			h.afterTool(outcome, t)
 		}
+		_, err = h.finish(ctx, t.Result, t.Err)
+		outcomes <- err
 	}
 	// A tool that ignores its context does not hold up the step.
 	stop := context.AfterFunc(callCtx, func() {
@@ -267,10 +304,8 @@ func (h *host) finish(ctx context.Context, result json.RawMessage, err error) (d
 		return false, nil
 	}
 	h.over = true
-	if err != nil {
-		if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, ErrToolFatal) {
-			return true, cause
-		}
+	if err != nil && cancelled(ctx) {
+		return true, context.Cause(ctx)
 	}
 	// The outcome of work that was done is written even if the run is being
 	// stopped.
@@ -292,6 +327,13 @@ func (h *host) finish(ctx context.Context, result json.RawMessage, err error) (d
 		err = ErrToolFatal.With(h.step.run.Info.Session, failed)
 	}
 	return true, err
+}
+
+// cancelled reports whether the calls of a step are no longer wanted. That one of
+// them ends the run leaves the others their outcomes.
+func cancelled(ctx context.Context) bool {
+	cause := context.Cause(ctx)
+	return cause != nil && !errors.Is(cause, ErrToolFatal)
 }
 
 func (h *host) takeBack(ctx context.Context) error {
@@ -329,7 +371,7 @@ func (h *host) takeBackLocked(ctx context.Context) error {
 func (h *host) Emit(ctx context.Context, c spool.Chunk) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.over {
+	if h.over || h.left {
 		return tool.ErrCallOver
 	}
 	if e, ok := c.(*spool.Custom); ok && len(h.said) > 0 {

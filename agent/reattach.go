@@ -69,7 +69,11 @@ func (a *Agent) reattach(ctx context.Context, r *Run) (*step, error) {
 				delete(callIDs, p.Tool.CallID)
 			}
 		}
-		r.Info.Usage = f.OpenRun().Usage
+		run := f.OpenRun()
+		r.Info.Usage, r.before = run.Usage, usedBefore(f)
+		if r.begun = s.id; run.Steps > 0 {
+			r.begun = "-"
+		}
 		steps := turnSteps(f)
 		r.judgeEarlier(a, steps[:len(steps)-1])
 		return nil
@@ -78,10 +82,14 @@ func (a *Agent) reattach(ctx context.Context, r *Run) (*step, error) {
 		return nil, err
 	}
 	r.callIDs, r.Info.Steps = callIDs, s.number
+	begun := r.Seams.Now()
 	err = s.resume(ctx, cursor, before)
 	r.Info.Usage = r.Info.Usage.Add(s.usage)
 	switch {
 	case err == nil:
+		if err := s.afterModel(ctx, Answer{Duration: r.Seams.Now().Sub(begun)}); err != nil {
+			return nil, err
+		}
 		return s, s.closeModelPhase(ctx)
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
@@ -133,6 +141,9 @@ func (s *step) resume(ctx context.Context, cursor string, before *said) error {
 	t.forget()
 	err = s.append(ctx, &spool.StepDiscarded{StepID: s.id, Reason: "provider_restarted"}, &spool.StepStarted{StepID: s.id},
 		&spool.AnswerStarted{StepID: s.id, Cursor: cursor})
+	if err == nil {
+		err = s.hookAgain(ctx)
+	}
 	if err != nil {
 		return err
 	}

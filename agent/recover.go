@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"strings"
 
 	"github.com/spool-run/spool"
 )
@@ -26,7 +27,12 @@ func (a *Agent) Recover(ctx context.Context, r *Run) (Result, error) {
 		phase = f.Phase()
 		v := f.Step()
 		s.number, s.id, s.finish, s.paused, s.fatal = v.Number, v.ID, v.Finish, v.More, v.Fatal
-		r.Info.Usage = f.OpenRun().Usage
+		run := f.OpenRun()
+		r.Info.Usage, r.before = run.Usage, usedBefore(f)
+		r.begun = ""
+		if run.Steps > 0 || phase == spool.PhaseTools && strings.HasPrefix(s.id, run.ID+"-s") {
+			r.begun = "-" // in an earlier step, or in the part of this one that is over
+		}
 		steps := turnSteps(f)
 		if phase == spool.PhaseModel { // it has said nothing: the one before counts
 			s.number--
@@ -53,6 +59,11 @@ func (a *Agent) Recover(ctx context.Context, r *Run) (Result, error) {
 	}
 	r.Info.Steps = s.number
 	if phase == spool.PhaseTools {
+		if r.begun == "" {
+			if err := s.beforeRun(ctx, ownerRun); err != nil {
+				return Result{}, err
+			}
+		}
 		return s.toolPhase(ctx)
 	}
 	if s.number == 0 {

@@ -17,6 +17,12 @@ type Run struct {
 	Log   Log
 	Seams Seams
 
+	Inherited []*Hooks // of the agents above, outermost first
+	Hooks     *Hooks   // of whoever runs it, called last; nil for none
+
+	begun  string      // id of the step in which BeforeRun was called
+	before spool.Usage // of the runs that it takes up after pauses
+
 	callIDs    map[string]bool // of the session, so far
 	correction string          // what the model is told about its last answer
 	corrected  bool
@@ -27,6 +33,7 @@ type Result struct {
 	Done         bool          // otherwise another step follows
 	Outcome      spool.Outcome // if done
 	FinishReason string        // if done
+	Code         string        // if done: which limit was reached
 
 	// Suspended is what the run waits for, if it does: a kind of run_suspended.
 	// The step stays open in its tool phase.
@@ -52,7 +59,7 @@ func (a *Agent) Step(ctx context.Context, r *Run) (Result, error) {
 			return Result{}, err
 		}
 	}
-	err = s.callModel(ctx, req)
+	err = s.answer(ctx, req)
 	r.Info.Usage = r.Info.Usage.Add(s.usage) // what a cut answer has cost counts too
 	if err != nil {
 		return Result{}, err
@@ -74,6 +81,9 @@ func (s *step) toolPhase(ctx context.Context) (Result, error) {
 		return s.suspend(waiting), s.run.Log.Flush(ctx)
 	}
 	result, err := s.decide(ctx)
+	if err == nil {
+		err = s.afterStep(ctx, result)
+	}
 	if err != nil {
 		return Result{}, err
 	}
@@ -105,7 +115,9 @@ type step struct {
 	paused bool // the provider has more to say
 	usage  spool.Usage
 	text   strings.Builder
-	calls  []*call // in the order in which the model began them
+	calls  []*call        // in the order in which the model began them
+	asked  *model.Request // before hooks changed it
+	state  *stepState     // nil until somebody asks
 }
 
 // append stamps chunks with the run and step, and appends them.
@@ -226,8 +238,8 @@ func (s *step) closeModelPhase(ctx context.Context) error {
 // value, or why it is not accepted: then the run goes on with a correction.
 func (s *step) judge() (result Result, output json.RawMessage, rejected error) {
 	if s.paused || slices.ContainsFunc(s.calls, func(c *call) bool { return !c.providerExecuted }) {
-		if s.number >= s.agent.maxSteps() {
-			return Result{Done: true, Outcome: spool.OutcomeLimit, FinishReason: "length"}, nil, nil
+		if l := s.limit(); l != nil {
+			return Result{Done: true, Outcome: spool.OutcomeLimit, FinishReason: "length", Code: l.Code}, nil, nil
 		}
 		return Result{}, nil, nil
 	}

@@ -86,6 +86,7 @@ func (s *session) execute(ctx context.Context, p plan, info agent.RunInfo, recov
 		result, err = s.steps(ctx, p, &info, recovered)
 	}
 	if err == nil && result.Suspended != "" && ctx.Err() == nil {
+		s.afterRun(ctx, info, agent.RunEnd{Suspended: result.Suspended})
 		if result.Suspended == suspendInterrupted {
 			err = s.interrupt(ctx, info)
 		} else {
@@ -99,19 +100,27 @@ func (s *session) execute(ctx context.Context, p plan, info agent.RunInfo, recov
 		return context.Cause(ctx) // not ours any more: not a word
 	}
 	info.Outcome, info.FinishReason = result.Outcome, result.FinishReason
-	var failure spool.ErrorInfo
+	failure := spool.ErrorInfo{Code: result.Code}
+	limit, _ := errors.AsType[*agent.Limit](err)
 	switch {
 	case err == nil:
 	case errors.Is(err, errStopped):
 		info.Outcome, info.FinishReason = spool.OutcomeStopped, "other"
 	case errors.Is(err, errSteered):
 		info.Outcome, info.FinishReason = spool.OutcomeSteered, "other"
+	case limit != nil:
+		info.Outcome, info.FinishReason, failure.Code = spool.OutcomeLimit, "length", limit.Code
 	case errors.Is(err, spool.ErrSuperseded), errors.Is(err, spool.ErrClosed), errors.Is(err, spool.ErrUnavailable):
 		return err // the log takes no more from us
 	default:
 		info.Outcome, info.FinishReason = spool.OutcomeFailed, "error"
 		failure = agent.Describe(err)
 	}
+	over := agent.RunEnd{Outcome: info.Outcome, FinishReason: info.FinishReason, Code: failure.Code}
+	if info.Outcome == spool.OutcomeFailed {
+		over.Err = err
+	}
+	s.afterRun(ctx, info, over)
 	end := a.Finish(ctx, info)
 	end.Error, end.Code, end.Recoverable = failure.Error, failure.Code, failure.Recoverable
 	serr := s.settle(ctx, info, end)
@@ -140,14 +149,19 @@ func (s *session) steps(ctx context.Context, p plan, info *agent.RunInfo, recove
 	defer func() { cancel(errLeft); <-watched }()
 
 	g := &gate{Writer: s.w, log: s.log}
-	run := &agent.Run{Info: *info, Log: g, Seams: agent.Seams{Now: r.logs.Now, NewID: r.logs.NewID, Go: r.logs.Go, Sleep: r.logs.Sleep, Logger: r.logs.Logger()}}
+	run := s.agentRun(*info, g)
+	if stopClock, err := s.limitRun(runCtx, cancel); err != nil {
+		return agent.Result{}, err
+	} else {
+		defer stopClock()
+	}
 	type end struct {
 		result agent.Result
 		err    error
 	}
 	done := make(chan end, 1)
 	r.logs.Go(func() {
-		result, err := r.drive(runCtx, s.agent, run, recovered > 0, s.boundary)
+		result, err := s.drive(runCtx, cancel, run, recovered > 0)
 		done <- end{result, err}
 	})
 	var e end
@@ -173,7 +187,8 @@ func (s *session) steps(ctx context.Context, p plan, info *agent.RunInfo, recove
 }
 
 // drive runs steps. A panic of the model fails the run, not the process.
-func (r *Runner) drive(ctx context.Context, a *agent.Agent, run *agent.Run, recovered bool, boundary func(context.Context) (agent.Result, error)) (result agent.Result, err error) {
+func (s *session) drive(ctx context.Context, cancel context.CancelCauseFunc, run *agent.Run, recovered bool) (result agent.Result, err error) {
+	r, a := s.r, s.agent
 	defer func() {
 		if v := recover(); v != nil {
 			r.logs.Logger().Error("the agent panicked", "session", run.Info.Session, "panic", v, "stack", string(debug.Stack()))
@@ -181,14 +196,18 @@ func (r *Runner) drive(ctx context.Context, a *agent.Agent, run *agent.Run, reco
 		}
 	}()
 	if recovered {
+		over := r.limitStep(ctx, cancel, a.StepTimeout)
 		result, err = a.Recover(ctx, run)
+		over()
 	}
 	for err == nil && !result.Done && result.Suspended == "" {
 		if ctx.Err() != nil {
 			return agent.Result{}, context.Cause(ctx)
 		}
-		if result, err = boundary(ctx); err == nil && !result.Done && result.Suspended == "" {
+		if result, err = s.boundary(ctx); err == nil && !result.Done && result.Suspended == "" {
+			over := r.limitStep(ctx, cancel, a.StepTimeout)
 			result, err = a.Step(ctx, run)
+			over()
 		}
 	}
 	return result, err

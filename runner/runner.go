@@ -41,6 +41,8 @@ type Options struct {
 	// MaxRecoveries is how often a run is taken over without completing a step;
 	// then it fails, as with FailLost. 0: 5.
 	MaxRecoveries int
+	// Hooks are called in every run, after those of its agent.
+	Hooks *agent.Hooks
 	// Observer is told what happens.
 	Observer Observer
 }

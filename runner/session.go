@@ -268,6 +268,9 @@ func (s *session) settle(ctx context.Context, info agent.RunInfo, end *spool.Run
 	why := end.Error
 	if why == "" {
 		why = "the run was " + string(end.Outcome)
+		if end.Outcome == spool.OutcomeLimit {
+			why = "the run reached its limit"
+		}
 	}
 	err := s.log.View(ctx, func(f *spool.Fold) error {
 		chunks, answer = f.Unsettled(why), f.Answer()

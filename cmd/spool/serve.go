@@ -15,6 +15,7 @@ import (
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/agent"
+	"github.com/spool-run/spool/model/replay"
 	"github.com/spool-run/spool/runner"
 	"github.com/spool-run/spool/server"
 	"github.com/spool-run/spool/web"
@@ -67,7 +68,9 @@ func (c *serveCmd) Run(ctx context.Context, std streams, log *slog.Logger) error
 	if closer, ok := m.(io.Closer); ok {
 		defer closer.Close()
 	}
-	agents := []*agent.Agent{demoAgent(m, c.DemoRate)}
+	a := demoAgent(m, c.DemoRate)
+	_, a.FailPartial = m.(*replay.Model) // a recording is the same the next time
+	agents := []*agent.Agent{a}
 	runs, err := runner.New(logs, agents, &runner.Options{
 		LeaseTTL:   c.LeaseTTL,
 		DrainGrace: c.DrainGrace,

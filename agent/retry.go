@@ -1,0 +1,146 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"hash/fnv"
+	"strconv"
+	"time"
+
+	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/model"
+)
+
+const (
+	maxBackoff    = 30 * time.Second
+	maxRetryAfter = 2 * time.Minute // what asks for more is not waited for
+)
+
+// answer has the model answer, in the log. A call that fails is made again where
+// that may help: what it has shown is discarded first.
+func (s *step) answer(ctx context.Context, base *model.Request) error {
+	s.asked = base
+	req, err := s.beforeModel(ctx, base)
+	if err != nil {
+		return err
+	}
+	for attempt := 0; ; attempt++ {
+		t := &transcript{step: s, ids: map[string]*call{}}
+		begun := s.run.Seams.Now()
+		err := t.stream(ctx, s.agent.Model.Stream(ctx, req))
+		if err == nil {
+			return s.afterModel(ctx, Answer{Duration: s.run.Seams.Now().Sub(begun)})
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		failed, delay := s.again(err, t.visible, attempt)
+		if failed == nil {
+			return err
+		}
+		_ = s.agent.Abandon(ctx, t.cursor)
+		s.run.Info.Usage = s.run.Info.Usage.Add(s.usage) // what a cut answer has cost counts too
+		s.usage = spool.Usage{}
+		if t.visible {
+			if err := s.discard(ctx, "model_retry"); err != nil {
+				return err
+			}
+		}
+		if err := s.announce(ctx, failed, attempt+1, delay); err != nil {
+			return err
+		}
+		if err := s.run.Seams.Sleep(ctx, delay); err != nil {
+			return context.Cause(ctx)
+		}
+		if !t.visible {
+			continue
+		}
+		if err := s.append(ctx, &spool.StepStarted{StepID: s.id}); err != nil {
+			return err
+		}
+		if req, err = s.beforeModel(ctx, base); err != nil {
+			return err
+		}
+	}
+}
+
+// again decides whether and when a failed model call is made again; nil: never.
+func (s *step) again(err error, visible bool, attempt int) (*model.Error, time.Duration) {
+	e, ok := errors.AsType[*model.Error](err)
+	if !ok || !e.Retryable || attempt >= s.agent.maxRetries() || e.RetryAfter > maxRetryAfter {
+		return nil, 0
+	}
+	if visible && (s.agent.FailPartial || e.Code == model.CodeUnknown) {
+		return nil, 0
+	}
+	// Half of it is spread, or all runs that a provider has failed at once come
+	// back at once. The spread is the run's own: the same run waits the same.
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(s.id + "/" + strconv.Itoa(attempt)))
+	spread := float64(h.Sum64()>>11) / (1 << 53)
+	backoff := min(time.Second<<min(attempt, 10), maxBackoff)
+	delay := backoff/2 + time.Duration(spread*float64(backoff/2))
+	if e.RetryAfter > 0 {
+		delay = max(delay, e.RetryAfter+time.Duration(spread*float64(e.RetryAfter/4)))
+	}
+	return e, delay
+}
+
+// discard drops what the model has said in this step, and what hooks have done.
+func (s *step) discard(ctx context.Context, reason string) error {
+	if err := s.run.Log.Flush(ctx); err != nil {
+		return err
+	}
+	var chunks []spool.Chunk
+	err := s.run.Log.View(ctx, func(f *spool.Fold) error {
+		chunks = f.Discard(reason)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	s.forget()
+	s.state = nil
+	return s.append(ctx, chunks...)
+}
+
+// hookAgain calls what comes before a model call in a step that takes the place of
+// a discarded one, while the model has its request.
+func (s *step) hookAgain(ctx context.Context) error {
+	if len(s.hooks()) == 0 {
+		return nil
+	}
+	s.state = nil
+	if s.asked == nil {
+		var err error
+		if s.asked, err = s.request(ctx); err != nil {
+			return err
+		}
+	}
+	_, err := s.beforeModel(ctx, s.asked)
+	return err
+}
+
+// forget drops what the step knows of the model's words.
+func (s *step) forget() {
+	for _, c := range s.calls {
+		delete(s.run.callIDs, c.id)
+	}
+	s.calls, s.usage, s.finish, s.paused = nil, spool.Usage{}, "", false
+	s.text.Reset()
+}
+
+// announce shows whoever is watching that the model is asked again. It is no part
+// of the message.
+func (s *step) announce(ctx context.Context, e *model.Error, attempt int, delay time.Duration) error {
+	data, err := json.Marshal(struct {
+		Attempt int    `json:"attempt"` // the one that follows, from 1
+		Code    string `json:"code"`
+		DelayMs int64  `json:"delayMs"`
+	}{attempt, e.Code, delay.Milliseconds()})
+	if err != nil {
+		return err
+	}
+	return s.append(ctx, &spool.Custom{EventName: "model-retry", Data: data, Transient: true})
+}
