@@ -417,6 +417,10 @@ type StreamResync struct {
 	MessageCount int    `json:"messageCount"`
 	FromSequence uint64 `json:"fromSequence"`
 	Reason       string `json:"reason"` // crash_recovery, rollback, branch
+
+	// Of a branch: where it came from, and the command that made it.
+	SourceSessionID string `json:"sourceSessionId,omitempty"`
+	CommandID       string `json:"commandId,omitempty"`
 }
 
 // ExecutorSuperseded is a new owner's first record when it found a run open.

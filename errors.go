@@ -77,6 +77,7 @@ var (
 	ErrInvalid      = &Error{Code: "invalid", Message: "the value is not valid"}
 	ErrInvalidChunk = &Error{Code: "invalid_chunk", Message: "the chunk is not valid"}
 	ErrInvalidID    = &Error{Code: "invalid_id", Message: "the id is not valid", Hint: "ids are 1 to 256 bytes of UTF-8 without control characters or slashes, and not . or .."}
+	ErrExists       = &Error{Code: "session_exists", Message: "there is such a session already", Hint: "branch into a session id that is not used"}
 	ErrBusy         = &Error{Code: "busy", Message: "a run is active in this session", Hint: "attach to it, stop it, or send with whenBusy queue"}
 	ErrUnavailable  = &Error{Code: "unavailable", Message: "the store cannot be reached"}
 	ErrUnsupported  = &Error{Code: "unsupported", Message: "the store does not offer this"}

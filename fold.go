@@ -49,6 +49,9 @@ type Fold struct {
 	// Rolled is the command of a rollback that nothing has followed yet.
 	Rolled string `json:"rolled,omitempty"`
 
+	// Origin is where the session came from, if it is a branch.
+	Origin *Origin `json:"origin,omitempty"`
+
 	// Verdicts of all commands, by command id.
 	Verdicts map[string]Verdict `json:"verdicts"`
 
@@ -147,6 +150,14 @@ type Checkpoint struct {
 	Time         int64  `json:"time"`
 }
 
+// Origin is where a branch came from.
+type Origin struct {
+	Session      string `json:"sessionId"`
+	CheckpointID string `json:"checkpointId"`
+	CommandID    string `json:"commandId,omitempty"` // what made it; "" if its session id did
+	Seq          uint64 `json:"seq"`                 // of the record that completed it
+}
+
 // NewFold returns the fold of an empty log.
 func NewFold(session string) *Fold {
 	return &Fold{
@@ -222,6 +233,10 @@ func (f *Fold) ApplyChunk(r Record, c Chunk) {
 		f.stage(c)
 	case *StepDiscarded:
 		f.unstage(func(StatePatch) bool { return false })
+	case *StreamResync:
+		if c.Reason == "branch" && c.SourceSessionID != "" {
+			f.Origin = &Origin{c.SourceSessionID, c.CheckpointID, c.CommandID, r.Seq}
+		}
 	case *CheckpointCreated:
 		f.Checkpoints = append(f.Checkpoints, Checkpoint{ID: c.CheckpointID, RunID: c.RunID, StepCount: c.StepCount,
 			Seq: r.Seq, MessageCount: len(f.Messages), Time: c.Timestamp})

@@ -25,6 +25,8 @@ type Snapshot struct {
 	CheckpointID      *string             `json:"checkpointId"`
 	Checkpoint        *SnapshotCheckpoint `json:"checkpoint,omitempty"`
 	Usage             Usage               `json:"usage"`
+	// Origin is where the session came from, if it is a branch.
+	Origin *Origin `json:"origin,omitempty"`
 }
 
 // SnapshotCheckpoint is the latest checkpoint at or below the snapshot.
@@ -52,6 +54,7 @@ func (f *Fold) Snapshot(o SnapshotOptions) Snapshot {
 		Messages:       []Message{},
 		StreamSequence: f.position(),
 		Usage:          f.Usage,
+		Origin:         f.Origin,
 	}
 	if f.Live() && !f.Asks() {
 		s.Status, s.Reason, s.Error = StatusActive, "", nil

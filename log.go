@@ -47,6 +47,9 @@ func (g *Log) Session() string { return g.session }
 func (g *Log) Head(ctx context.Context) (Head, error) {
 	h, err := g.logs.store.Head(ctx, g.session)
 	switch {
+	case err == nil && h.Status == StatusCopying:
+		g.tail.vanish()
+		return Head{}, ErrNotFound.With(g.session, nil)
 	case err == nil:
 		g.tail.observe(h)
 	case errors.Is(err, ErrNotFound):
@@ -118,7 +121,7 @@ func (g *Log) append(ctx context.Context, a Append, patience time.Duration) (App
 
 // settled says that an append failed for certain and will again.
 func settled(err error) bool {
-	for _, e := range [...]error{ErrSuperseded, ErrTooLarge, ErrClosed, ErrInvalid, ErrInvalidID, ErrInvalidChunk} {
+	for _, e := range [...]error{ErrSuperseded, ErrNotFound, ErrTooLarge, ErrClosed, ErrInvalid, ErrInvalidID, ErrInvalidChunk} {
 		if errors.Is(err, e) {
 			return true
 		}

@@ -187,6 +187,10 @@ func (l *Logs) Claim(ctx context.Context, c Claim) (Lease, error) {
 	if err != nil {
 		return Lease{}, err
 	}
+	if lease.Head.Status == StatusCopying {
+		_ = leaser.Release(ctx, lease) // what is lost is time: whoever copies begins again
+		return Lease{}, ErrNotFound.With(lease.Session, nil)
+	}
 	if g, err := l.Log(lease.Session); err == nil {
 		g.tail.observe(lease.Head)
 	}

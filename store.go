@@ -27,6 +27,10 @@ const (
 	StatusPaused Status = "paused" // a run waits, holding nothing
 	StatusEnded  Status = "ended"  // the last run ended; also a log that has no run yet
 	StatusFailed Status = "failed" // the last run failed
+
+	// StatusCopying is a branch's while it is written. Until it has another one
+	// the session is there for its owner only.
+	StatusCopying Status = "copying"
 )
 
 // Quiet reports whether no run is open under this status.
@@ -51,7 +55,8 @@ type Head struct {
 // Writer, Ordinal) with the first result ([ErrInvalid] if that writer has stored
 // a larger Ordinal since; gaps are allowed). With Epoch 0 it is a command's: it
 // needs no lease, and the same atomic step sets Due to the store's now, unless
-// Due is already earlier.
+// Due is already earlier. A command for a session whose Status is
+// [StatusCopying] is refused with [ErrNotFound].
 //
 // An append creates the session if it does not exist (an owner's cannot: there
 // was no claim). Its records' Seq is ignored, and the store may keep their Data,
@@ -180,7 +185,7 @@ type Leaser interface {
 
 // SessionQuery selects sessions, most recently updated first.
 type SessionQuery struct {
-	Status    Status // "" for all
+	Status    Status // "" for all but [StatusCopying]
 	Principal string // "" for all
 	After     string // opaque continuation: the NextAfter of the previous page
 	Max       int    // 0 for 100

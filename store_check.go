@@ -62,6 +62,14 @@ func (c *Claim) Matches(agent string) bool {
 	return c.Agents == nil || agent == "" || slices.Contains(c.Agents, agent)
 }
 
+// Wants reports whether the query is for sessions of this status.
+func (q *SessionQuery) Wants(status Status) bool {
+	if q.Status == "" {
+		return status != StatusCopying
+	}
+	return q.Status == status
+}
+
 // Listing is a place in a listing: most recently updated first, then by id. It
 // is what the text of [SessionQuery].After holds for drivers that page by key.
 type Listing struct {

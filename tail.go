@@ -60,6 +60,10 @@ func (t *tail) current() Head {
 }
 
 func (t *tail) observeLocked(h Head) {
+	if h.Status == StatusCopying {
+		t.vanishLocked() // nobody may see it yet
+		return
+	}
 	if t.known && (h.Incarnation < t.head.Incarnation || h.Incarnation == t.head.Incarnation &&
 		(h.Seq < t.head.Seq || h.Epoch < t.head.Epoch || h.TraceFloor < t.head.TraceFloor || h.Floor < t.head.Floor)) {
 		return // overtaken by a later answer
@@ -85,6 +89,10 @@ func (t *tail) broadcastLocked() {
 func (t *tail) vanish() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.vanishLocked()
+}
+
+func (t *tail) vanishLocked() {
 	if t.known || !t.missing {
 		t.known, t.missing, t.head = false, true, Head{}
 		t.base, t.recs, t.size = 0, nil, 0
@@ -97,7 +105,7 @@ func (t *tail) vanish() {
 func (t *tail) publish(recs []Record, first uint64, h Head) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(recs) > 0 && (!t.known || h.Incarnation >= t.head.Incarnation) {
+	if len(recs) > 0 && h.Status != StatusCopying && (!t.known || h.Incarnation >= t.head.Incarnation) {
 		fresh := !t.known || h.Incarnation > t.head.Incarnation
 		if fresh || first > t.end()+pageRecords { // nobody here follows: begin anew
 			t.base, t.recs, t.size = first-1, nil, 0

@@ -55,7 +55,7 @@ func sampleChunks() []Chunk {
 		&RunSuspended{b, "awaiting_approval", []string{"c"}, []string{"s.1"}, "step-1", "cp-1", 5, data, raw},
 		&RunResumed{b, new("cp-1"), 1, "continue"},
 		&RunFinished{b, OutcomeFailed, "error", "boom", "code", true, &usage, raw},
-		&StreamResync{b, "cp-1", 1, 2, 3, "rollback"},
+		&StreamResync{b, "cp-1", 1, 2, 3, "rollback", "t", "cmd-0"},
 		&ExecutorSuperseded{b, "claimed"},
 		&ToolApprovalRequest{b, "ap", "c", "t", raw},
 		&UserMessage{b, "cmd-1", user, BusyQueue},

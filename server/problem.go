@@ -57,6 +57,7 @@ var statuses = map[string]int{
 	"busy":                 409,
 	"nothing_to_continue":  409,
 	"refused":              409,
+	"session_exists":       409,
 	"cursor_trimmed":       409,
 	"cursor_retracted":     409,
 	"cursor_ahead":         409,

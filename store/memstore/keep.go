@@ -28,7 +28,7 @@ func (s *Store) Sessions(ctx context.Context, q spool.SessionQuery) (spool.Sessi
 	for _, ss := range places {
 		ss.mu.Lock()
 		i := ss.info()
-		ok := ss.exists && (q.Status == "" || i.Status == q.Status) && (q.Principal == "" || i.Principal == q.Principal)
+		ok := ss.exists && q.Wants(i.Status) && (q.Principal == "" || i.Principal == q.Principal)
 		ss.mu.Unlock()
 		if ok && (q.After == "" || after.Before(i)) {
 			found = append(found, i)

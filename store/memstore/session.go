@@ -81,6 +81,8 @@ func (ss *session) append(a *spool.Append, now int64) (spool.Appended, error) {
 			}
 			return spool.Appended{First: w.first, Last: w.last, Head: ss.head, Repeated: true}, nil
 		}
+	} else if ss.exists && ss.head.Status == spool.StatusCopying {
+		return spool.Appended{}, spool.ErrNotFound.With(a.Session, nil)
 	}
 	ss.create(now)
 	ss.updated = now

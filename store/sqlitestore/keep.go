@@ -139,6 +139,8 @@ func (s *Store) Sessions(ctx context.Context, q spool.SessionQuery) (spool.Sessi
 	sql, args := "SELECT "+stateColumns+" FROM session WHERE alive = 1", []driver.Value{}
 	if q.Status != "" {
 		sql, args = sql+" AND status = ?", append(args, string(q.Status))
+	} else {
+		sql, args = sql+" AND status <> ?", append(args, string(spool.StatusCopying))
 	}
 	if q.Principal != "" {
 		sql, args = sql+" AND principal = ?", append(args, q.Principal)

@@ -49,6 +49,8 @@ func (t *tx) append(a *spool.Append) (spool.Appended, error) {
 			}
 			return spool.Appended{First: w.first, Last: w.last, Head: st.head, Repeated: true}, nil
 		}
+	} else if st.alive && st.head.Status == spool.StatusCopying {
+		return spool.Appended{}, spool.ErrNotFound.With(a.Session, nil)
 	}
 	if err := t.create(st); err != nil {
 		return spool.Appended{}, err

@@ -133,6 +133,16 @@ var faults = map[string]struct {
 			return s.ReadKept(context.Background(), session, q)
 		}
 	}},
+	"takes commands for what is being copied": {"Copying", func(f *fault) {
+		f.append = func(ctx context.Context, a spool.Append, next appendFunc) (spool.Appended, error) {
+			res, err := next(ctx, a)
+			if h, herr := f.Head(ctx, a.Session); herr == nil && a.Epoch == 0 && h.Status == spool.StatusCopying {
+				a.Epoch = h.Epoch
+				return next(ctx, a)
+			}
+			return res, err
+		}
+	}},
 	"ignores the agent filter": {"Lease", func(f *fault) {
 		f.claim = func(c spool.Claim) spool.Claim { c.Agents = nil; return c }
 	}},

@@ -77,6 +77,7 @@ func Run(t *testing.T, open Factory, options ...Options) {
 		{"Wait", waitChecks},
 		{"Trim", trimChecks},
 		{"List", listChecks},
+		{"Copying", copyingChecks},
 		{"Keep", keepChecks},
 		{"Life", lifeChecks},
 		{"Model", modelChecks},

@@ -1,0 +1,439 @@
+package spool
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+)
+
+// BranchOptions say where a branch begins and what it is called.
+type BranchOptions struct {
+	CheckpointID string
+	Session      string // the new session's id
+	// CommandID makes repeats the same branch. Without one the id of the new
+	// session does.
+	CommandID string
+}
+
+// Branch copies the log's kept records up to a checkpoint into a new session,
+// which is there for nobody until its last record, a stream_resync, says where
+// it came from. Its fold is the log's at the checkpoint, under the new session's
+// id and with sequences of its own; commands that had not taken effect are not
+// in it. A run that was open there is suspended as interrupted, so that the
+// branch rests; one that only had to end has ended.
+//
+// What a crash leaves behind is not visible, and the same call completes it; a
+// call for a branch that is there returns where it came from. It needs memory
+// for the log's fold and a page of records.
+//
+// Errors: [ErrNotFound] for an unknown session or checkpoint, [ErrInvalidID],
+// [ErrExists] if the new session's id is taken, [ErrSuperseded] if somebody else
+// makes the same branch now, [ErrUnsupported], [ErrTooLarge], or the store's.
+func (g *Log) Branch(ctx context.Context, o BranchOptions) (*Origin, error) {
+	if err := errors.Join(CheckSessionID(g.session), CheckSessionID(o.Session)); err != nil {
+		return nil, err
+	}
+	leaser, ok := g.logs.store.(Leaser)
+	if !ok {
+		return nil, ErrUnsupported
+	}
+	target, err := g.logs.Log(o.Session)
+	if err != nil {
+		return nil, err
+	}
+	if made, err := target.madeBy(ctx, g.session, o); made != nil || err != nil {
+		return made, err
+	}
+	b := &branching{from: g, to: target, o: o}
+	if err := b.plan(ctx); err != nil {
+		return nil, err
+	}
+	if err := b.claim(ctx, leaser); err != nil {
+		return nil, err
+	}
+	defer func() { _ = leaser.Release(context.WithoutCancel(ctx), b.lease) }()
+	if err := b.copy(ctx); err != nil {
+		return nil, err
+	}
+	return b.finish(ctx)
+}
+
+// madeBy returns the origin of a session that this very call has made, nil if
+// there is no such session, and [ErrExists] for any other.
+func (g *Log) madeBy(ctx context.Context, source string, o BranchOptions) (origin *Origin, err error) {
+	err = g.View(ctx, func(f *Fold) error {
+		if f.Origin == nil || f.Origin.Session != source || f.Origin.CheckpointID != o.CheckpointID || f.Origin.CommandID != o.CommandID {
+			return ErrExists.With(g.session, nil)
+		}
+		copied := *f.Origin
+		origin = &copied
+		return nil
+	})
+	if errors.Is(err, ErrNotFound) {
+		return nil, nil
+	}
+	return origin, err
+}
+
+// branching is the making of one branch. What it writes is a function of the
+// source and the options alone, but for the last record: whoever goes on with a
+// copy finds what it would have written itself.
+type branching struct {
+	from, to *Log
+	o        BranchOptions
+	source   Head
+
+	checkpoint Checkpoint
+	run        string // of the checkpoint
+	end        uint64 // the last sequence to copy: the checkpoint's, or its run's end
+	drop       map[string]bool
+	suffix     []Chunk // what settles the branch
+	status     Status  // and how it then stands
+	row        Row
+	refs       []seqRef // sorted
+
+	lease   Lease
+	ordinal uint64
+	done    uint64 // what the branch holds
+	count   uint64 // what it should hold so far
+	held    []Record
+	batch   []Record
+	size    int
+	blobs   map[string]bool
+}
+
+// seqRef is a sequence that some record names, and what it is in the branch.
+type seqRef struct {
+	old, new uint64
+	fill     bool // a part stands in the order of this sequence
+}
+
+// plan decides what to copy.
+func (b *branching) plan(ctx context.Context) error {
+	var err error
+	if b.source, err = b.from.Head(ctx); err != nil {
+		return err
+	}
+	err = b.from.View(ctx, func(f *Fold) error {
+		i := slices.IndexFunc(f.Checkpoints, func(c Checkpoint) bool { return c.ID == b.o.CheckpointID })
+		if i < 0 {
+			return ErrNotFound.Because("there is no such checkpoint").With(f.Session, nil)
+		}
+		b.checkpoint = f.Checkpoints[i]
+		b.end = b.checkpoint.Seq
+		run := f.Run(b.checkpoint.RunID)
+		last := i == len(f.Checkpoints)-1 || f.Checkpoints[i+1].RunID != b.checkpoint.RunID
+		if run != nil && last && run.Outcome == OutcomeCompleted {
+			b.run, b.end = run.ID, run.End
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if b.run != "" && !b.onlyEnds(ctx) {
+		b.run, b.end = "", b.checkpoint.Seq
+	}
+	f, err := b.from.FoldAt(ctx, b.end)
+	if err != nil {
+		return err
+	}
+	b.drop = map[string]bool{}
+	for _, c := range append(slices.Clone(f.Waiting), f.Continue, f.Stop) {
+		if c != nil {
+			b.drop[c.ID] = true
+			b.drop[c.EditID] = c.EditID != ""
+		}
+	}
+	b.status = f.Status
+	if f.OpenRun() != nil {
+		b.status = StatusPaused
+		b.suffix = f.Suspend("interrupted", nil, 0)
+		b.suffix[0].(*RunSuspended).CheckpointID = b.o.CheckpointID
+		b.suffix[0].ChunkBase().Timestamp = b.checkpoint.Time
+	}
+	if lister, ok := b.from.logs.store.(Lister); ok {
+		info, err := lister.Session(ctx, b.from.session)
+		if err != nil {
+			return err
+		}
+		b.row = Row{Agent: info.Agent, Principal: info.Principal, Title: info.Title}
+	}
+	err = b.eachKept(ctx, func(_ Record, c Chunk) error {
+		b.collect(c)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, c := range b.suffix {
+		b.collect(c)
+	}
+	slices.SortFunc(b.refs, func(x, y seqRef) int {
+		if x.old == y.old && x.fill != y.fill && x.fill {
+			return -1 // and stays
+		}
+		return cmp.Compare(x.old, y.old)
+	})
+	b.refs = slices.CompactFunc(b.refs, func(x, y seqRef) bool { return x.old == y.old })
+	return nil
+}
+
+// onlyEnds reports whether the run, after its last checkpoint, did nothing more
+// than end.
+func (b *branching) onlyEnds(ctx context.Context) bool {
+	only := true
+	err := b.eachKept(ctx, func(r Record, c Chunk) error {
+		if _, more := c.(*StepStarted); more && r.Seq > b.checkpoint.Seq {
+			only = false
+		}
+		return nil
+	})
+	return err == nil && only
+}
+
+func (b *branching) collect(c Chunk) {
+	sequences(c, func(seq *uint64, part bool) {
+		if *seq > 0 {
+			b.refs = append(b.refs, seqRef{old: *seq, fill: part})
+		}
+	})
+}
+
+// eachKept calls fn with the records to copy, decoded.
+func (b *branching) eachKept(ctx context.Context, fn func(Record, Chunk) error) error {
+	page := 64
+	for at := b.source.Floor; at < b.end; {
+		recs, err := b.from.logs.store.ReadKept(ctx, b.from.session, KeptQuery{After: at, Max: page})
+		if err != nil {
+			return err
+		}
+		if len(recs) == 0 {
+			return ErrNotFound.With(b.from.session, nil) // it was deleted meanwhile
+		}
+		page = nextPage(page, recs)
+		for _, r := range recs {
+			if at = r.Seq; at > b.end {
+				return nil
+			}
+			c, err := DecodeChunk(r.Data)
+			if err != nil {
+				return ErrInvalidChunk.With(b.from.session, err)
+			}
+			switch command := IsCommand(r.Type); {
+			case command && b.drop[CommandID(c)]:
+				continue
+			case r.Seq > b.checkpoint.Seq && (command || c.ChunkBase().RunID != b.run):
+				continue
+			}
+			if err := fn(r, c); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// claim makes the new session ours and invisible. Commands for it are refused
+// from then on.
+func (b *branching) claim(ctx context.Context, leaser Leaser) error {
+	lease, err := leaser.Claim(ctx, Claim{Owner: "branch-" + b.from.logs.NewID(), Session: b.o.Session, Force: true})
+	if err != nil {
+		return err
+	}
+	b.lease = lease
+	head := lease.Head
+	if head.Status != StatusCopying && head.Seq == 0 {
+		res, err := b.append(ctx, nil, Row{Status: StatusCopying})
+		if err != nil {
+			return err
+		}
+		if head = res.Head; head.Seq > 0 { // somebody was quicker
+			head.Status = lease.Head.Status
+			if _, err := b.append(ctx, nil, Row{Status: head.Status}); err != nil {
+				return err
+			}
+		}
+	}
+	if head.Status != StatusCopying {
+		_ = leaser.Release(context.WithoutCancel(ctx), lease)
+		return ErrExists.With(b.o.Session, nil)
+	}
+	b.done = head.Seq
+	return nil
+}
+
+func (b *branching) append(ctx context.Context, recs []Record, row Row) (Appended, error) {
+	b.ordinal++
+	return b.to.append(ctx, Append{Session: b.o.Session, Epoch: b.lease.Epoch, Writer: "branch", Ordinal: b.ordinal,
+		Records: recs, Row: row}, giveUp)
+}
+
+// copy writes all but the last record.
+func (b *branching) copy(ctx context.Context) error {
+	next := 0 // of refs
+	err := b.eachKept(ctx, func(r Record, c Chunk) error {
+		for ; next < len(b.refs) && b.refs[next].old <= r.Seq; next++ {
+			ref := &b.refs[next]
+			switch {
+			case ref.old == r.Seq:
+				ref.new = b.count + 1
+			case !ref.fill:
+				ref.new = b.count
+			default: // a part was opened here, by a record that is not copied
+				if err := b.put(ctx, b.omitted(r.Time)); err != nil {
+					return err
+				}
+				ref.new = b.count
+			}
+		}
+		return b.write(ctx, r, c)
+	})
+	for ; next < len(b.refs) && err == nil; next++ {
+		if b.refs[next].fill {
+			err = b.put(ctx, b.omitted(b.checkpoint.Time))
+		}
+		b.refs[next].new = b.count
+	}
+	for _, c := range b.suffix {
+		if err == nil {
+			err = b.write(ctx, Record{Type: c.ChunkType(), Agent: b.from.session, Time: c.ChunkBase().Timestamp}, c)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if b.done > b.count {
+		return ErrExists.With(b.o.Session, nil) // the beginning of another branch
+	}
+	return b.flush(ctx)
+}
+
+// write puts a record as it is in the branch, with the large values it refers to.
+func (b *branching) write(ctx context.Context, r Record, c Chunk) error {
+	for _, hash := range blobsIn(r.Data) {
+		if err := b.copyBlob(ctx, hash); err != nil {
+			return err
+		}
+	}
+	sequences(c, func(seq *uint64, _ bool) {
+		i, ok := slices.BinarySearchFunc(b.refs, *seq, func(ref seqRef, seq uint64) int { return cmp.Compare(ref.old, seq) })
+		if ok && *seq > 0 {
+			*seq = b.refs[i].new
+		}
+	})
+	data, err := readdress(c, b.rename)
+	if err != nil {
+		return ErrInvalidChunk.With(b.from.session, err)
+	}
+	r.Agent, r.Data = b.rename(r.Agent), data
+	return b.put(ctx, r)
+}
+
+// rename returns the name that an agent of the source has in the branch.
+func (b *branching) rename(agent string) string {
+	if suffix, ok := bytes.CutPrefix([]byte(agent), []byte(b.from.session)); ok && RootID(agent) == b.from.session {
+		return b.o.Session + string(suffix)
+	}
+	return agent
+}
+
+// put adds a record to the branch, or checks that it is there.
+func (b *branching) put(ctx context.Context, r Record) error {
+	if len(r.Data) > MaxRecordBytes {
+		return ErrTooLarge.Because("a record grows too large under the new session's id").With(b.o.Session, nil)
+	}
+	b.count++
+	if b.count <= b.done {
+		return b.check(ctx, r)
+	}
+	if len(b.batch) >= b.from.logs.o.BatchRecords || b.size+len(r.Data) > MaxAppendBytes {
+		if err := b.flush(ctx); err != nil {
+			return err
+		}
+	}
+	b.batch = append(b.batch, r)
+	b.size += len(r.Data)
+	return nil
+}
+
+func (b *branching) check(ctx context.Context, r Record) error {
+	if len(b.held) == 0 {
+		var err error
+		b.held, err = b.to.logs.store.ReadKept(ctx, b.o.Session, KeptQuery{After: b.count - 1, Max: 64})
+		if err != nil {
+			return err
+		}
+	}
+	if len(b.held) == 0 || b.held[0].Seq != b.count || !bytes.Equal(b.held[0].Data, r.Data) {
+		return ErrExists.With(b.o.Session, nil)
+	}
+	b.held = b.held[1:]
+	return nil
+}
+
+func (b *branching) flush(ctx context.Context) error {
+	if len(b.batch) == 0 {
+		return nil
+	}
+	res, err := b.append(ctx, b.batch, Row{})
+	if err != nil {
+		return err
+	}
+	b.done, b.batch, b.size = res.Last, nil, 0
+	return nil
+}
+
+// copyBlob copies a large value, before the record that refers to it.
+func (b *branching) copyBlob(ctx context.Context, hash string) error {
+	store, ok := b.from.logs.store.(BlobStore)
+	if !ok || b.blobs[hash] {
+		return nil
+	}
+	data, err := store.GetBlob(ctx, b.from.session, hash)
+	if errors.Is(err, ErrNotFound) {
+		return nil // out of reach there, too; or never was a reference
+	}
+	if err != nil {
+		return err
+	}
+	if err := store.PutBlob(ctx, b.o.Session, hash, data); err != nil {
+		return err
+	}
+	if b.blobs == nil || len(b.blobs) > 1000 {
+		b.blobs = map[string]bool{}
+	}
+	b.blobs[hash] = true
+	return nil
+}
+
+// finish writes the record that makes the branch visible.
+func (b *branching) finish(ctx context.Context) (*Origin, error) {
+	if h, err := b.from.Head(ctx); err != nil {
+		return nil, err
+	} else if h.Incarnation != b.source.Incarnation {
+		return nil, ErrNotFound.With(b.from.session, nil)
+	}
+	c := &StreamResync{CheckpointID: b.checkpoint.ID, StepCount: b.checkpoint.StepCount, MessageCount: b.checkpoint.MessageCount,
+		FromSequence: b.count, Reason: "branch", SourceSessionID: b.from.session, CommandID: b.o.CommandID}
+	e := chunkEncoder{g: b.to, base: Base{AgentID: b.o.Session, AgentType: b.row.Agent}}
+	recs, err := e.encode(ctx, []Chunk{c})
+	if err != nil {
+		return nil, err
+	}
+	// The order of its parts is told by assistant messages, not by deltas: to
+	// readers the trace up to here is trimmed.
+	if trimmer, ok := b.from.logs.store.(Trimmer); ok {
+		if err := trimmer.Trim(ctx, b.o.Session, b.count, 0); err != nil {
+			return nil, err
+		}
+	}
+	b.row.Status = b.status
+	res, err := b.append(ctx, recs, b.row)
+	if err != nil {
+		return nil, err
+	}
+	return &Origin{Session: b.from.session, CheckpointID: b.checkpoint.ID, CommandID: b.o.CommandID, Seq: res.Last}, nil
+}

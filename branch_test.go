@@ -1,0 +1,438 @@
+package spool_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/store/memstore"
+	"github.com/spool-run/spool/wire/wiretest"
+)
+
+// loaded returns logs in which a session holds the given records.
+func loaded(t *testing.T, store spool.Store, session string, records []spool.Record, row spool.Row) *spool.Logs {
+	t.Helper()
+	lease, err := store.(spool.Leaser).Claim(t.Context(), spool.Claim{Owner: "test", Session: session, Force: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range records {
+		if _, err := store.Append(t.Context(), spool.Append{Session: session, Epoch: lease.Epoch, Records: []spool.Record{r}, Row: row}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := store.(spool.Leaser).Release(t.Context(), lease); err != nil {
+		t.Fatal(err)
+	}
+	logs := spool.NewLogs(store, nil)
+	t.Cleanup(func() { _ = logs.Close() })
+	return logs
+}
+
+func foldOf(t *testing.T, logs *spool.Logs, session string) *spool.Fold {
+	t.Helper()
+	g, err := logs.Log(session)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := g.Head(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := g.FoldAt(t.Context(), h.Seq)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func branch(t *testing.T, logs *spool.Logs, from, checkpoint, to string) *spool.Origin {
+	t.Helper()
+	g, err := logs.Log(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	origin, err := g.Branch(t.Context(), spool.BranchOptions{CheckpointID: checkpoint, Session: to, CommandID: "cmd-" + to})
+	if err != nil {
+		t.Fatalf("branch at %s: %v", checkpoint, err)
+	}
+	return origin
+}
+
+// sameFold compares what folds say, whatever the sequences are.
+var sameFold = cmp.Options{
+	cmpopts.IgnoreUnexported(spool.Part{}, spool.Fold{}),
+	cmpopts.IgnoreFields(spool.Fold{}, "Session", "Seq", "Origin"),
+	cmpopts.IgnoreFields(spool.Part{}, "First"),
+	cmpopts.IgnoreFields(spool.Turn{}, "Opened"),
+	cmpopts.IgnoreFields(spool.Run{}, "Due", "Start", "End"),
+	cmpopts.IgnoreFields(spool.Checkpoint{}, "Seq"),
+	cmpopts.EquateEmpty(),
+}
+
+// expected is the fold of the source at a checkpoint, and settled as a branch is.
+func expected(t *testing.T, records []spool.Record, session, checkpoint string) *spool.Fold {
+	t.Helper()
+	f := spool.NewFold(session)
+	at := slices.IndexFunc(records, func(r spool.Record) bool {
+		c, _ := spool.DecodeChunk(r.Data)
+		cp, ok := c.(*spool.CheckpointCreated)
+		return ok && cp.CheckpointID == checkpoint && r.Agent == session
+	})
+	for _, r := range records[:at+1] {
+		if err := f.Apply(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run := f.OpenRun()
+	if run == nil {
+		t.Fatalf("no run is open at %s", checkpoint)
+	}
+	for _, w := range f.Waiting {
+		delete(f.Verdicts, w.ID)
+		delete(f.Verdicts, w.EditID)
+	}
+	if f.Stop != nil {
+		delete(f.Verdicts, f.Stop.ID)
+	}
+	f.Waiting, f.Stop = nil, nil
+	// What the run did afterwards, if it did no more than end.
+	var end []spool.Record
+	for _, r := range records[at+1:] {
+		c, _ := spool.DecodeChunk(r.Data)
+		if c.ChunkBase().RunID != run.ID || spool.IsCommand(r.Type) || r.Class == spool.Trace {
+			continue
+		}
+		end = append(end, r)
+		if fin, ok := c.(*spool.RunFinished); ok && fin.Outcome == spool.OutcomeCompleted {
+			break
+		} else if _, step := c.(*spool.StepStarted); step || ok || r.Type == spool.TypeRunSuspended {
+			end = nil
+			break
+		}
+	}
+	if len(end) == 0 {
+		c := f.Suspend("interrupted", nil, 0)[0]
+		c.ChunkBase().Timestamp = records[at].Time
+		data, err := spool.AppendChunk(nil, c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		end = []spool.Record{{Seq: f.Seq + 1, Type: c.ChunkType(), Agent: session, Time: records[at].Time, Data: data}}
+	}
+	for _, r := range end {
+		if err := f.Apply(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return f
+}
+
+// checkBranches makes a branch at every checkpoint and compares.
+func checkBranches(t *testing.T, logs *spool.Logs, session string, records []spool.Record) {
+	t.Helper()
+	source := foldOf(t, logs, session)
+	if len(source.Checkpoints) == 0 {
+		t.Fatal("no checkpoints")
+	}
+	for i, cp := range source.Checkpoints {
+		to := fmt.Sprintf("branch-%s-%d", session, i)
+		origin := branch(t, logs, session, cp.ID, to)
+		want, got := expected(t, records, session, cp.ID), foldOf(t, logs, to)
+		if diff := cmp.Diff(want, got, sameFold); diff != "" {
+			t.Fatalf("branch at %s differs (-source +branch):\n%s", cp.ID, diff)
+		}
+		if got.Live() || got.Origin == nil || *got.Origin != *origin || origin.Session != session || origin.Seq != got.Seq {
+			t.Fatalf("live %v, origin %+v", got.Live(), got.Origin)
+		}
+		checkOrder(t, want, got)
+		h, err := logs.Store().Head(t.Context(), to)
+		if err != nil || h.Due != 0 || h.Status != got.Status || h.Seq != got.Seq {
+			t.Fatalf("head %+v, %v", h, err)
+		}
+		kept, err := logs.Store().ReadKept(t.Context(), to, spool.KeptQuery{Max: 1 << 20})
+		if err != nil || uint64(len(kept)) != h.Seq {
+			t.Fatalf("%d kept records of %d, %v", len(kept), h.Seq, err)
+		}
+		for i, r := range kept {
+			if r.Seq != uint64(i+1) || bytes.Contains(r.Data, []byte(`"agentId":"`+session)) || spool.RootID(r.Agent) != to {
+				t.Fatalf("record %d of agent %s: %s", r.Seq, r.Agent, r.Data)
+			}
+		}
+	}
+}
+
+// checkOrder says that the sequences of parts and of the records around them
+// stand in one order in both folds.
+func checkOrder(t *testing.T, want, got *spool.Fold) {
+	t.Helper()
+	list := func(f *spool.Fold) (seqs []uint64) {
+		for _, m := range f.Messages {
+			if m.Role != spool.RoleAssistant || f.Turn(m.TurnID) == nil {
+				continue
+			}
+			for _, p := range m.Parts {
+				seqs = append(seqs, p.First)
+			}
+			for _, run := range f.Turn(m.TurnID).Runs {
+				seqs = append(seqs, run.Start, run.End)
+			}
+		}
+		return seqs
+	}
+	a, b := list(want), list(got)
+	for i := range a {
+		for j := range a {
+			if (a[i] < a[j]) != (b[i] < b[j]) {
+				t.Fatalf("%d, %d in the source; %d, %d in the branch", a[i], a[j], b[i], b[j])
+			}
+		}
+	}
+}
+
+func TestBranchesOfTheCorpus(t *testing.T) {
+	records := wiretest.Corpus()
+	for name, trim := range map[string]bool{"whole": false, "trimmed": true} {
+		t.Run(name, func(t *testing.T) {
+			store := memstore.New(nil)
+			logs := loaded(t, store, wiretest.Session, records, spool.Row{Agent: "assistant", Principal: "ann", Title: "News"})
+			if trim {
+				if err := store.Trim(t.Context(), wiretest.Session, uint64(len(records)), 0); err != nil {
+					t.Fatal(err)
+				}
+			}
+			checkBranches(t, logs, wiretest.Session, records)
+			info, err := store.Session(t.Context(), "branch-"+wiretest.Session+"-0")
+			if err != nil || info.Agent != "assistant" || info.Principal != "ann" || info.Title != "News" {
+				t.Errorf("row %+v, %v", info, err)
+			}
+			// A branch is a session like any other: it can be branched.
+			first := foldOf(t, logs, "branch-"+wiretest.Session+"-1")
+			branch(t, logs, first.Session, first.Checkpoints[0].ID, "again")
+			again, direct := foldOf(t, logs, "again"), foldOf(t, logs, "branch-"+wiretest.Session+"-0")
+			if diff := cmp.Diff(direct, again, sameFold); diff != "" {
+				t.Errorf("the branch of a branch differs (-direct +again):\n%s", diff)
+			}
+		})
+	}
+}
+
+// failing is a store that fails from a number of appends on.
+type failing struct {
+	*memstore.Store
+	left int
+}
+
+func (s *failing) Append(ctx context.Context, a spool.Append) (spool.Appended, error) {
+	if s.left == 0 {
+		return spool.Appended{}, spool.ErrClosed // a sudden end
+	}
+	s.left--
+	return s.Store.Append(ctx, a)
+}
+
+func TestBranchSurvivesItsMaker(t *testing.T) {
+	records := wiretest.Corpus()
+	mem := memstore.New(nil)
+	whole := foldOf(t, loaded(t, mem, wiretest.Session, records, spool.Row{}), wiretest.Session)
+	at := whole.Checkpoints[len(whole.Checkpoints)-1].ID
+	o := spool.BranchOptions{CheckpointID: at, Session: "b", CommandID: "c"}
+	attempt := func(left int) (*spool.Origin, error) {
+		// Small batches, and each attempt another process.
+		logs := spool.NewLogs(&failing{mem, left}, &spool.Options{BatchRecords: 7})
+		defer logs.Close()
+		g, err := logs.Log(wiretest.Session)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return g.Branch(t.Context(), o)
+	}
+	visible := func() bool {
+		logs := spool.NewLogs(mem, nil)
+		defer logs.Close()
+		g, err := logs.Log("b")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, head := g.Head(t.Context())
+		view := g.View(t.Context(), func(*spool.Fold) error { return nil })
+		_, claim := logs.Claim(t.Context(), spool.Claim{Owner: "thief", Session: "b"})
+		_, command := mem.Append(t.Context(), spool.Append{Session: "b", Records: records[:1]})
+		page, err := mem.Sessions(t.Context(), spool.SessionQuery{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		listed := slices.ContainsFunc(page.Sessions, func(i spool.SessionInfo) bool { return i.Session == "b" })
+		for _, err := range []error{head, view, command} {
+			if listed != !errors.Is(err, spool.ErrNotFound) {
+				t.Fatalf("listed %v, but %v", listed, err)
+			}
+		}
+		if !errors.Is(claim, spool.ErrNothingDue) {
+			t.Fatalf("claimed: %v", claim)
+		}
+		return listed
+	}
+	crashes := 0
+	for ; ; crashes++ {
+		_, err := attempt(2) // its mark, and one batch more
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, spool.ErrClosed) || visible() {
+			t.Fatalf("crash %d: %v", crashes, err)
+		}
+	}
+	if crashes < 5 {
+		t.Fatalf("the copy took only %d attempts", crashes)
+	}
+	logs := spool.NewLogs(mem, nil)
+	defer logs.Close()
+	if diff := cmp.Diff(expected(t, records, wiretest.Session, at), foldOf(t, logs, "b"), sameFold); diff != "" {
+		t.Error(diff)
+	}
+	before := foldOf(t, logs, "b").Seq
+	if again, err := attempt(0); err != nil || again.Seq != before {
+		t.Errorf("a repeat wrote or failed: %+v, %v", again, err)
+	}
+}
+
+func TestBranchRefusals(t *testing.T) {
+	records := wiretest.Corpus()
+	store := memstore.New(nil)
+	logs := loaded(t, store, wiretest.Session, records, spool.Row{})
+	f := foldOf(t, logs, wiretest.Session)
+	first, second := f.Checkpoints[0].ID, f.Checkpoints[1].ID
+	branch(t, logs, wiretest.Session, first, "there")
+	branch(t, logs, wiretest.Session, first, "there") // the same again
+	for name, c := range map[string]struct {
+		from string
+		o    spool.BranchOptions
+		want error
+	}{
+		"unknown session":     {"nobody", spool.BranchOptions{CheckpointID: first, Session: "new"}, spool.ErrNotFound},
+		"unknown checkpoint":  {wiretest.Session, spool.BranchOptions{CheckpointID: "cp", Session: "new"}, spool.ErrNotFound},
+		"reserved id":         {wiretest.Session, spool.BranchOptions{CheckpointID: first, Session: "new.1"}, spool.ErrInvalidID},
+		"no id":               {wiretest.Session, spool.BranchOptions{CheckpointID: first}, spool.ErrInvalidID},
+		"a child":             {wiretest.Session + ".1", spool.BranchOptions{CheckpointID: first, Session: "new"}, spool.ErrInvalidID},
+		"into itself":         {wiretest.Session, spool.BranchOptions{CheckpointID: first, Session: wiretest.Session}, spool.ErrExists},
+		"into another branch": {wiretest.Session, spool.BranchOptions{CheckpointID: second, Session: "there", CommandID: "cmd-there"}, spool.ErrExists},
+		"by another command":  {wiretest.Session, spool.BranchOptions{CheckpointID: first, Session: "there", CommandID: "other"}, spool.ErrExists},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, err := logs.Log(c.from)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := g.Branch(t.Context(), c.o); !errors.Is(err, c.want) {
+				t.Errorf("got %v, want %v", err, c.want)
+			}
+			if _, err := store.Head(t.Context(), "new"); !errors.Is(err, spool.ErrNotFound) {
+				t.Error("something was written")
+			}
+		})
+	}
+	if err := store.Trim(t.Context(), wiretest.Session, 0, f.Checkpoints[0].Seq); err != nil {
+		t.Fatal(err)
+	}
+	again := spool.NewLogs(store, nil)
+	defer again.Close()
+	g, err := again.Log(wiretest.Session)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := g.Branch(t.Context(), spool.BranchOptions{CheckpointID: first, Session: "new"}); !errors.Is(err, spool.ErrNotFound) {
+		t.Errorf("below the floor: %v", err)
+	}
+}
+
+// A session that appears while its id is being taken keeps what it has.
+func TestBranchMeetsACommand(t *testing.T) {
+	store := memstore.New(nil)
+	logs := loaded(t, store, wiretest.Session, wiretest.Corpus(), spool.Row{})
+	first := foldOf(t, logs, wiretest.Session).Checkpoints[0].ID
+	racing := spool.NewLogs(&racer{store}, nil)
+	defer racing.Close()
+	g, err := racing.Log(wiretest.Session)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := g.Branch(t.Context(), spool.BranchOptions{CheckpointID: first, Session: "b"}); !errors.Is(err, spool.ErrExists) {
+		t.Fatalf("got %v", err)
+	}
+	h, err := store.Head(t.Context(), "b")
+	if err != nil || h.Seq != 1 || h.Status != spool.StatusEnded || h.Due == 0 {
+		t.Fatalf("head %+v, %v", h, err)
+	}
+	if _, err := logs.Claim(t.Context(), spool.Claim{Owner: "runner", Session: "b"}); err != nil {
+		t.Errorf("nobody can run it: %v", err)
+	}
+}
+
+// racer lets a command arrive right behind a claim.
+type racer struct{ *memstore.Store }
+
+func (s *racer) Claim(ctx context.Context, c spool.Claim) (spool.Lease, error) {
+	l, err := s.Store.Claim(ctx, c)
+	if err == nil {
+		_, err = s.Store.Append(ctx, spool.Append{Session: c.Session, Records: []spool.Record{{Type: spool.TypeUserMessage,
+			Data: json.RawMessage(`{"type":"user_message","commandId":"x","message":{"id":"x","role":"user","parts":[]}}`)}}})
+	}
+	return l, err
+}
+
+func TestBranchTakesLargeValues(t *testing.T) {
+	store := memstore.New(nil)
+	logs := spool.NewLogs(store, nil)
+	defer logs.Close()
+	g, err := logs.Log("s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := g.Command(t.Context(), spool.Row{}, &spool.UserMessage{CommandID: "u", Message: spool.Message{ID: "u", Role: spool.RoleUser,
+		Parts: []spool.Part{{Type: spool.PartText, Text: strings.Repeat("long ", 20_000)}}}}); err != nil {
+		t.Fatal(err)
+	}
+	lease, err := logs.Claim(t.Context(), spool.Claim{Owner: "o", Session: "s"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := g.Writer(lease, spool.WriterOptions{RunID: "r"})
+	large := json.RawMessage(`"` + strings.Repeat("x", 100_000) + `"`)
+	if _, err := w.Commit(t.Context(), spool.Row{Status: spool.StatusActive}, nil,
+		&spool.RunStarted{TurnID: "u", MessageID: "m", Mode: "start", Commands: []string{"u"}}, &spool.StepStarted{StepID: "st"},
+		&spool.ToolStart{ToolCallID: "c", ToolName: "t", Arguments: json.RawMessage(`{"$blob":"mine"}`)},
+		&spool.ToolEnd{ToolCallID: "c", ToolName: "t", Result: large, Success: true},
+		&spool.StepCommitted{StepID: "st"}, &spool.CheckpointCreated{CheckpointID: "cp", StepCount: 1}); err != nil {
+		t.Fatal(err)
+	}
+	branch(t, logs, "s", "cp", "b")
+	if err := store.Delete(t.Context(), "s"); err != nil {
+		t.Fatal(err)
+	}
+	b, err := logs.Log("b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := foldOf(t, logs, "b")
+	call := f.Messages[1].Parts[1].Tool
+	if got, err := b.Blob(t.Context(), call.Output); err != nil || string(got) != string(large) {
+		t.Errorf("%.80s, %v", got, err)
+	}
+	if got, err := b.Blob(t.Context(), call.Input); err != nil || string(got) != `{"$blob":"mine"}` {
+		t.Errorf("%s, %v", got, err)
+	}
+	said, err := f.Messages[0].Parts[0].Whole(func(v json.RawMessage) (json.RawMessage, error) { return b.Blob(t.Context(), v) })
+	if err != nil || len(said.Text) != 100_000 {
+		t.Errorf("%d bytes of the question, %v", len(said.Text), err)
+	}
+}
