@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 )
 
 // BranchOptions say where a branch begins and what it is called.
@@ -150,9 +151,15 @@ func (b *branching) plan(ctx context.Context) error {
 	b.status = f.Status
 	if f.OpenRun() != nil {
 		b.status = StatusPaused
-		b.suffix = f.Suspend("interrupted", nil, 0)
-		b.suffix[0].(*RunSuspended).CheckpointID = b.o.CheckpointID
-		b.suffix[0].ChunkBase().Timestamp = b.checkpoint.Time
+		for _, child := range f.Children {
+			b.suffix = append(b.suffix, child.windUp(f, "the session was branched while this ran")...)
+		}
+		suspended := f.Suspend("interrupted", nil, 0)[0].(*RunSuspended)
+		suspended.CheckpointID = b.o.CheckpointID
+		b.suffix = append(b.suffix, suspended)
+		for _, c := range b.suffix {
+			c.ChunkBase().Timestamp = b.checkpoint.Time
+		}
 	}
 	if lister, ok := b.from.logs.store.(Lister); ok {
 		info, err := lister.Session(ctx, b.from.session)
@@ -225,7 +232,7 @@ func (b *branching) eachKept(ctx context.Context, fn func(Record, Chunk) error) 
 			switch command := IsCommand(r.Type); {
 			case command && b.drop[CommandID(c)]:
 				continue
-			case r.Seq > b.checkpoint.Seq && (command || c.ChunkBase().RunID != b.run):
+			case r.Seq > b.checkpoint.Seq && (command || !b.ofRun(c.ChunkBase().RunID)):
 				continue
 			}
 			if err := fn(r, c); err != nil {
@@ -235,6 +242,9 @@ func (b *branching) eachKept(ctx context.Context, fn func(Record, Chunk) error) 
 	}
 	return nil
 }
+
+// ofRun reports whether a run is that of the checkpoint, or a child's in it.
+func (b *branching) ofRun(id string) bool { return id == b.run || strings.HasPrefix(id, b.run+".") }
 
 // claim makes the new session ours and invisible. Commands for it are refused
 // from then on.
@@ -299,7 +309,7 @@ func (b *branching) copy(ctx context.Context) error {
 	}
 	for _, c := range b.suffix {
 		if err == nil {
-			err = b.write(ctx, Record{Type: c.ChunkType(), Agent: b.from.session, Time: c.ChunkBase().Timestamp}, c)
+			err = b.write(ctx, Record{Type: c.ChunkType(), Agent: c.ChunkBase().AgentID, Time: c.ChunkBase().Timestamp}, c)
 		}
 	}
 	if err != nil {

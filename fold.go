@@ -145,6 +145,7 @@ type Checkpoint struct {
 	ID           string `json:"id"`
 	RunID        string `json:"runId"`
 	StepCount    int    `json:"stepCount"`
+	StepID       string `json:"stepId,omitempty"`
 	Seq          uint64 `json:"seq"`
 	MessageCount int    `json:"messageCount"`
 	Time         int64  `json:"time"`
@@ -239,7 +240,7 @@ func (f *Fold) ApplyChunk(r Record, c Chunk) {
 		}
 	case *CheckpointCreated:
 		f.Checkpoints = append(f.Checkpoints, Checkpoint{ID: c.CheckpointID, RunID: c.RunID, StepCount: c.StepCount,
-			Seq: r.Seq, MessageCount: len(f.Messages), Time: c.Timestamp})
+			StepID: f.current.stepID(), Seq: r.Seq, MessageCount: len(f.Messages), Time: c.Timestamp})
 		f.CheckpointID = c.CheckpointID
 	}
 	if f.current == nil {

@@ -165,6 +165,14 @@ func (m *MessageFold) grow(kind PartType, id, delta string, seq uint64) {
 	m.message.Parts[m.openAt].Text = m.block.String()
 }
 
+// stepID returns the id of the message's last step.
+func (m *MessageFold) stepID() string {
+	if m == nil || m.stepAt < 0 {
+		return ""
+	}
+	return m.message.Parts[m.stepAt].ID
+}
+
 func (m *MessageFold) closeBlock() {
 	if m.openAt >= 0 {
 		m.message.Parts[m.openAt].Open = false

@@ -26,15 +26,6 @@ func (s *Server) snapshot(w http.ResponseWriter, r *request) error {
 	return nil
 }
 
-func (s *Server) checkpoints(w http.ResponseWriter, r *request) error {
-	list, err := chat.Checkpoints(r.Context(), s.chat, r.session)
-	if err != nil {
-		return err
-	}
-	writeJSON(w, http.StatusOK, map[string]any{"checkpoints": list})
-	return nil
-}
-
 func (s *Server) messages(w http.ResponseWriter, r *request) error {
 	var o chat.MessagesOptions
 	var err error
@@ -161,7 +152,13 @@ func (s *Server) streamInfo(w http.ResponseWriter, r *request) error {
 		Floor       uint64       `json:"floor"`
 		Incarnation uint64       `json:"incarnation"`
 		Error       string       `json:"error,omitempty"`
-	}{r.session, h.Status, h.Seq, h.TraceFloor, h.Floor, max(h.Incarnation, 1), ""}
+		Waiting     int          `json:"waiting"` // commands that will open a run
+	}{r.session, h.Status, h.Seq, h.TraceFloor, h.Floor, max(h.Incarnation, 1), "", 0}
+	if h.Due != 0 {
+		if info.Waiting, err = chat.Waiting(r.Context(), s.chat, r.session); err != nil {
+			return err
+		}
+	}
 	if h.Status == spool.StatusFailed {
 		err := g.View(r.Context(), func(f *spool.Fold) error {
 			if f.Error != nil {

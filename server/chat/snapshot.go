@@ -17,6 +17,15 @@ type Snapshot struct {
 	Messages  []aisdk.UIMessage `json:"messages"`
 	Timestamp int64             `json:"timestamp"` // Unix milliseconds, of its making
 	Title     string            `json:"title,omitempty"`
+	// Waiting are the messages that wait behind a run or a pause, in the order in
+	// which they will be answered. They are not among Messages yet.
+	Waiting []WaitingMessage `json:"waiting,omitempty"`
+}
+
+// WaitingMessage is a message that waits for its turn.
+type WaitingMessage struct {
+	aisdk.UIMessage
+	WhenBusy spool.WhenBusy `json:"whenBusy"` // queue, steer or interrupt
 }
 
 // SnapshotParams say what to build.
@@ -45,9 +54,11 @@ func BuildSnapshot(ctx context.Context, d *Deps, p SnapshotParams) (*Snapshot, e
 	}
 	s := &Snapshot{Timestamp: d.Logs.Now().UnixMilli()}
 	at := uint64(0)
+	var waiting []*spool.Command
 	err = g.View(ctx, func(f *spool.Fold) error {
 		if p.Checkpoint == "" {
 			s.take(f, include)
+			waiting = waitingMessages(f)
 			return nil
 		}
 		for _, c := range f.Checkpoints {
@@ -71,6 +82,9 @@ func BuildSnapshot(ctx context.Context, d *Deps, p SnapshotParams) (*Snapshot, e
 	s.Snapshot.Incarnation = max(h.Incarnation, 1)
 	convert, lacking := d.convert(ctx, g)
 	s.Messages = aisdk.ConvertToUIMessages(s.Snapshot.Messages, convert)
+	for _, w := range waiting {
+		s.Waiting = append(s.Waiting, WaitingMessage{aisdk.ConvertToUIMessages([]spool.Message{*w.Message}, convert)[0], w.WhenBusy})
+	}
 	if err := lacking(); err != nil {
 		return nil, err
 	}
@@ -94,6 +108,32 @@ func (s *Snapshot) take(f *spool.Fold, include bool) {
 			m.ID += PartialSuffix
 		}
 	}
+}
+
+// waitingMessages returns the commands whose messages will be added to the
+// history, and are not there yet.
+func waitingMessages(f *spool.Fold) []*spool.Command {
+	var list []*spool.Command
+	for _, w := range f.Waiting {
+		if w.Held && w.Message != nil && w.Rewind == nil {
+			copied := *w // a message that waits never changes
+			list = append(list, &copied)
+		}
+	}
+	return list
+}
+
+// Waiting returns how many commands wait to open a run.
+func Waiting(ctx context.Context, d *Deps, session string) (n int, err error) {
+	g, _, err := d.existing(ctx, session)
+	if err != nil {
+		return 0, err
+	}
+	err = g.View(ctx, func(f *spool.Fold) error {
+		n = len(f.Waiting)
+		return nil
+	})
+	return n, err
 }
 
 // existing returns the log of a session that exists.
@@ -123,20 +163,6 @@ func (d *Deps) convert(ctx context.Context, g *spool.Log) (o *aisdk.ConvertOptio
 		return resolved, err
 	}
 	return o, func() error { return failed }
-}
-
-// Checkpoints lists a session's checkpoints, oldest first.
-func Checkpoints(ctx context.Context, d *Deps, session string) ([]spool.Checkpoint, error) {
-	g, _, err := d.existing(ctx, session)
-	if err != nil {
-		return nil, err
-	}
-	list := []spool.Checkpoint{}
-	err = g.View(ctx, func(f *spool.Fold) error {
-		list = append(list, f.Checkpoints...)
-		return nil
-	})
-	return list, err
 }
 
 // MessagesOptions select a page of a history.

@@ -1,0 +1,135 @@
+package chat
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/spool-run/spool"
+)
+
+// BranchOptions say where a branch begins and how it goes on.
+type BranchOptions struct {
+	CheckpointID string
+	Session      string // the new session's id; "" for one that follows from CommandID, or a new one
+	CommandID    string // makes repeats the same branch; "": Session does, if it is given
+	// Message opens a turn in the branch; nil leaves it at rest.
+	Message *spool.Message
+}
+
+// ModeBranch is the mode of a resume that makes a new session.
+const ModeBranch = "branch"
+
+// ResumeMode reads the mode of a resume's body.
+func ResumeMode(data []byte) (string, error) {
+	var body struct {
+		Mode string `json:"mode"`
+	}
+	return body.Mode, decodeOne(data, &body)
+}
+
+// ParseBranch reads the body of a branch: {checkpointId, sessionId, commandId,
+// message}, of which only the first must be there.
+func ParseBranch(data []byte) (BranchOptions, error) {
+	var body struct {
+		CheckpointID string          `json:"checkpointId"`
+		SessionID    string          `json:"sessionId"`
+		CommandID    string          `json:"commandId"`
+		Message      json.RawMessage `json:"message"`
+	}
+	if err := decodeOne(data, &body); err != nil {
+		return BranchOptions{}, err
+	}
+	o := BranchOptions{CheckpointID: body.CheckpointID, Session: body.SessionID, CommandID: body.CommandID}
+	if o.CheckpointID == "" {
+		return BranchOptions{}, ErrMalformed.Because("a branch needs a checkpointId")
+	}
+	if o.CommandID != "" {
+		if err := spool.CheckID(o.CommandID); err != nil {
+			return BranchOptions{}, err
+		}
+	}
+	if !isNull(body.Message) {
+		m, err := parseMessage(body.Message, spool.RoleUser)
+		if err != nil {
+			return BranchOptions{}, err
+		}
+		if m.msg.Role != spool.RoleUser {
+			return BranchOptions{}, ErrMalformed.Because("the message is not a user's")
+		}
+		o.Message = &m.msg
+	}
+	return o, nil
+}
+
+// Branched is where a branch stands, and where it came from.
+type Branched struct {
+	Settled
+	Origin *spool.Origin `json:"origin"`
+}
+
+// BranchSession returns the id of the session that [Branch] makes.
+func BranchSession(d *Deps, session string, o BranchOptions) string {
+	switch {
+	case o.Session != "":
+		return o.Session
+	case o.CommandID != "":
+		return "branch-" + hash(session, o.CommandID)
+	}
+	return d.Logs.NewID()
+}
+
+// Branch copies a session up to a checkpoint into a new one; see
+// [spool.Log.Branch]. With a message the branch goes on with a turn, for which
+// Branch does not wait. Errors: [spool.ErrNotFound] for an unknown session or
+// checkpoint, [spool.ErrExists] if the new session's id is taken,
+// [spool.ErrInvalidID], [ErrNoMessage] for an empty message, and the store's.
+func Branch(ctx context.Context, d *Deps, session string, o BranchOptions) (*Branched, error) {
+	if o.Message != nil && len(o.Message.Parts) == 0 {
+		return nil, ErrNoMessage.Because("the message is empty").With(session, nil)
+	}
+	g, _, err := d.existing(ctx, session)
+	if err != nil {
+		return nil, err
+	}
+	to := BranchSession(d, session, o)
+	origin, err := g.Branch(ctx, spool.BranchOptions{CheckpointID: o.CheckpointID, Session: to, CommandID: o.CommandID})
+	if err != nil {
+		return nil, err
+	}
+	b, err := d.Logs.Log(to)
+	if err != nil {
+		return nil, err
+	}
+	if o.Message != nil {
+		id := "branch-" + hash(to, o.CommandID)
+		m := *o.Message
+		if m.ID == "" || spool.CheckID(m.ID) != nil {
+			m.ID = id
+		}
+		if err := b.View(ctx, func(f *spool.Fold) error {
+			if f.Verdict(id).State == spool.VerdictUnknown {
+				return nil
+			}
+			o.Message = nil // a repeat
+			return refusal(f, []string{id})
+		}); err != nil {
+			return nil, err
+		}
+		if o.Message != nil {
+			m.Role = spool.RoleUser
+			c := &spool.UserMessage{CommandID: id, Message: m, WhenBusy: spool.BusyQueue}
+			if _, err := b.Command(ctx, spool.Row{}, c); err != nil {
+				return nil, err
+			}
+		}
+	}
+	s := &Branched{Settled: Settled{Session: to}, Origin: origin}
+	err = b.View(ctx, func(f *spool.Fold) error {
+		s.StreamSequence, s.Status, s.Reason = f.Seq, f.Status, f.Reason
+		if f.Live() {
+			s.Status, s.Reason, s.Pending = spool.StatusActive, "", true
+		}
+		return nil
+	})
+	return s, err
+}

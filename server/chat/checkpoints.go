@@ -1,0 +1,104 @@
+package chat
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/spool-run/spool"
+)
+
+// Checkpoint is a checkpoint, and where it is in the history.
+type Checkpoint struct {
+	spool.Checkpoint
+	TurnID    string `json:"turnId,omitempty"`
+	MessageID string `json:"messageId,omitempty"` // the assistant message that it is in
+	// StepIndex counts that message's steps from 0; -1: the step is not in the
+	// history any more, because of a rollback or an edit.
+	StepIndex int `json:"stepIndex"`
+}
+
+// CheckpointsOptions select a page of the checkpoints.
+type CheckpointsOptions struct {
+	Offset int // checkpoints to leave out, from the first of the order asked for
+	Limit  int // 0: 50; at most 1000
+	Newest bool
+}
+
+// CheckpointsPage is a page of the checkpoints.
+type CheckpointsPage struct {
+	Items   []Checkpoint `json:"items"`
+	Total   int          `json:"total"`
+	HasMore bool         `json:"hasMore"`
+}
+
+// Checkpoints returns a page of a session's checkpoints, oldest first or newest
+// first. Errors: [spool.ErrNotFound], [spool.ErrInvalid], and the store's.
+func Checkpoints(ctx context.Context, d *Deps, session string, o CheckpointsOptions) (*CheckpointsPage, error) {
+	if o.Offset < 0 || o.Limit < 0 {
+		return nil, spool.ErrInvalid.Because("offset and limit are 0 or more")
+	}
+	if o.Limit == 0 {
+		o.Limit = 50
+	}
+	o.Limit = min(o.Limit, 1000)
+	g, _, err := d.existing(ctx, session)
+	if err != nil {
+		return nil, err
+	}
+	page := &CheckpointsPage{Items: []Checkpoint{}}
+	err = g.View(ctx, func(f *spool.Fold) error {
+		page.Total = len(f.Checkpoints)
+		from := min(o.Offset, page.Total)
+		to := min(from+o.Limit, page.Total)
+		page.HasMore = to < page.Total
+		if o.Newest {
+			from, to = page.Total-to, page.Total-from
+		}
+		for _, c := range f.Checkpoints[from:to] {
+			page.Items = append(page.Items, placed(f, c))
+		}
+		return nil
+	})
+	if o.Newest {
+		slices.Reverse(page.Items)
+	}
+	return page, err
+}
+
+// placed finds a checkpoint's step in the history.
+func placed(f *spool.Fold, c spool.Checkpoint) Checkpoint {
+	out := Checkpoint{Checkpoint: c, StepIndex: -1}
+	run := f.Run(c.RunID)
+	if run == nil {
+		return out
+	}
+	out.TurnID, out.MessageID = run.TurnID, f.Turn(run.TurnID).MessageID
+	m := f.Message(out.MessageID)
+	if m == nil {
+		return out
+	}
+	steps := 0
+	for _, p := range m.Parts {
+		if p.Type != spool.PartStep {
+			continue
+		}
+		if p.ID == c.StepID {
+			out.StepIndex = steps
+		}
+		steps++
+	}
+	return out
+}
+
+// ParseOrder reads the order of a listing: "" and asc are oldest first, desc is
+// newest first.
+func ParseOrder(order string) (newest bool, err error) {
+	switch strings.ToLower(order) {
+	case "", "asc":
+		return false, nil
+	case "desc":
+		return true, nil
+	}
+	return false, spool.ErrInvalid.Because("order is asc or desc")
+}
