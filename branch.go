@@ -142,10 +142,12 @@ func (b *branching) plan(ctx context.Context) error {
 		return err
 	}
 	b.drop = map[string]bool{}
-	for _, c := range append(slices.Clone(f.Waiting), f.Continue, f.Stop) {
+	for _, c := range append(slices.Clone(f.Waiting), f.Continue, f.Stop, f.Interrupt) {
 		if c != nil {
 			b.drop[c.ID] = true
-			b.drop[c.EditID] = c.EditID != ""
+			if c.EditID != "" {
+				b.drop[c.EditID] = true
+			}
 		}
 	}
 	b.status = f.Status

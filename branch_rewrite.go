@@ -34,6 +34,12 @@ func sequences(c Chunk, fn func(seq *uint64, part bool)) {
 		parts(c.Data)
 	case *RunSuspended:
 		parts(c.Data)
+	case *HistoryReplaced: // content of the log's own is in the log's order
+		if c.CheckpointID != "" && c.Messages != nil {
+			for i := range *c.Messages {
+				parts((*c.Messages)[i].Parts)
+			}
+		}
 	case *StreamResync:
 		fn(&c.FromSequence, false)
 	}

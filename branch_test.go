@@ -104,7 +104,10 @@ func expected(t *testing.T, records []spool.Record, session, checkpoint string) 
 	if f.Stop != nil {
 		delete(f.Verdicts, f.Stop.ID)
 	}
-	f.Waiting, f.Stop = nil, nil
+	if f.Interrupt != nil {
+		delete(f.Verdicts, f.Interrupt.ID)
+	}
+	f.Waiting, f.Stop, f.Interrupt = nil, nil, nil
 	// What the run did afterwards, if it did no more than end.
 	var end []spool.Record
 	for _, r := range records[at+1:] {
