@@ -22,9 +22,9 @@ type ingestCmd struct {
 // Run is a filter: a provider's bytes become the chunks of a run with one step,
 // or what they say.
 func (c *ingestCmd) Run(ctx context.Context, std streams) error {
-	in := &source{src: std.in}
-	parts := ingesters[c.From](in, nil)
 	out := bufio.NewWriter(std.out)
+	in := &source{src: std.in, out: out}
+	parts := ingesters[c.From](in, nil)
 	if c.Fold {
 		data, err := json.Marshal(foldParts(parts))
 		if err != nil {
@@ -43,13 +43,19 @@ func (c *ingestCmd) Run(ctx context.Context, std streams) error {
 	return nil
 }
 
-// source remembers why it could not be read to its end.
+// source remembers why it could not be read to its end. Before it waits for more
+// it lets out what has been said: a fast input makes large writes, and a slow one
+// is followed event by event.
 type source struct {
 	src io.Reader
+	out *bufio.Writer
 	err error
 }
 
 func (s *source) Read(p []byte) (int, error) {
+	if err := s.out.Flush(); err != nil {
+		return 0, err // nobody reads on
+	}
 	n, err := s.src.Read(p)
 	if err != nil && err != io.EOF {
 		s.err = err

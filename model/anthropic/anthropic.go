@@ -93,22 +93,10 @@ func New(o *Options) *Model {
 
 // Stream makes one streaming request. It never retries.
 func (m *Model) Stream(ctx context.Context, r *model.Request) iter.Seq2[model.Part, error] {
-	return func(yield func(model.Part, error) bool) {
-		id, err := m.ID(ctx)
-		if err != nil {
-			yield(nil, err)
-			return
-		}
-		body, err := m.body(r, id)
-		if err != nil {
-			yield(nil, &model.Error{Code: model.CodeInvalidRequest, Message: "the request cannot be encoded", Err: err})
-			return
-		}
-		m.client.Stream(ctx, provider.Request{Method: http.MethodPost, Path: "/v1/messages", Body: body},
-			func(src io.Reader, onData func()) iter.Seq2[model.Part, error] {
-				return Ingest(src, &IngestOptions{MaxLine: m.o.MaxLine, OnData: onData})
-			})(yield)
-	}
+	return m.client.Ask(ctx, "/v1/messages", m.ID, func(id string) ([]byte, error) { return m.body(r, id) },
+		func(src io.Reader, onData func()) iter.Seq2[model.Part, error] {
+			return Ingest(src, &IngestOptions{MaxLine: m.o.MaxLine, OnData: onData})
+		})
 }
 
 // ID returns the model's id: the option, or else the first that the endpoint

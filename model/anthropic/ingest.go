@@ -29,11 +29,14 @@ func Ingest(src io.Reader, o *IngestOptions) iter.Seq2[model.Part, error] {
 		o = new(IngestOptions)
 	}
 	return func(yield func(model.Part, error) bool) {
-		in := &ingester{out: provider.Emitter{Yield: yield}, blocks: map[int]*block{}, ids: map[string]bool{}, sources: map[string]bool{}}
-		in.out.End = in.end
-		r := provider.Reader{Limit: o.MaxLine, OnData: o.OnData, Event: in.event, Whole: in.whole, Out: &in.out}
-		r.Read(src)
+		newReader(yield, o).Read(src)
 	}
+}
+
+func newReader(yield func(model.Part, error) bool, o *IngestOptions) *provider.Reader {
+	in := &ingester{out: provider.Emitter{Yield: yield}, blocks: map[int]*block{}, ids: map[string]bool{}, sources: map[string]bool{}}
+	in.out.End, in.out.Flush = in.end, in.flush
+	return &provider.Reader{Limit: o.MaxLine, OnData: o.OnData, Fast: in.fast, Event: in.event, Whole: in.whole, Out: &in.out}
 }
 
 type ingester struct {
@@ -51,6 +54,9 @@ type ingester struct {
 	sources                map[string]bool
 	servers                map[string]string // of MCP calls; they must go back with the result
 	used                   usage
+
+	strings provider.Strings
+	scratch []byte
 }
 
 // block is a content block under assembly.
@@ -61,6 +67,7 @@ type block struct {
 	input     string // a whole input, said at the start
 	signature string
 	body      strings.Builder
+	join      provider.Joiner
 }
 
 type event struct {
@@ -108,12 +115,21 @@ func (c *content) UnmarshalJSON(raw []byte) error {
 
 type delta struct {
 	Type        string          `json:"type"`
-	Text        string          `json:"text"`
-	PartialJSON string          `json:"partial_json"`
-	Thinking    string          `json:"thinking"`
+	Text        snippet         `json:"text"`
+	PartialJSON snippet         `json:"partial_json"`
+	Thinking    snippet         `json:"thinking"`
 	Signature   string          `json:"signature"`
 	Citation    json.RawMessage `json:"citation"`
 	StopReason  string          `json:"stop_reason"`
+}
+
+// snippet is a piece of text, which may begin or end inside a character.
+type snippet string
+
+func (p *snippet) UnmarshalJSON(raw []byte) error {
+	s, _ := provider.Raw(raw)
+	*p = snippet(s)
+	return nil
 }
 
 type usage struct {
@@ -201,7 +217,7 @@ func (in *ingester) start(m *message) {
 		}
 		fresh := ingester{out: in.out, blocks: map[int]*block{}, ids: map[string]bool{}, sources: map[string]bool{}}
 		fresh.out.Finish, fresh.out.Usage = "", nil
-		fresh.out.End = in.end
+		fresh.out.End, fresh.out.Flush = in.end, in.flush
 		*in = fresh
 	}
 	in.begun = true
@@ -336,18 +352,18 @@ func (in *ingester) grow(index int, d *delta) {
 		if b == nil || b.kind != "text" || !in.isOpen(b) {
 			in.text(index)
 		}
-		in.write(in.blocks[index], d.Text)
+		in.write(in.blocks[index], string(d.Text))
 	case d.Thinking != "" || d.Signature != "":
 		if b == nil || b.kind != "thinking" || !in.isOpen(b) {
 			in.thinking(index)
 		}
-		in.write(in.blocks[index], d.Thinking)
+		in.write(in.blocks[index], string(d.Thinking))
 		if d.Signature != "" {
 			in.blocks[index].signature = d.Signature
 		}
 	case d.PartialJSON != "":
 		if b != nil && b.kind == "tool" && in.isOpen(b) {
-			in.write(b, d.PartialJSON)
+			in.write(b, string(d.PartialJSON))
 		}
 	case len(d.Citation) > 0:
 		in.cite(d.Citation)
@@ -358,6 +374,21 @@ func (in *ingester) write(b *block, s string) {
 	if s == "" {
 		return
 	}
+	if s = b.join.Add(s); s != "" {
+		in.put(b, s)
+	}
+}
+
+// flush says what was held back, halves of characters.
+func (in *ingester) flush() {
+	for _, b := range in.open {
+		if rest := b.join.End(); rest != "" {
+			in.put(b, rest)
+		}
+	}
+}
+
+func (in *ingester) put(b *block, s string) {
 	switch b.kind {
 	case "text":
 		in.emit(model.TextDelta{ID: b.id, Delta: s})
@@ -395,6 +426,9 @@ func (in *ingester) stop(b *block) {
 	for i, o := range in.open {
 		if o != b {
 			continue
+		}
+		if rest := b.join.End(); rest != "" {
+			in.put(b, rest)
 		}
 		in.open = append(in.open[:i], in.open[i+1:]...)
 		switch b.kind {

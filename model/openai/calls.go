@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/spool-run/spool/model"
+	"github.com/spool-run/spool/model/internal/provider"
 )
 
 // call is a tool call under assembly.
@@ -14,6 +15,7 @@ type call struct {
 	args     strings.Builder
 	sent     int // bytes of args that have gone out
 	started  bool
+	join     provider.Joiner
 }
 
 // complete reports whether the arguments so far are a whole object.
@@ -105,7 +107,7 @@ func (cs *calls) add(d *toolDelta) (parts []model.Part) {
 			args = "" // the whole, said again
 		}
 	}
-	c.args.WriteString(args)
+	c.args.WriteString(c.join.Add(args))
 	if c.name == "" {
 		return nil
 	}
@@ -136,6 +138,13 @@ func (cs *calls) start(c *call) model.Part {
 		}
 	}
 	return model.ToolCallStart{ID: c.id, Name: c.name}
+}
+
+// join takes what the calls have held back, halves of characters.
+func (cs *calls) join() {
+	for _, c := range cs.list {
+		c.args.WriteString(c.join.End())
+	}
 }
 
 // end completes all calls, in the order in which they began.

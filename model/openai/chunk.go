@@ -38,7 +38,7 @@ type choice struct {
 	Index        *int            `json:"index"`
 	Delta        *delta          `json:"delta"`
 	Message      *delta          `json:"message"` // a whole answer, or a summary of it
-	Text         string          `json:"text"`
+	Text         json.RawMessage `json:"text"`
 	FinishReason string          `json:"finish_reason"`
 	Usage        *usage          `json:"usage"` // Moonshot
 	Error        json.RawMessage `json:"error"`
@@ -46,7 +46,7 @@ type choice struct {
 
 type delta struct {
 	Content          json.RawMessage   `json:"content"`
-	Refusal          string            `json:"refusal"`
+	Refusal          json.RawMessage   `json:"refusal"`
 	ReasoningContent json.RawMessage   `json:"reasoning_content"`
 	Reasoning        json.RawMessage   `json:"reasoning"`
 	ReasoningText    json.RawMessage   `json:"reasoning_text"` // GitHub Copilot
@@ -156,7 +156,7 @@ func (d *delta) content() (text, reasoning string, files []string) {
 
 // thought is the text of a reasoning member, whatever its shape.
 func thought(raw json.RawMessage) string {
-	if s, ok := provider.Str(raw); ok {
+	if s, ok := provider.Raw(raw); ok {
 		return s
 	}
 	p := plain{}
@@ -172,7 +172,7 @@ type plain struct {
 }
 
 func (p *plain) add(raw json.RawMessage, thinking bool) {
-	if s, ok := provider.Str(raw); ok {
+	if s, ok := provider.Raw(raw); ok {
 		if thinking {
 			p.reasoning.WriteString(s)
 		} else {
@@ -225,7 +225,7 @@ func (p *plain) add(raw json.RawMessage, thinking bool) {
 
 // arguments returns argument text. Some providers send the object itself.
 func (f *functionDelta) arguments() string {
-	if s, ok := provider.Str(f.Arguments); ok || provider.IsNull(f.Arguments) {
+	if s, ok := provider.Raw(f.Arguments); ok || provider.IsNull(f.Arguments) {
 		return s
 	}
 	var b bytes.Buffer

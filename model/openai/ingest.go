@@ -1,17 +1,14 @@
 package openai
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
-	"errors"
 	"io"
 	"iter"
 	"strconv"
 	"strings"
 
 	"github.com/spool-run/spool"
-	"github.com/spool-run/spool/internal/sse"
 	"github.com/spool-run/spool/model"
 	"github.com/spool-run/spool/model/internal/provider"
 )
@@ -33,119 +30,72 @@ func Ingest(src io.Reader, o *IngestOptions) iter.Seq2[model.Part, error] {
 		o = new(IngestOptions)
 	}
 	return func(yield func(model.Part, error) bool) {
-		in := &ingester{yield: yield}
-		limit := o.MaxLine
-		if limit <= 0 {
-			limit = sse.DefaultMaxLine
-		}
-		buf := bufio.NewReader(src)
-		first, err := firstByte(buf)
-		switch {
-		case err != nil:
-			in.cut(err)
-		case first == '{':
-			in.whole(buf, limit)
-		case first == '<':
-			in.fail(&model.Error{Code: model.CodeProtocol, Message: "the provider answered with a web page instead of a stream"})
-		default:
-			in.events(sse.NewReader(buf, &sse.ReaderOptions{MaxLine: limit, KeepLast: true}), o.OnData)
-		}
+		newReader(yield, o).Read(src)
 	}
 }
 
-// firstByte skips blank space and a byte order mark.
-func firstByte(r *bufio.Reader) (byte, error) {
-	for {
-		b, err := r.ReadByte()
-		if err != nil {
-			return 0, err
-		}
-		if strings.IndexByte(" \t\r\n\xEF\xBB\xBF", b) < 0 {
-			return b, r.UnreadByte()
-		}
-	}
+func newReader(yield func(model.Part, error) bool, o *IngestOptions) *provider.Reader {
+	in := &ingester{out: provider.Emitter{Yield: yield}}
+	in.out.End, in.out.Flush = in.end, in.flush
+	return &provider.Reader{Limit: o.MaxLine, OnData: o.OnData, Fast: in.fast, Event: in.event, Whole: in.whole, Out: &in.out}
 }
 
 type ingester struct {
-	yield   func(model.Part, error) bool
-	stopped bool // the consumer is gone, or the stream has ended
+	out provider.Emitter
 
 	calls   calls
 	choice  *int // the choice that is ours: the first one seen
-	finish  string
 	done    bool // [DONE], or a whole answer
-	usage   spool.Usage
-	counted bool
+	spoken  bool // there was a message, not a delta
 	sources map[string]bool
 
 	texts, thoughts int // blocks so far
 	inText          bool
+	textID          string
+	words           provider.Joiner
 	thinking        bool
+	thoughtID       string
+	musings         provider.Joiner
 	thought         strings.Builder
 	field           string // the member that the reasoning came in
 	details         details
+
+	strings provider.Strings
+	scratch []byte
 }
 
-func (in *ingester) events(r *sse.Reader, onData func()) {
-	for !in.stopped {
-		e, err := r.Next()
-		if err != nil {
-			in.cut(err)
-			return
-		}
-		if onData != nil {
-			onData()
-		}
-		data := bytes.TrimSpace(e.Data)
-		switch {
-		case len(data) == 0:
-		case strings.EqualFold(string(data), "[DONE]"):
-			in.done = true
-			in.end()
-			return
-		case string(e.Name) == "error":
-			in.failWith(provider.ErrorMember(data))
-		case !json.Valid(data) && e.Unterminated:
-			in.cut(io.EOF)
-		case !json.Valid(data):
-			in.fail(&model.Error{Code: model.CodeProtocol, Message: "the provider sent an event that is not JSON: " + provider.Excerpt(string(data))})
-		default:
-			in.chunk(data)
-		}
-	}
-}
-
-// whole reads an answer that is one JSON value.
-func (in *ingester) whole(r io.Reader, limit int) {
-	data, err := io.ReadAll(io.LimitReader(r, int64(limit)+1))
+func (in *ingester) event(name string, data []byte) {
 	switch {
-	case err != nil:
-		in.cut(err)
-	case len(data) > limit:
-		in.cut(sse.ErrLineTooLong)
-	case unfinished(data):
-		in.cut(io.EOF)
-	default:
-		if json.Valid(data) {
-			in.chunk(data)
-		}
-		if in.choice == nil {
-			in.fail(&model.Error{Code: model.CodeProtocol, Message: "the provider's answer is neither a stream nor a completion: " + provider.Excerpt(string(data))})
-		}
+	case bytes.EqualFold(data, []byte("[DONE]")):
 		in.done = true
 		in.end()
+	case name == "error":
+		in.failWith(provider.ErrorMember(data))
+	default:
+		in.chunk(data)
 	}
 }
 
-// unfinished reports whether data is the beginning of a JSON value.
-func unfinished(data []byte) bool {
-	var v json.RawMessage
-	return errors.Is(json.NewDecoder(bytes.NewReader(data)).Decode(&v), io.ErrUnexpectedEOF)
+// whole reads an answer that is one JSON value, or one for each chunk.
+func (in *ingester) whole(data []byte) {
+	values := json.NewDecoder(bytes.NewReader(data))
+	var err error
+	for !in.out.Stopped && err == nil {
+		var value json.RawMessage
+		if err = values.Decode(&value); err == nil {
+			in.chunk(value)
+		}
+	}
+	if in.choice == nil || err != io.EOF && in.out.Finish == "" {
+		in.out.Fail(&model.Error{Code: model.CodeProtocol, Message: "the provider's answer is neither a stream nor a completion: " + provider.Excerpt(string(data))})
+	}
+	in.done = in.spoken
+	in.end()
 }
 
 func (in *ingester) chunk(data []byte) {
 	var c chunk
-	if data[0] == '"' {
+	if data[0] == '"' || data[0] == '[' { // an error without the object, or a list of errors
 		in.failWith(data)
 		return
 	}
@@ -206,9 +156,11 @@ func (in *ingester) take(c *choice) {
 	} else if c.Message != nil && in.texts+in.thoughts+len(in.calls.list) == 0 {
 		in.delta(c.Message)
 	}
-	in.text(c.Text)
-	if in.finish == "" {
-		in.finish = c.FinishReason
+	in.spoken = in.spoken || c.Delta == nil && c.Message != nil
+	text, _ := provider.Raw(c.Text)
+	in.text(text)
+	if in.out.Finish == "" && c.FinishReason != "null" { // as Alibaba's own protocol has it
+		in.out.Finish = c.FinishReason
 	}
 }
 
@@ -229,7 +181,8 @@ func (in *ingester) delta(d *delta) {
 	}
 	in.reasoning(field, said)
 	in.text(text)
-	in.text(d.Refusal)
+	refusal, _ := provider.Raw(d.Refusal)
+	in.text(refusal)
 	for _, a := range d.Annotations {
 		in.source(model.Source{URL: a.URL.URL, Title: a.URL.Title, CitedText: a.URL.Content})
 	}
@@ -252,40 +205,66 @@ func (in *ingester) text(s string) {
 	if s == "" {
 		return
 	}
+	if s = in.words.Add(s); s != "" {
+		in.say(s)
+	}
+}
+
+func (in *ingester) say(s string) {
 	in.endReasoning()
 	if !in.inText {
 		in.inText = true
 		in.texts++
+		in.textID = "text-" + strconv.Itoa(in.texts)
 	}
-	in.emit(model.TextDelta{ID: "text-" + strconv.Itoa(in.texts), Delta: s})
+	in.out.Emit(model.TextDelta{ID: in.textID, Delta: s})
+}
+
+// endText says what was held back, half a character.
+func (in *ingester) endText() {
+	if rest := in.words.End(); rest != "" {
+		in.say(rest)
+	}
+	in.inText = false
 }
 
 func (in *ingester) reasoning(field, s string) {
 	if s == "" {
 		return
 	}
+	if s = in.musings.Add(s); s != "" {
+		in.think(field, s)
+	}
+}
+
+func (in *ingester) think(field, s string) {
 	if !in.thinking {
-		in.thinking, in.inText, in.field = true, false, field
+		in.endText()
+		in.thinking, in.field = true, field
 		in.thoughts++
+		in.thoughtID = "reasoning-" + strconv.Itoa(in.thoughts)
 	}
 	in.thought.WriteString(s)
-	in.emit(model.ReasoningDelta{ID: "reasoning-" + strconv.Itoa(in.thoughts), Delta: s})
+	in.out.Emit(model.ReasoningDelta{ID: in.thoughtID, Delta: s})
 }
 
 func (in *ingester) endReasoning() {
+	if rest := in.musings.End(); rest != "" {
+		in.think(in.field, rest)
+	}
 	if !in.thinking {
 		return
 	}
 	in.thinking = false
-	in.emit(model.ReasoningEnd{ID: "reasoning-" + strconv.Itoa(in.thoughts), Text: in.thought.String(), Metadata: in.details.metadata(in.field)})
+	in.out.Emit(model.ReasoningEnd{ID: in.thoughtID, Text: in.thought.String(), Metadata: in.details.metadata(in.field)})
 	in.thought.Reset()
 }
 
 func (in *ingester) tool(d *toolDelta) {
+	in.endText()
 	in.endReasoning()
-	in.inText = false
 	for _, p := range in.calls.add(d) {
-		in.emit(p)
+		in.out.Emit(p)
 	}
 }
 
@@ -298,7 +277,7 @@ func (in *ingester) source(s model.Source) {
 	}
 	in.sources[s.URL] = true
 	s.ID = "source-" + strconv.Itoa(len(in.sources))
-	in.emit(s)
+	in.out.Emit(s)
 }
 
 func (in *ingester) file(url string) {
@@ -311,23 +290,26 @@ func (in *ingester) file(url string) {
 			media = rest[:end]
 		}
 	}
-	in.emit(model.File{URL: url, MediaType: media})
+	in.out.Emit(model.File{URL: url, MediaType: media})
 }
 
 func (in *ingester) count(u *usage) {
 	if u == nil || *u == (usage{}) {
 		return
 	}
-	in.counted = true
+	if in.out.Usage == nil {
+		in.out.Usage = new(spool.Usage)
+	}
+	sum := in.out.Usage
 	// Totals, which may come in instalments: what is not said stays.
 	for _, n := range []struct {
 		total *int64
 		said  int64
 	}{
-		{&in.usage.InputTokens, max(u.PromptTokens, u.InputTokens)},
-		{&in.usage.OutputTokens, max(u.CompletionTokens, u.OutputTokens)},
-		{&in.usage.ReasoningTokens, max(u.CompletionDetails.ReasoningTokens, u.ReasoningTokens)},
-		{&in.usage.CachedInputTokens, max(u.PromptDetails.CachedTokens, u.PromptCacheHit, u.CachedTokens)},
+		{&sum.InputTokens, max(u.PromptTokens, u.InputTokens)},
+		{&sum.OutputTokens, max(u.CompletionTokens, u.OutputTokens)},
+		{&sum.ReasoningTokens, max(u.CompletionDetails.ReasoningTokens, u.ReasoningTokens)},
+		{&sum.CachedInputTokens, max(u.PromptDetails.CachedTokens, u.PromptCacheHit, u.CachedTokens)},
 	} {
 		if n.said > 0 {
 			*n.total = n.said
@@ -335,83 +317,47 @@ func (in *ingester) count(u *usage) {
 	}
 }
 
-func (in *ingester) emit(p model.Part) {
-	if !in.stopped && !in.yield(p, nil) {
-		in.stopped = true
-	}
-}
-
 func (in *ingester) failWith(raw json.RawMessage) {
-	in.fail(provider.ParseError(0, nil, raw))
+	in.out.Fail(provider.ParseError(0, nil, raw))
 }
 
-// fail ends the stream with an error.
-func (in *ingester) fail(err *model.Error) {
-	if in.stopped {
-		return
+// flush says what was held back, before a failure.
+func (in *ingester) flush() {
+	in.endText()
+	if rest := in.musings.End(); rest != "" {
+		in.think(in.field, rest)
 	}
 	for _, c := range in.calls.list {
 		if c.started {
 			for _, p := range c.flush(nil) {
-				in.emit(p)
+				in.out.Emit(p)
 			}
 		}
-	}
-	in.report()
-	if !in.stopped {
-		err.Message, err.Finish = provider.Redact(err.Message), in.finish
-		in.yield(nil, err)
-		in.stopped = true
-	}
-}
-
-// report says what the call has used, once, last.
-func (in *ingester) report() {
-	if in.counted {
-		in.emit(model.UsageUpdate{Usage: in.usage})
-	}
-}
-
-// cut is called when no more bytes come.
-func (in *ingester) cut(err error) {
-	switch {
-	case errors.Is(err, sse.ErrLineTooLong), errors.Is(err, sse.ErrEventTooLong):
-		in.fail(&model.Error{Code: model.CodeProtocol, Message: "the provider sent an event that is too large", Err: err})
-	case in.finish != "":
-		in.end()
-	default:
-		if failure, ok := errors.AsType[*model.Error](err); ok {
-			in.fail(failure)
-			return
-		}
-		if err == io.EOF {
-			err = io.ErrUnexpectedEOF
-		}
-		in.fail(&model.Error{Code: model.CodeTruncated, Message: "the provider's stream ended before the answer did", Retryable: true, Err: err})
 	}
 }
 
 // end completes the answer.
 func (in *ingester) end() {
-	if in.finish == "error" {
-		in.fail(&model.Error{Code: model.CodeUnknown, Message: "the provider ended the answer with an error", Retryable: true})
+	if in.out.Finish == "error" {
+		in.out.Fail(&model.Error{Code: model.CodeUnknown, Message: "the provider ended the answer with an error", Retryable: true})
 		return
 	}
-	if in.finish == "" && (!in.done || in.calls.open()) {
-		in.cut(io.EOF)
+	in.calls.join()
+	if in.out.Finish == "" && (!in.done || in.calls.open()) {
+		in.out.Truncated(nil)
 		return
 	}
+	in.endText()
 	in.endReasoning()
 	if meta := in.details.metadata(""); meta != nil {
 		in.thoughts++
-		in.emit(model.ReasoningEnd{ID: "reasoning-" + strconv.Itoa(in.thoughts), Metadata: meta})
+		in.out.Emit(model.ReasoningEnd{ID: "reasoning-" + strconv.Itoa(in.thoughts), Metadata: meta})
 	}
 	for _, p := range in.calls.end() {
-		in.emit(p)
+		in.out.Emit(p)
 	}
-	in.report()
-	in.emit(model.Finish{Reason: reason(in.finish, len(in.calls.list) > 0), Raw: in.finish})
-	in.stopped = true
+	raw := in.out.Finish
+	in.out.Complete(model.Finish{Reason: reason(raw, len(in.calls.list) > 0), Raw: raw})
 }
 
 // reason maps a finish reason. Some providers say stop although there are calls.

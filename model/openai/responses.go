@@ -52,14 +52,9 @@ func (r *Responses) ID(ctx context.Context) (string, error) { return r.m.ID(ctx)
 // Stream asks for an answer, once.
 func (r *Responses) Stream(ctx context.Context, req *model.Request) iter.Seq2[model.Part, error] {
 	return func(yield func(model.Part, error) bool) {
-		id, err := r.m.ID(ctx)
+		body, err := provider.Prepare(ctx, r.m.ID, func(id string) ([]byte, error) { return r.body(req, id) })
 		if err != nil {
 			yield(nil, err)
-			return
-		}
-		body, err := r.body(req, id)
-		if err != nil {
-			yield(nil, &model.Error{Code: model.CodeInvalidRequest, Message: "the request cannot be encoded", Err: err})
 			return
 		}
 		a := r.attach(yield)

@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"bytes"
 	"encoding/json"
 	"io"
 	"iter"
@@ -45,12 +46,16 @@ type response struct {
 	texts, thoughts int
 	thinking        *passage // the reasoning that is open
 	sources         map[string]bool
+
+	plain   plainEvent
+	strings provider.Strings
+	scratch []byte
 }
 
 func newResponse(yield func(model.Part, error) bool) *response {
 	in := &response{seq: -1}
 	in.reset()
-	in.out.Yield, in.out.End = yield, in.end
+	in.out.Yield, in.out.End, in.out.Flush = yield, in.end, in.flushAll
 	return in
 }
 
@@ -63,8 +68,11 @@ func (in *response) reset() {
 }
 
 func (in *response) read(src io.Reader, o *IngestOptions) {
-	r := provider.Reader{Limit: o.MaxLine, OnData: o.OnData, Event: in.event, Whole: in.whole, Out: &in.out}
-	r.Read(src)
+	in.reader(o).Read(src)
+}
+
+func (in *response) reader(o *IngestOptions) *provider.Reader {
+	return &provider.Reader{Limit: o.MaxLine, OnData: o.OnData, Fast: in.fast, Event: in.event, Whole: in.whole, Out: &in.out}
 }
 
 // item is an output item.
@@ -79,6 +87,7 @@ type item struct {
 	done    bool
 	pieces  map[int]*passage // content, or the summary of reasoning
 	lastOne *passage
+	join    provider.Joiner // of args
 }
 
 // passage is one text of an item.
@@ -86,6 +95,7 @@ type passage struct {
 	id    string
 	text  strings.Builder
 	ended bool
+	join  provider.Joiner
 }
 
 type responseEvent struct {
@@ -189,17 +199,31 @@ func (in *response) event(name string, data []byte) {
 	if e.Type == "" {
 		e.Type = name
 	}
-	if e.Seq != nil {
-		if in.marks && *e.Seq <= in.seq {
-			return // some providers begin again from the start when asked to go on
-		}
-		in.seq = *e.Seq
-	}
-	if e.Type == "error" || name == "error" || e.Type == "" && provider.Said(e.Error) {
+	switch {
+	case !in.fresh(&e):
+	case e.Type == "error", name == "error", e.Type == "" && provider.Said(e.Error):
 		in.out.Fail(provider.ParseError(0, nil, data))
-		return
+	default:
+		in.take(&e)
 	}
-	in.apply(&e)
+}
+
+// fresh counts an event, and says whether it is one: some providers begin again
+// from the start when asked to go on.
+func (in *response) fresh(e *responseEvent) bool {
+	if e.Seq == nil {
+		return true
+	}
+	if in.marks && *e.Seq <= in.seq {
+		return false
+	}
+	in.seq = *e.Seq
+	return true
+}
+
+// take applies an event and says how far the answer has come.
+func (in *response) take(e *responseEvent) {
+	in.apply(e)
 	if in.marks && !in.out.Stopped && in.id != "" && e.Seq != nil {
 		in.out.Emit(model.Position{Cursor: in.cursor()})
 	}
@@ -249,19 +273,19 @@ func (in *response) apply(e *responseEvent) {
 			in.content(in.find(e, kindOf(e.Part.Type)), number(e.Content), e.Part)
 		}
 	case "output_text.delta", "text.delta":
-		in.text(in.find(e, "message"), number(e.Content), deltaText(e.Delta))
+		in.text(in.find(e, "message"), number(e.Content), in.deltaText(e.Delta))
 	case "output_text.done", "text.done":
 		in.rest(in.find(e, "message"), number(e.Content), e.Text)
 	case "refusal.delta":
 		in.denied = true
-		in.text(in.find(e, "message"), number(e.Content), deltaText(e.Delta))
+		in.text(in.find(e, "message"), number(e.Content), in.deltaText(e.Delta))
 	case "refusal.done":
 		in.denied = true
 		in.rest(in.find(e, "message"), number(e.Content), e.Refusal)
 	case "output_text.annotation.added", "output_text_annotation.added":
 		in.annotate(e.Annotation)
 	case "reasoning_summary_text.delta", "reasoning_summary.delta":
-		in.think(in.find(e, "reasoning"), number(e.Summary), deltaText(e.Delta))
+		in.think(in.find(e, "reasoning"), number(e.Summary), in.deltaText(e.Delta))
 	case "reasoning_summary_text.done", "reasoning_summary.done":
 		in.thinkRest(in.find(e, "reasoning"), number(e.Summary), e.Text)
 	case "reasoning_summary_part.added", "reasoning_summary_part.done":
@@ -269,13 +293,13 @@ func (in *response) apply(e *responseEvent) {
 			in.thinkRest(in.find(e, "reasoning"), number(e.Summary), e.Part.Text)
 		}
 	case "reasoning_text.delta", "reasoning.delta":
-		in.think(in.find(e, "reasoning"), rawThought+number(e.Content), deltaText(e.Delta))
+		in.think(in.find(e, "reasoning"), rawThought+number(e.Content), in.deltaText(e.Delta))
 	case "reasoning_text.done", "reasoning.done":
 		in.thinkRest(in.find(e, "reasoning"), rawThought+number(e.Content), e.Text)
 	case "function_call_arguments.delta", "custom_tool_call_input.delta":
 		it := in.find(e, "function_call")
 		in.named(it, e.Name)
-		in.arguments(it, deltaText(e.Delta))
+		in.arguments(it, in.deltaText(e.Delta))
 	case "function_call_arguments.done":
 		it := in.find(e, "function_call")
 		in.named(it, e.Name)
@@ -297,7 +321,17 @@ func number(i *index) int {
 }
 
 // deltaText is a delta's text. Arguments may be the object itself.
-func deltaText(raw json.RawMessage) string { return argumentText(raw) }
+func (in *response) deltaText(raw json.RawMessage) string {
+	if len(raw) < 2 || raw[0] != '"' {
+		return argumentText(raw)
+	}
+	inside := []byte(raw[1 : len(raw)-1])
+	if bytes.IndexByte(inside, '\\') >= 0 {
+		in.scratch = provider.AppendRaw(in.scratch[:0], inside)
+		inside = in.scratch
+	}
+	return in.strings.Of(inside)
+}
 
 func argumentText(raw json.RawMessage) string { return (&functionDelta{Arguments: raw}).arguments() }
 

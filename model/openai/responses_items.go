@@ -2,6 +2,8 @@ package openai
 
 import (
 	"encoding/json"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -140,7 +142,7 @@ func (in *response) arguments(it *item, s string) {
 	if it.done || !isClient(it.kind) {
 		return
 	}
-	it.args.WriteString(s)
+	it.args.WriteString(it.join.Add(s))
 	in.flush(it)
 }
 
@@ -153,7 +155,8 @@ func (in *response) flush(it *item) {
 
 // argumentsRest takes the whole of what may have been streamed.
 func (in *response) argumentsRest(it *item, whole string) {
-	if rest, ok := strings.CutPrefix(whole, it.args.String()); ok {
+	if rest, ok := strings.CutPrefix(whole, it.args.String()); ok && whole != "" {
+		it.join.Drop()
 		in.arguments(it, rest)
 	}
 }
@@ -206,6 +209,8 @@ func (in *response) close(it *item, o *outputItem) {
 		if it.args.Len() == 0 {
 			in.arguments(it, it.initial)
 		}
+		it.args.WriteString(it.join.End())
+		in.flush(it)
 		if !it.started { // no one named it
 			in.endThinking()
 			it.started, in.called = true, true
@@ -220,6 +225,7 @@ func (in *response) close(it *item, o *outputItem) {
 		in.endReasoning(it, o)
 	default:
 		in.fillContent(it, o)
+		in.flushText(it)
 	}
 	it.done = true
 }
@@ -320,9 +326,18 @@ func (in *response) text(it *item, i int, s string) {
 	}
 	p := it.pieces[i]
 	if p == nil {
-		in.texts++
-		p = &passage{id: "text-" + strconv.Itoa(in.texts)}
+		p = &passage{}
 		it.pieces[i] = p
+	}
+	if s = p.join.Add(s); s != "" {
+		in.say(p, s)
+	}
+}
+
+func (in *response) say(p *passage, s string) {
+	if p.id == "" {
+		in.texts++
+		p.id = "text-" + strconv.Itoa(in.texts)
 	}
 	in.endThinking()
 	p.text.WriteString(s)
@@ -332,11 +347,41 @@ func (in *response) text(it *item, i int, s string) {
 // rest takes the whole of a text that may have been streamed.
 func (in *response) rest(it *item, i int, whole string) {
 	said := ""
-	if p := it.pieces[i]; p != nil {
+	p := it.pieces[i]
+	if p != nil {
 		said = p.text.String()
 	}
-	if rest, ok := strings.CutPrefix(whole, said); ok {
+	if rest, ok := strings.CutPrefix(whole, said); ok && whole != "" {
+		if p != nil {
+			p.join.Drop()
+		}
 		in.text(it, i, rest)
+	}
+}
+
+// flushText says what was held back of an item's texts, halves of characters.
+func (in *response) flushText(it *item) {
+	for _, i := range slices.Sorted(maps.Keys(it.pieces)) {
+		p := it.pieces[i]
+		if rest := p.join.End(); rest != "" {
+			in.say(p, rest)
+		}
+	}
+}
+
+// flushAll says all that was held back, before a failure.
+func (in *response) flushAll() {
+	if p := in.thinking; p != nil {
+		in.muse(p, p.join.End())
+	}
+	for _, it := range in.list {
+		if family(it.kind) == "message" {
+			in.flushText(it)
+		}
+		if it.started && !it.done {
+			it.args.WriteString(it.join.End())
+			in.flush(it)
+		}
 	}
 }
 
@@ -358,19 +403,30 @@ func (in *response) think(it *item, i int, s string) {
 		}
 		it.pieces[i], it.lastOne, in.thinking = p, p, p
 	}
+	in.muse(p, p.join.Add(s))
+}
+
+func (in *response) muse(p *passage, s string) {
+	if s == "" {
+		return
+	}
 	p.text.WriteString(s)
 	in.emit(model.ReasoningDelta{ID: p.id, Delta: s})
 }
 
 func (in *response) thinkRest(it *item, i int, whole string) {
 	said := ""
-	if p := it.pieces[i]; p != nil {
+	p := it.pieces[i]
+	if p != nil {
 		said = p.text.String()
 		if p.ended {
 			return
 		}
 	}
-	if rest, ok := strings.CutPrefix(whole, said); ok {
+	if rest, ok := strings.CutPrefix(whole, said); ok && whole != "" {
+		if p != nil {
+			p.join.Drop()
+		}
 		in.think(it, i, rest)
 	}
 }
@@ -378,6 +434,7 @@ func (in *response) thinkRest(it *item, i int, whole string) {
 // endThinking ends the open reasoning: consumers take blocks one by one.
 func (in *response) endThinking() {
 	if p := in.thinking; p != nil {
+		in.muse(p, p.join.End())
 		in.thinking, p.ended = nil, true
 		in.emit(model.ReasoningEnd{ID: p.id, Text: p.text.String()})
 	}
@@ -390,6 +447,7 @@ func (in *response) endReasoning(it *item, o *outputItem) {
 		meta, _ = provider.Marshal(map[string]any{"openai": map[string]any{"item": o.raw}})
 	}
 	if p := it.lastOne; p != nil && !p.ended {
+		in.muse(p, p.join.End())
 		in.thinking, p.ended = nil, true
 		in.emit(model.ReasoningEnd{ID: p.id, Text: p.text.String(), Metadata: meta})
 	} else if meta != nil {

@@ -84,6 +84,32 @@ func (c *Client) Stream(ctx context.Context, r Request, ingest Ingest) iter.Seq2
 	}
 }
 
+// Prepare finds out a model's id and builds the body of a request to it. Its errors
+// are for the caller.
+func Prepare(ctx context.Context, id func(context.Context) (string, error), body func(id string) ([]byte, error)) ([]byte, error) {
+	name, err := id(ctx)
+	if err != nil {
+		return nil, err
+	}
+	data, err := body(name)
+	if err != nil {
+		return nil, &model.Error{Code: model.CodeInvalidRequest, Message: "the request cannot be encoded", Err: err}
+	}
+	return data, nil
+}
+
+// Ask prepares a POST and makes it.
+func (c *Client) Ask(ctx context.Context, path string, id func(context.Context) (string, error), body func(id string) ([]byte, error), ingest Ingest) iter.Seq2[model.Part, error] {
+	return func(yield func(model.Part, error) bool) {
+		data, err := Prepare(ctx, id, body)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		c.Stream(ctx, Request{Method: http.MethodPost, Path: path, Body: data}, ingest)(yield)
+	}
+}
+
 // Read makes a request and gives fn the answer's bytes. onData is to be called for
 // every event with data.
 func (c *Client) Read(ctx context.Context, r Request, fn func(src io.Reader, onData func()) error) error {
