@@ -17,10 +17,14 @@ type ConvertOptions struct {
 	// OmitToolResults leaves the outcomes of calls out: all have their input,
 	// none an output.
 	OmitToolResults bool
-	// UI7, StaticTools, NoStepEvents, LiteralErrors and Resolve are the
-	// profile's.
+	// Children returns the sub-agents of a message and the session of the agent
+	// whose message it is; see [SubAgentsOf]. Nil: there are none.
+	Children func(m *spool.Message) (root string, list []*SubAgent)
+	// UI7, StaticTools, SubAgents, NoStepEvents, LiteralErrors and Resolve are
+	// the profile's.
 	UI7           bool
 	StaticTools   bool
+	SubAgents     SubAgents
 	NoStepEvents  bool
 	LiteralErrors bool
 	Resolve       func(json.RawMessage) (json.RawMessage, error)
@@ -29,7 +33,7 @@ type ConvertOptions struct {
 }
 
 func (o *ConvertOptions) profile() *Options {
-	return &Options{UI7: o.UI7, StaticTools: o.StaticTools, NoStepEvents: o.NoStepEvents, LiteralErrors: o.LiteralErrors, Resolve: o.Resolve}
+	return &Options{UI7: o.UI7, StaticTools: o.StaticTools, SubAgents: o.SubAgents, NoStepEvents: o.NoStepEvents, LiteralErrors: o.LiteralErrors, Resolve: o.Resolve}
 }
 
 // Convert returns the options under which converted messages equal what this
@@ -38,7 +42,7 @@ func (o *Options) Convert() *ConvertOptions {
 	if o == nil {
 		return nil
 	}
-	return &ConvertOptions{UI7: o.UI7, StaticTools: o.StaticTools, NoStepEvents: o.NoStepEvents, LiteralErrors: o.LiteralErrors, Resolve: o.Resolve}
+	return &ConvertOptions{UI7: o.UI7, StaticTools: o.StaticTools, SubAgents: o.SubAgents, NoStepEvents: o.NoStepEvents, LiteralErrors: o.LiteralErrors, Resolve: o.Resolve}
 }
 
 // ConvertToUIMessages converts a history. Nil options are the zero value.
@@ -72,8 +76,9 @@ func convert(m *spool.Message, index int, o *ConvertOptions) UIMessage {
 		ui.ID = o.GenerateID(index, m)
 	}
 	sources := 0
-	for i := range m.Parts {
-		p := profile.whole(&m.Parts[i])
+	parts := o.parts(m, profile)
+	for i := range parts {
+		p := profile.whole(&parts[i])
 		if p.Type == spool.PartSource {
 			sources++
 		}
@@ -93,10 +98,19 @@ func convert(m *spool.Message, index int, o *ConvertOptions) UIMessage {
 		}
 		ui.Parts = append(ui.Parts, part)
 	}
-	if m.Role == spool.RoleAssistant && !o.Live && !o.NoStepEvents && !o.OmitToolResults && endsWithTools(m.Parts) {
+	if m.Role == spool.RoleAssistant && !o.Live && !o.NoStepEvents && !o.OmitToolResults && endsWithTools(parts) {
 		ui.Parts = append(ui.Parts, UIPart{Type: "step-start"})
 	}
 	return ui
+}
+
+// parts returns the message's parts with those of its sub-agents.
+func (o *ConvertOptions) parts(m *spool.Message, profile *Options) []spool.Part {
+	if o.Children == nil || m.Role != spool.RoleAssistant {
+		return m.Parts
+	}
+	root, list := o.Children(m)
+	return shownParts(root, m.Parts, list, profile, func(i int) json.RawMessage { return list[i].data(profile) })
 }
 
 func convertPart(p *spool.Part, o *Options, source int) UIPart {

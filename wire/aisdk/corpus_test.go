@@ -21,3 +21,29 @@ func TestEveryCutOfTheCorpus(t *testing.T) {
 		t.Run(name, func(t *testing.T) { checkLog(t, l, o) })
 	}
 }
+
+// Each agent of a log has turns of its own, which can be attached to like the
+// root's.
+func TestEveryCutOfChildren(t *testing.T) {
+	l := &logOf{t: t, fold: spool.NewFold(wiretest.Session), records: wiretest.Agents()}
+	for _, r := range l.records {
+		if err := l.fold.Apply(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	agents := 0
+	var check func(f *spool.Fold)
+	check = func(f *spool.Fold) {
+		agents++
+		for _, name := range []string{"default", "ui7", "summary"} {
+			t.Run(f.Session+"/"+name, func(t *testing.T) { checkLog(t, &logOf{t: t, fold: f, records: l.records}, profiles[name]) })
+		}
+		for _, c := range f.Children {
+			check(c)
+		}
+	}
+	check(l.fold)
+	if agents < 11 {
+		t.Errorf("only %d agents", agents)
+	}
+}

@@ -103,7 +103,7 @@ func citedText(part *spool.Part) json.RawMessage {
 // Ends. Closing what is open and the marks were written with the message.
 
 func (p *Projector) suspend(c *spool.RunSuspended) {
-	p.paused = true
+	p.paused, p.kind, p.pending = true, c.Kind, c.ToolCallIDs
 	reason := "tool-calls"
 	if c.Kind == "interrupted" {
 		reason = "other"

@@ -303,9 +303,10 @@ func (g *generator) tools(turn string) bool {
 		case 2:
 			g.add(&spool.ToolOutputError{ToolCallID: t.CallID, Error: "it broke"})
 		case 3:
-			g.add(&spool.SubAgentStart{SubAgentType: "x", SubSessionID: "s.1", CallID: t.CallID},
-				&spool.TextDelta{Base: spool.Base{AgentID: "s.1", RunID: "child"}, Delta: "not ours"},
-				&spool.SubAgentEnd{SubAgentType: "x", SubSessionID: "s.1", CallID: t.CallID})
+			id := g.fold.NextChild()
+			g.add(&spool.SubAgentStart{SubAgentType: "x", SubSessionID: id, CallID: t.CallID},
+				&spool.TextDelta{Base: spool.Base{AgentID: id, RunID: "child"}, Delta: "of no run"},
+				&spool.SubAgentEnd{SubAgentType: "x", SubSessionID: id, CallID: t.CallID})
 			g.result(t.CallID, t.Name, `{"child":true}`)
 		default:
 			g.result(t.CallID, t.Name, `{"r": 1}`)

@@ -17,6 +17,8 @@ type Options struct {
 	UI7 bool
 	// StaticTools names tool parts "tool-{name}" instead of "dynamic-tool".
 	StaticTools bool
+	// SubAgents says how sub-agents are shown; "" is Nest.
+	SubAgents SubAgents
 	// NoStepEvents leaves start-step and finish-step out.
 	NoStepEvents bool
 	// LiteralErrors turns every error chunk into an error frame, after which

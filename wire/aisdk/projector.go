@@ -8,8 +8,8 @@ import (
 )
 
 // Projector projects one turn of a log. It is given every record of the log
-// from before the turn on and ignores those that are not the turn's, and what
-// child agents say.
+// from before the turn on and ignores those that are not the turn's. What child
+// agents do in it is shown as [Options.SubAgents] says.
 type Projector struct {
 	o      Options
 	turn   string
@@ -26,8 +26,15 @@ type Projector struct {
 	answered []string        // calls that commands have answered since
 	extra    map[uint64]bool // parts before which an empty step stays, by First
 	failure  *spool.ErrorChunk
-	noRuns   bool  // chunks come without a log: a fatal error is told at once
-	lacking  error // why a stored value could not be had
+	stepAt   uint64                 // sequence of the latest step_started
+	current  bool                   // no later turn has begun
+	pending  []string               // the calls that the pause waits for,
+	kind     string                 // and what it is
+	children []*childAgent          // that have a part in the turn, oldest first
+	agents   map[string]*childAgent // all below, by session
+
+	noRuns  bool  // chunks come without a log: a fatal error is told at once
+	lacking error // why a stored value could not be had
 
 	w frameWriter
 }
@@ -70,8 +77,11 @@ func (p *Projector) Message() *spool.Message {
 
 // Apply folds the next record and appends the frames that it becomes to dst.
 func (p *Projector) Apply(dst []spool.Frame, r spool.Record) ([]spool.Frame, error) {
-	if p.fold == nil && r.Type != spool.TypeRunStarted || p.fold != nil && r.Agent != p.root {
+	if p.fold == nil && r.Type != spool.TypeRunStarted {
 		return dst, nil
+	}
+	if p.fold != nil && r.Agent != p.root {
+		return p.applyChild(dst, r)
 	}
 	if spool.IsCommand(r.Type) && r.Type != spool.TypeToolApprovalResponse && r.Type != spool.TypeToolResultSubmitted {
 		return dst, nil
@@ -81,17 +91,18 @@ func (p *Projector) Apply(dst []spool.Frame, r spool.Record) ([]spool.Frame, err
 		return dst, err
 	}
 	if spool.IsCommand(r.Type) {
-		if !p.paused {
+		if !p.paused || !accepts(p.fold.Message(), c, p.kind, p.pending) {
 			return dst, nil // nobody waits for it
 		}
-		return p.answer(dst, r, c), p.lacking
+		return p.answer(dst, r, func() { p.fold.Apply(r, c) }), p.lacking
 	}
 	base := c.ChunkBase()
 	if started, ok := c.(*spool.RunStarted); ok {
 		if started.TurnID != p.turn {
-			p.paused = false // another turn's turn
+			p.paused, p.current = false, false // another turn's turn
 			return dst, nil
 		}
+		p.current = true
 		if p.fold == nil {
 			p.begin(base.AgentID)
 		}
@@ -142,8 +153,20 @@ func (p *Projector) apply(dst []spool.Frame, r spool.Record, c spool.Chunk) []sp
 	case *spool.RunStarted:
 		p.startRun(c)
 	case *spool.StepStarted:
-		p.stepOn = true
+		p.stepOn, p.stepAt = true, r.Seq
 		p.sync()
+	case *spool.SubAgentStart:
+		p.begun(c, r.Seq)
+		p.sync()
+		if shown {
+			p.transient(c)
+		}
+	case *spool.SubAgentEnd:
+		p.ofEnd(c)
+		p.sync()
+		if shown {
+			p.transient(c)
+		}
 	case *spool.StepCommitted:
 		p.stepOn = p.stepOn && c.More
 		p.sync()
@@ -190,23 +213,23 @@ func (p *Projector) startRun(c *spool.RunStarted) {
 	p.sync()
 }
 
-// answer folds a command that answers a waiting call. The run still stands
-// where it paused, unless the log goes on.
-func (p *Projector) answer(dst []spool.Frame, r spool.Record, c spool.Chunk) []spool.Frame {
+// answer folds a command that answers a waiting call, of the agent or of one
+// below. The run still stands where it paused, unless the log goes on.
+func (p *Projector) answer(dst []spool.Frame, r spool.Record, fold func()) []spool.Frame {
 	before := map[string]outcome{}
 	for call, s := range p.view.tools {
 		before[call] = s.outcome
 	}
 	p.w.frames = dst
 	n := len(dst)
-	p.fold.Apply(r, c)
+	fold()
 	p.sync()
-	for _, part := range p.parts() {
-		if part.Tool != nil && p.view.tools[part.Tool.CallID].outcome != before[part.Tool.CallID] {
-			p.answered = append(p.answered, part.Tool.CallID)
+	for call, s := range p.view.tools {
+		if p.paused && s.outcome != before[call] {
+			p.answered = append(p.answered, call)
 		}
 	}
-	if len(p.w.frames) > n {
+	if p.ended && len(p.w.frames) > n {
 		p.w.frames = append(p.w.frames, p.terminal...)
 	}
 	return p.number(n, r.Seq)
@@ -233,7 +256,7 @@ func (p *Projector) parts() []spool.Part { return p.fold.Message().Parts }
 // sync brings the client that never left to the message. What it cannot be
 // brought to cuts it; sync then reports false.
 func (p *Projector) sync() bool {
-	if parts := p.parts(); !p.view.retracted(p, parts) {
+	if parts := p.shown(); !p.view.retracted(p, parts) {
 		p.view.sync(p, parts)
 		return true
 	}
@@ -245,7 +268,7 @@ func (p *Projector) sync() bool {
 func (p *Projector) syncEnd() {
 	p.stepOn, p.ended = false, true
 	synced := p.sync()
-	if p.view.dangling || p.o.NoStepEvents || !endsWithTools(p.parts()) {
+	if p.view.dangling || p.o.NoStepEvents || !endsWithTools(p.shown()) {
 		return
 	}
 	if p.view.dangling = true; synced {
@@ -289,7 +312,7 @@ func (p *Projector) discard(c *spool.StepDiscarded, before int, shown bool) {
 	wasOn := p.stepOn
 	p.stepOn = false
 	switch {
-	case p.o.UI7 && !p.o.NoStepEvents && wasOn:
+	case p.o.UI7 && !p.o.NoStepEvents && wasOn && !p.childrenSince(p.stepAt):
 		old := p.view
 		p.w.open("reset-step").close()
 		p.view = p.fresh()
@@ -303,7 +326,7 @@ func (p *Projector) discard(c *spool.StepDiscarded, before int, shown bool) {
 		if shown {
 			p.transient(c)
 		}
-	case wasOn && !p.o.NoStepEvents || p.view.retracted(p, p.parts()):
+	case wasOn && !p.o.NoStepEvents || p.view.retracted(p, p.shown()):
 		p.view.closeBlock(p)
 		if shown {
 			p.transient(c)
@@ -323,7 +346,7 @@ func (p *Projector) fresh() *view {
 	v.compact = true
 	saved := p.w.frames
 	p.w.frames = nil
-	v.sync(p, p.parts())
+	v.sync(p, p.shown())
 	p.w.frames = saved
 	v.compact = false
 	return v
@@ -352,9 +375,12 @@ func (p *Projector) Plan() []spool.Frame {
 	v.compact = true
 	p.w.frames = nil
 	p.w.open("start").str("messageId", m.ID).rawOpt("messageMetadata", p.metadata).close()
-	v.sync(p, m.Parts)
+	v.sync(p, p.shown())
 	if p.view.dangling {
 		p.emptyStep(v)
+	}
+	for _, a := range p.children {
+		p.planLive(a)
 	}
 	frames := append(p.w.frames, p.terminal...)
 	p.w.frames = nil

@@ -23,6 +23,7 @@ var profiles = map[string]aisdk.Options{
 	"static":  {StaticTools: true},
 	"static7": {StaticTools: true, UI7: true},
 	"nosteps": {NoStepEvents: true},
+	"summary": {SubAgents: aisdk.Summary},
 }
 
 // reader is a client and the stream it reads.
@@ -83,6 +84,13 @@ func diff(got, want any) string {
 	return fmt.Sprintf("got %s\nwant %s", a, b)
 }
 
+// converting are the options under which a fold's messages equal the stream's.
+func converting(f *spool.Fold, o *aisdk.Options) *aisdk.ConvertOptions {
+	c := o.Convert()
+	c.Children = func(m *spool.Message) (string, []*aisdk.SubAgent) { return f.Session, aisdk.SubAgentsOf(f, m.ID) }
+	return c
+}
+
 // checkLog checks the law for each turn of a log: attached at any cut, a reader
 // ends with the message of whoever never left, which is the converted message;
 // and the kept records alone give the same plan.
@@ -97,7 +105,7 @@ func checkCuts(t *testing.T, l *logOf, o aisdk.Options, n int) {
 	for _, turn := range l.fold.Turns {
 		var want any // nil if the turn's message was rewound
 		if m := l.fold.Message(turn.MessageID); m != nil {
-			want = canonical(t, aisdk.ConvertToUIMessage(m, o.Convert()), &o)
+			want = canonical(t, aisdk.ConvertToUIMessage(m, converting(l.fold, &o)), &o)
 		}
 
 		var frames [][]spool.Frame

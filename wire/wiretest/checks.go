@@ -149,7 +149,7 @@ func checkRebuilt(s *subject) error {
 	if err != nil {
 		return err
 	}
-	for c := range len(s.records) + 1 {
+	for c := 0; c <= len(s.records); c += max(1, s.stride) {
 		p := s.New(s.turn)
 		for _, r := range s.records[:c] {
 			if _, err := p.Apply(nil, r); err != nil {
@@ -262,7 +262,7 @@ func checkCutInPlan(s *subject) error {
 		return err
 	}
 	n := len(s.records)
-	for c := range n + 1 {
+	for c := 0; c <= n; c += max(1, s.stride) {
 		rebuilt, err := s.project(s.records[:c], false)
 		if err != nil {
 			return err

@@ -27,8 +27,14 @@ func TestCorpusHoldsEveryChunkType(t *testing.T) {
 
 func TestCorpusIsALog(t *testing.T) {
 	t.Parallel()
-	log := Corpus()
-	if !reflect.DeepEqual(log, Corpus()) {
+	isALog(t, Corpus)
+	isALog(t, Agents)
+}
+
+func isALog(t *testing.T, make func() []spool.Record) {
+	t.Helper()
+	log := make()
+	if !reflect.DeepEqual(log, make()) {
 		t.Error("two corpora differ")
 	}
 	for i, r := range log {
@@ -56,14 +62,24 @@ func TestCorpusIsALog(t *testing.T) {
 // fold to the same conversation.
 func TestCorpusFoldsTheSameWithoutTrace(t *testing.T) {
 	t.Parallel()
-	whole, kept := foldLog(t, Corpus()), foldLog(t, KeptOnly(Corpus()))
+	foldsTheSame(t, Corpus())
+	foldsTheSame(t, Agents())
+}
+
+func foldsTheSame(t *testing.T, log []spool.Record) {
+	t.Helper()
+	whole, kept := foldLog(t, log), foldLog(t, KeptOnly(log))
 	if w, k := asJSON(t, whole.Messages), asJSON(t, kept.Messages); w != k {
 		t.Errorf("messages of the whole log\n%s\nand of its kept records\n%s", w, k)
+	}
+	for i := range whole.Children {
+		if w, k := asJSON(t, whole.Children[i]), asJSON(t, kept.Children[i]); w != k {
+			t.Errorf("a child of the whole log\n%s\nand of its kept records\n%s", w, k)
+		}
 	}
 	if string(whole.State) != string(kept.State) || whole.Status != kept.Status {
 		t.Errorf("state %s and %s, status %s and %s", whole.State, kept.State, whole.Status, kept.Status)
 	}
-	log := Corpus()
 	for _, end := range ends(log) {
 		w, k := foldLog(t, log[:end]), foldLog(t, KeptOnly(log[:end]))
 		if w, k := asJSON(t, w.Messages), asJSON(t, k.Messages); w != k {
@@ -122,4 +138,44 @@ func asJSON(t *testing.T, v any) string {
 		t.Fatal(err)
 	}
 	return string(data)
+}
+
+func TestAgentsHoldEveryFate(t *testing.T) {
+	f := foldLog(t, Agents())
+	for _, tt := range []struct {
+		session string
+		runs    int // of its first turn
+		status  spool.Status
+		reason  string
+	}{
+		{Session + ".1", 1, spool.StatusEnded, "completed"},
+		{Session + ".1.1", 1, spool.StatusEnded, "completed"},
+		{Session + ".2", 1, spool.StatusFailed, "failed"},
+		{Session + ".3", 2, spool.StatusEnded, "completed"},
+		{Session + ".4.1", 2, spool.StatusEnded, "completed"},
+		{Session + ".6.1", 1, spool.StatusEnded, "stopped"},
+		{Session + ".7", 1, spool.StatusEnded, "completed"},
+	} {
+		c := f.Child(tt.session)
+		if c == nil {
+			t.Errorf("there is no child %s", tt.session)
+			continue
+		}
+		if got := len(c.Turns[0].Runs); got != tt.runs || c.Status != tt.status || c.Reason != tt.reason || len(c.Waiting) > 0 {
+			t.Errorf("%s has %d runs and is %s (%s)", tt.session, got, c.Status, c.Reason)
+		}
+	}
+	if n := len(f.Child(Session + ".7").Turns); n != 2 {
+		t.Errorf("the companion has %d turns", n)
+	}
+	for id, want := range map[string]spool.VerdictState{
+		"cmd-3": spool.VerdictAccepted, "cmd-4": spool.VerdictAccepted, "cmd-5": spool.VerdictRefused, "cmd-6": spool.VerdictAccepted,
+	} {
+		if got := f.Verdict(id).State; got != want {
+			t.Errorf("verdict on %s is %q, want %q", id, got, want)
+		}
+	}
+	if f.Live() || f.Status != spool.StatusEnded {
+		t.Errorf("at the end it is %s", f.Status)
+	}
 }

@@ -34,13 +34,15 @@ type Wire struct {
 	NoPlan bool
 	// Raw says that frames are not events of a text/event-stream.
 	Raw bool
-	// Log is what is projected; nil for [Corpus].
+	// Log is what is projected; nil for [Corpus], and then [Agents].
 	Log []spool.Record
 	// OnlyLog leaves out the checks that bring a log of their own.
 	OnlyLog bool
+
+	stride int // of the checks that rebuild projectors: each so many-th cut
 }
 
-// Run runs the suite.
+// Run runs the suite, on the wire's log or on [Corpus] and [Agents].
 func Run(t *testing.T, w Wire) {
 	t.Helper()
 	whole := w.Log == nil // other logs may hold too little for some checks
@@ -68,6 +70,9 @@ func Run(t *testing.T, w Wire) {
 	if !whole {
 		return
 	}
+	below := w
+	below.Log, below.OnlyLog, below.stride = Agents(), true, 7
+	t.Run("with children", func(t *testing.T) { Run(t, below) })
 	for _, flaw := range flaws {
 		t.Run("it is seen when the wire "+flaw.name, func(t *testing.T) {
 			if found, err := w.finds(flaw.wrap); err != nil || !found {

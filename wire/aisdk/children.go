@@ -1,0 +1,255 @@
+package aisdk
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/spool-run/spool"
+)
+
+// childAgent is a sub-agent as the projector folds it.
+type childAgent struct {
+	SubAgent
+	known  bool                          // it has a part in this turn
+	turns  map[string]*spool.MessageFold // that belong to this turn, by id
+	runs   map[string]bool               // of these
+	said   map[string]*spool.Message     // what it was told and has not begun, by command
+	fold   *spool.MessageFold            // of its latest turn
+	paused bool
+	kind   string // what the pause waits for
+
+	value json.RawMessage // its data part, as it was told last
+	heard int             // bytes of kept records since
+	live  live
+}
+
+// subAgents returns the agents of the turn, oldest first.
+func (p *Projector) subAgents() []*SubAgent {
+	if len(p.children) == 0 {
+		return nil
+	}
+	list := make([]*SubAgent, len(p.children))
+	for i, a := range p.children {
+		list[i] = &a.SubAgent
+	}
+	return list
+}
+
+// shown returns the message's parts with those of its sub-agents.
+func (p *Projector) shown() []spool.Part {
+	if len(p.children) == 0 {
+		return p.parts()
+	}
+	return shownParts(p.root, p.parts(), p.subAgents(), &p.o, func(i int) json.RawMessage { return p.children[i].value })
+}
+
+// child returns a descendant of the turn's agent, known or not yet; nil for all
+// others.
+func (p *Projector) child(session string) *childAgent {
+	a := p.agents[session]
+	if a == nil {
+		if len(session) <= len(p.root) || session[len(p.root)] != '.' || !strings.HasPrefix(session, p.root) {
+			return nil
+		}
+		a = &childAgent{SubAgent: SubAgent{Session: session, Status: spool.StatusActive}, turns: map[string]*spool.MessageFold{},
+			runs: map[string]bool{}, said: map[string]*spool.Message{}}
+		if p.agents == nil {
+			p.agents = map[string]*childAgent{}
+		}
+		p.agents[session] = a
+	}
+	return a
+}
+
+func (p *Projector) adopt(a *childAgent, seq uint64) {
+	if !a.known {
+		a.known, a.Opened = true, seq
+		p.children = append(p.children, a)
+	}
+}
+
+// begun folds a subagent_start, ofEnd a subagent_end, of the agent or any below.
+func (p *Projector) begun(c *spool.SubAgentStart, seq uint64) {
+	if a := p.child(c.SubSessionID); a != nil && !a.known {
+		a.Type, a.CallID = c.SubAgentType, c.CallID
+		p.adopt(a, seq)
+		p.tell(a)
+	}
+}
+
+func (p *Projector) ofEnd(c *spool.SubAgentEnd) {
+	if a := p.agents[c.SubSessionID]; a != nil && a.known {
+		if len(a.runs) == 0 {
+			a.Status = spool.StatusEnded
+		}
+		p.tell(a)
+	}
+}
+
+// applyChild folds a record of an agent below the turn's.
+func (p *Projector) applyChild(dst []spool.Frame, r spool.Record) ([]spool.Frame, error) {
+	a := p.child(r.Agent)
+	if a == nil {
+		return dst, nil
+	}
+	switch {
+	case r.Type == spool.TypeUserMessage, r.Type == spool.TypeRunStarted:
+	case len(a.runs) == 0, r.Class == spool.Trace && p.o.SubAgents == Summary:
+		return dst, nil
+	}
+	c, err := spool.DecodeChunk(r.Data)
+	if err != nil {
+		return dst, err
+	}
+	base := c.ChunkBase()
+	if shown := p.o.keeps(c); !shown {
+		if c = p.o.filter(c); c == nil {
+			return dst, nil
+		}
+	}
+	p.w.frames = dst
+	n := len(dst)
+	switch c := c.(type) {
+	case *spool.UserMessage:
+		a.said[c.CommandID] = &c.Message
+		return dst, nil
+	case *spool.ToolApprovalResponse, *spool.ToolResultSubmitted:
+		if !a.paused || !accepts(a.fold.Message(), c, a.kind, a.lastWait()) {
+			return dst, nil
+		}
+		return p.answer(dst, r, func() {
+			a.fold.Apply(r, c)
+			p.tell(a)
+		}), p.lacking
+	case *spool.RunStarted:
+		if !p.startChild(a, r, c) {
+			return dst, nil
+		}
+	default:
+		if spool.IsCommand(r.Type) || !a.runs[base.RunID] {
+			return dst, nil
+		}
+	}
+	if r.Class == spool.Kept {
+		a.heard += len(r.Data)
+	}
+	a.fold.Apply(r, c)
+	p.followChild(a, r, c)
+	if p.ended && len(p.w.frames) > n {
+		p.w.frames = append(p.w.frames, p.terminal...)
+	}
+	return p.number(n, r.Seq), p.lacking
+}
+
+// startChild takes a run of a sub-agent; false if it is no run of this turn's.
+func (p *Projector) startChild(a *childAgent, r spool.Record, c *spool.RunStarted) bool {
+	fold := a.turns[c.TurnID]
+	if fold == nil {
+		if !p.current {
+			return false
+		}
+		fold = spool.NewMessageFold(a.Session)
+		a.turns[c.TurnID] = fold
+		for _, id := range c.Commands {
+			if m := a.said[id]; m != nil {
+				a.Messages = append(a.Messages, m)
+				delete(a.said, id)
+			}
+		}
+		a.Messages = append(a.Messages, fold.Message())
+	}
+	if a.Type == "" {
+		a.Type = c.AgentType
+	}
+	a.fold, a.paused = fold, false
+	a.runs[c.RunID] = true
+	a.Status, a.Reason = spool.StatusActive, ""
+	p.adopt(a, r.Seq)
+	return true
+}
+
+// followChild shows what a record of a sub-agent has changed. Its data part is
+// told anew where its runs begin, pause and end, and where a step is committed
+// once it has grown by half since: in all, at most three times its size, and what
+// the runs' ends cost. What comes between goes out as it comes, and is forgotten.
+func (p *Projector) followChild(a *childAgent, r spool.Record, c spool.Chunk) {
+	switch c := c.(type) {
+	case *spool.RunStarted:
+		p.tell(a)
+		p.sync()
+	case *spool.RunSuspended:
+		a.Status, a.Reason, a.kind = spool.StatusPaused, c.Kind, c.Kind
+		if a.paused = strings.HasPrefix(c.Kind, "awaiting_"); a.paused {
+			a.Waits = append(a.Waits, SubAgentWait{Seq: r.Seq, Calls: c.ToolCallIDs})
+		}
+		p.tell(a)
+		p.sync()
+	case *spool.RunFinished:
+		a.Status, a.Reason = spool.StatusEnded, string(c.Outcome)
+		if c.Outcome == spool.OutcomeFailed {
+			a.Status = spool.StatusFailed
+		}
+		p.tell(a)
+		p.sync()
+	case *spool.SubAgentStart:
+		p.begun(c, r.Seq)
+		p.sync()
+		p.transient(c)
+	case *spool.SubAgentEnd:
+		p.ofEnd(c)
+		p.sync()
+		p.transient(c)
+	case *spool.StepCommitted:
+		if !c.More && 2*a.heard >= len(a.value) {
+			p.tell(a)
+		}
+		p.sync()
+	default:
+		if len(a.Waits) > 0 && r.Class != spool.Trace {
+			p.sync() // it may be about a call that is shown as one of the message's
+		}
+	}
+	p.followLive(a, r)
+}
+
+// tell brings a sub-agent's data part up to date.
+func (p *Projector) tell(a *childAgent) {
+	if !p.o.nests() {
+		return
+	}
+	a.value = a.data(&p.o)
+	a.heard = 0
+	a.live.restart(p, a)
+}
+
+func (a *childAgent) lastWait() []string {
+	if len(a.Waits) == 0 {
+		return nil
+	}
+	return a.Waits[len(a.Waits)-1].Calls
+}
+
+// accepts reports whether an answer is one that the fold takes: the first one, of
+// the right kind, to a call that waits.
+func accepts(m *spool.Message, c spool.Chunk, kind string, pending []string) bool {
+	return slices.ContainsFunc(m.Parts, func(part spool.Part) bool {
+		t := part.Tool
+		switch c := c.(type) {
+		case *spool.ToolApprovalResponse:
+			return t != nil && t.Approval != nil && t.Approval.ID == c.ApprovalID && t.Approval.Approved == nil
+		case *spool.ToolResultSubmitted:
+			return t != nil && t.CallID == c.ToolCallID && !t.State.Settled() && t.Approval == nil &&
+				(kind != "awaiting_children" || slices.Contains(pending, t.CallID))
+		}
+		return false
+	})
+}
+
+// childrenSince reports whether anything of a sub-agent became visible behind a
+// sequence.
+func (p *Projector) childrenSince(seq uint64) bool {
+	return slices.ContainsFunc(p.children, func(a *childAgent) bool {
+		return a.Opened > seq || slices.ContainsFunc(a.Waits, func(w SubAgentWait) bool { return w.Seq > seq })
+	})
+}

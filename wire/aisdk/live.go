@@ -1,0 +1,164 @@
+package aisdk
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+
+	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/internal/jsonenc"
+)
+
+// SubAgentLive is the data of a transient data-subagent-live frame: what a
+// sub-agent has done since its data part was told. It sets a part of the message,
+// or lets one grow, or takes back those from an index on. The next data-subagent
+// of the session takes the place of all of them.
+type SubAgentLive struct {
+	SessionID string  `json:"sessionId"`
+	MessageID string  `json:"messageId"`
+	Index     int     `json:"index"`               // among the message's parts
+	Part      *UIPart `json:"part,omitempty"`      // set it to this
+	Delta     string  `json:"delta,omitempty"`     // append to its text, or to a call's argument text
+	Retracted bool    `json:"retracted,omitempty"` // it and those after it are gone
+}
+
+// live is what clients have been sent of a sub-agent beyond its data part.
+type live struct {
+	base int          // how many parts of the latest message the data part holds
+	sent []spool.Part // those after
+}
+
+func (l *live) restart(p *Projector, a *childAgent) {
+	l.base, l.sent = 0, nil
+	if a.fold != nil {
+		l.base = len(p.o.visibleParts(a.fold.Message()))
+	}
+}
+
+func (o *Options) visibleParts(m *spool.Message) []*spool.Part {
+	var list []*spool.Part
+	for i := range m.Parts {
+		if o.visible(&m.Parts[i]) {
+			list = append(list, &m.Parts[i])
+		}
+	}
+	return list
+}
+
+// followLive writes what the agent has said beyond what was sent.
+func (p *Projector) followLive(a *childAgent, r spool.Record) {
+	if !p.o.nests() || a.fold == nil {
+		return
+	}
+	l := &a.live
+	parts := p.o.visibleParts(a.fold.Message())
+	parts = parts[min(l.base, len(parts)):]
+	if len(parts) < len(l.sent) {
+		l.sent = l.sent[:len(parts)]
+		p.writeLive(a, SubAgentLive{Index: l.base + len(parts), Retracted: true})
+	}
+	from := 0
+	if r.Type == spool.TypeTextDelta || r.Type == spool.TypeThinking || r.Type == spool.TypeToolArgStreamDelta {
+		from = max(0, len(l.sent)-1)
+	}
+	for i := from; i < len(parts); i++ {
+		part, index := parts[i], l.base+i
+		if i == len(l.sent) {
+			p.writePart(a, index, part)
+			l.sent = append(l.sent, copyPart(part))
+			continue
+		}
+		was := &l.sent[i]
+		if samePart(was, part) {
+			continue
+		}
+		if delta, ok := grown(was, part); ok {
+			p.writeDelta(a, index, delta)
+		} else {
+			p.writePart(a, index, part)
+		}
+		*was = copyPart(part)
+	}
+}
+
+// planLive writes all that a client lacks that has only the data part.
+func (p *Projector) planLive(a *childAgent) {
+	for i := range a.live.sent {
+		p.writePart(a, a.live.base+i, &a.live.sent[i])
+	}
+}
+
+// writePart sets a part. Text that still grows follows as deltas, so that no
+// frame is too large.
+func (p *Projector) writePart(a *childAgent, index int, part *spool.Part) {
+	part = p.o.whole(part)
+	ui := convertPart(part, &p.o, 0)
+	text := ui.Text
+	if part.Tool != nil && part.Tool.State == spool.ToolStreaming {
+		text, ui.Input = part.Tool.InputText, nil
+	}
+	ui.Text = ""
+	p.writeLive(a, SubAgentLive{Index: index, Part: &ui})
+	p.writeDelta(a, index, text)
+}
+
+func (p *Projector) writeDelta(a *childAgent, index int, delta string) {
+	for delta != "" {
+		n := jsonenc.Fit(delta, maxText-4<<10)
+		p.writeLive(a, SubAgentLive{Index: index, Delta: delta[:n]})
+		delta = delta[n:]
+	}
+}
+
+func (p *Projector) writeLive(a *childAgent, l SubAgentLive) {
+	l.SessionID, l.MessageID = a.Session, a.fold.Message().ID
+	data, err := json.Marshal(l)
+	if err != nil {
+		return
+	}
+	p.w.open("data-"+subAgentPart+"-live").raw("data", data).flag("transient", true).close()
+}
+
+// grown returns what was added to a part that has only grown.
+func grown(was, part *spool.Part) (delta string, ok bool) {
+	if was.First != part.First || was.Type != part.Type {
+		return "", false
+	}
+	switch {
+	case part.Type == spool.PartText, part.Type == spool.PartReasoning:
+		return strings.CutPrefix(part.Text, was.Text)
+	case part.Tool != nil && part.Tool.State == spool.ToolStreaming && was.Tool.State == spool.ToolStreaming:
+		return strings.CutPrefix(part.Tool.InputText, was.Tool.InputText)
+	}
+	return "", false
+}
+
+func copyPart(part *spool.Part) spool.Part {
+	c := *part
+	if part.Tool != nil {
+		tool := *part.Tool
+		if tool.Approval != nil {
+			approval := *tool.Approval
+			tool.Approval = &approval
+		}
+		c.Tool = &tool
+	}
+	return c
+}
+
+// samePart reports whether a client would see no difference.
+func samePart(a, b *spool.Part) bool {
+	if a.First != b.First || a.Type != b.Type || a.ID != b.ID || a.Text != b.Text || a.Name != b.Name || a.URL != b.URL ||
+		!bytes.Equal(a.Data, b.Data) || (a.Tool == nil) != (b.Tool == nil) {
+		return false
+	}
+	if a.Tool == nil {
+		return true
+	}
+	x, y := a.Tool, b.Tool
+	if x.CallID != y.CallID || x.State != y.State || x.InputText != y.InputText || x.Error != y.Error || x.Preliminary != y.Preliminary ||
+		!bytes.Equal(x.Input, y.Input) || !bytes.Equal(x.Output, y.Output) || (x.Approval == nil) != (y.Approval == nil) {
+		return false
+	}
+	return x.Approval == nil || x.Approval.ID == y.Approval.ID && (x.Approval.Approved == nil) == (y.Approval.Approved == nil)
+}

@@ -1,0 +1,286 @@
+package aisdk
+
+import (
+	"cmp"
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/spool-run/spool"
+)
+
+// SubAgents says how the agents that a turn's calls begin are shown in its
+// message. Whatever it is, data-subagent-start and data-subagent-end tell of
+// them in passing, their results are their calls', and what they ask of people
+// and clients are tool calls of the message, with ids of [ChildCallID].
+type SubAgents string
+
+const (
+	// Nest shows each in a data-subagent part of its own ([SubAgentData]), and
+	// what it says meanwhile in transient data-subagent-live frames.
+	Nest SubAgents = "nest"
+	// Flatten shows what they say as parts of the message itself.
+	Flatten SubAgents = "flatten"
+	// Summary shows nothing of what they say.
+	Summary SubAgents = "summary"
+)
+
+// ParseSubAgents reads a policy; "" is Nest. It fails with [spool.ErrInvalid].
+func ParseSubAgents(s string) (SubAgents, error) {
+	switch p := SubAgents(s); p {
+	case "":
+		return Nest, nil
+	case Nest, Flatten, Summary:
+		return p, nil
+	}
+	return "", spool.ErrInvalid.Because("sub-agents are shown as nest, flatten or summary")
+}
+
+// ChildCallID is the id that a child agent's call has among the calls of its
+// root's message: the child's session, a slash, and the call's own id.
+func ChildCallID(session, callID string) string { return session + "/" + callID }
+
+// SplitCallID takes an id of [ChildCallID] apart. One that is no child's of this
+// root is the root's own.
+func SplitCallID(root, id string) (session, callID string) {
+	session, callID, ok := strings.Cut(id, "/")
+	if !ok || callID == "" || session == root || spool.RootID(session) != spool.RootID(root) || !strings.HasPrefix(session, root+".") {
+		return root, id
+	}
+	return session, callID
+}
+
+// SubAgent is a child agent, of whatever generation, as far as it belongs to one
+// message of its root's.
+type SubAgent struct {
+	Session string
+	Type    string
+	CallID  string // the call of its parent's that began it; "" if that was in an earlier turn
+	Opened  uint64 // sequence of the record that made it part of the turn
+	Status  spool.Status
+	Reason  string // the last run's outcome, or what it waits for
+	// Messages are what it was told and what it said in the turn.
+	Messages []*spool.Message
+	// Waits are the pauses in which it waited for answers.
+	Waits []SubAgentWait
+}
+
+// SubAgentWait is a pause of a child's run: where it is in the log, and the calls
+// of its own that waited.
+type SubAgentWait struct {
+	Seq   uint64
+	Calls []string
+}
+
+// SubAgentData is the data of a data-subagent part, whose id is the session.
+type SubAgentData struct {
+	SessionID string       `json:"sessionId"`
+	Parent    string       `json:"parentSessionId"`
+	Type      string       `json:"type,omitempty"`
+	CallID    string       `json:"callId,omitempty"` // the parent's call that began it
+	Status    spool.Status `json:"status"`
+	Reason    string       `json:"reason,omitempty"`
+	// Pending are the ids, among the calls of the root's message, of those that
+	// wait for an answer.
+	Pending  []string    `json:"pending,omitempty"`
+	Messages []UIMessage `json:"messages"`
+}
+
+// SubAgentsOf returns the agents below a fold's that belong to one of its
+// messages, oldest first. What they hold is their own.
+func SubAgentsOf(f *spool.Fold, messageID string) []*SubAgent {
+	i := slices.IndexFunc(f.Turns, func(t *spool.Turn) bool { return t.MessageID == messageID })
+	if i < 0 || len(f.Children) == 0 {
+		return nil
+	}
+	turn := f.Turns[i]
+	var list []*SubAgent
+	var walk func(parent *spool.Fold)
+	walk = func(parent *spool.Fold) {
+		for _, c := range parent.Children {
+			if a := subAgentOf(f, parent, c, turn); a != nil {
+				list = append(list, a)
+			}
+			walk(c)
+		}
+	}
+	walk(f)
+	slices.SortStableFunc(list, func(a, b *SubAgent) int { return cmp.Compare(a.Opened, b.Opened) })
+	return list
+}
+
+// subAgentOf returns the part that a child has in a turn of f's, or nil.
+func subAgentOf(f, parent, c *spool.Fold, turn *spool.Turn) *SubAgent {
+	a := &SubAgent{Session: c.Session, Type: c.AgentType, Status: spool.StatusActive}
+	if c.Ended > 0 {
+		a.Status = spool.StatusEnded
+	}
+	// An agent's turn belongs to the turn of f's that had last begun by then.
+	began := parent.TurnAt(c.Began)
+	if began != nil && f.TurnAt(began.Runs[0].Start) == turn {
+		a.CallID, a.Opened = c.CallID, c.Began
+	}
+	for _, t := range c.Turns {
+		if f.TurnAt(t.Runs[0].Start) != turn {
+			continue
+		}
+		if a.Opened == 0 {
+			a.Opened = t.Runs[0].Start
+		}
+		a.take(c, t)
+	}
+	if a.Opened == 0 {
+		return nil
+	}
+	return a
+}
+
+// take adds one of the agent's turns.
+func (a *SubAgent) take(c *spool.Fold, t *spool.Turn) {
+	at := slices.IndexFunc(c.Messages, func(m *spool.Message) bool { return m.ID == t.MessageID })
+	from := at
+	for from > 0 && c.Messages[from-1].Role == spool.RoleUser {
+		from--
+	}
+	for i := from; i >= 0 && i <= at; i++ {
+		m := c.Messages[i].Clone()
+		a.Messages = append(a.Messages, &m)
+	}
+	for _, run := range t.Runs {
+		if strings.HasPrefix(run.Suspended, "awaiting_") {
+			a.Waits = append(a.Waits, SubAgentWait{Seq: run.End, Calls: run.Pending})
+		}
+		switch {
+		case run.End == 0:
+			a.Status, a.Reason = spool.StatusActive, ""
+		case run.Suspended != "":
+			a.Status, a.Reason = spool.StatusPaused, run.Suspended
+		case run.Outcome == spool.OutcomeFailed:
+			a.Status, a.Reason = spool.StatusFailed, string(run.Outcome)
+		default:
+			a.Status, a.Reason = spool.StatusEnded, string(run.Outcome)
+		}
+	}
+}
+
+// parentOf returns the session of a child's parent.
+func parentOf(session string) string {
+	return session[:max(0, strings.LastIndexByte(session, '.'))]
+}
+
+// call finds a call of the agent's, the latest of that id.
+func (a *SubAgent) call(id string) *spool.ToolPart {
+	for _, m := range slices.Backward(a.Messages) {
+		for i := range m.Parts {
+			if t := m.Parts[i].Tool; t != nil && t.CallID == id {
+				return t
+			}
+		}
+	}
+	return nil
+}
+
+// data is what a data-subagent part holds of the agent now.
+func (a *SubAgent) data(o *Options) json.RawMessage {
+	d := SubAgentData{SessionID: a.Session, Parent: parentOf(a.Session), Type: a.Type, CallID: a.CallID,
+		Status: a.Status, Reason: a.Reason, Messages: []UIMessage{}}
+	if a.Status == spool.StatusPaused {
+		seen := map[string]bool{}
+		for _, w := range a.Waits {
+			for _, id := range w.Calls {
+				if t := a.call(id); t != nil && t.Waits() && !seen[id] {
+					d.Pending = append(d.Pending, ChildCallID(a.Session, id))
+					seen[id] = true
+				}
+			}
+		}
+	}
+	as := o.Convert()
+	as.Live = true
+	for i, m := range a.Messages {
+		d.Messages = append(d.Messages, convert(m, i, as))
+	}
+	data, err := json.Marshal(d)
+	if err != nil {
+		return json.RawMessage("null")
+	}
+	return data
+}
+
+// shownParts returns the parts of a turn's message with those of its sub-agents
+// among them: each where the record stands that made it visible, which is where
+// a client that never left got it. Root is the agent whose message it is; data
+// gives what the data part of the i-th sub-agent holds.
+func shownParts(root string, own []spool.Part, agents []*SubAgent, o *Options, data func(i int) json.RawMessage) []spool.Part {
+	if len(agents) == 0 {
+		return own
+	}
+	var items []spool.Part
+	waited := map[string]*SubAgent{} // by the root's call that waits for it
+	for i, a := range agents {
+		if o.nests() {
+			items = append(items, spool.Part{Type: spool.PartData, Name: subAgentPart, ID: a.Session, Data: data(i), First: a.Opened})
+		}
+		if len(a.Waits) > 0 && waited[a.CallID] == nil && parentOf(a.Session) == root {
+			waited[a.CallID] = a
+		}
+		items = append(items, a.waitingCalls()...)
+	}
+	slices.SortStableFunc(items, func(x, y spool.Part) int { return cmp.Compare(x.First, y.First) })
+	parts := make([]spool.Part, 0, len(own)+len(items))
+	for _, part := range own {
+		if t := part.Tool; t != nil && waited[t.CallID] != nil {
+			part.Tool = whileWaiting(t, waited[t.CallID])
+		}
+		parts = append(parts, part)
+	}
+	for _, item := range items {
+		at := len(parts)
+		for at > 0 && parts[at-1].First > item.First {
+			at--
+		}
+		parts = slices.Insert(parts, at, item)
+	}
+	return parts
+}
+
+// nests reports whether sub-agents have data parts of their own.
+func (o *Options) nests() bool { return o.SubAgents == Nest || o.SubAgents == "" }
+
+// subAgentPart is the name of the data part of a sub-agent.
+const subAgentPart = "subagent"
+
+// waitingCalls returns the calls that have waited for somebody's answer as parts
+// of the root's message.
+func (a *SubAgent) waitingCalls() []spool.Part {
+	var parts []spool.Part
+	seen := map[string]bool{}
+	for _, w := range a.Waits {
+		for _, id := range w.Calls {
+			t := a.call(id)
+			if t == nil || seen[id] {
+				continue
+			}
+			seen[id] = true
+			call := *t
+			call.CallID = ChildCallID(a.Session, id)
+			parts = append(parts, spool.Part{Type: spool.PartTool, First: w.Seq, Tool: &call})
+		}
+	}
+	return parts
+}
+
+// whileWaiting gives a call whose agent has waited for an answer a preliminary
+// output: clients send what they were asked for by themselves only when no other
+// call of the step is open.
+func whileWaiting(t *spool.ToolPart, a *SubAgent) *spool.ToolPart {
+	if t.State.Settled() || t.Preliminary {
+		return t
+	}
+	call := *t
+	call.Preliminary = true
+	call.Output, _ = json.Marshal(struct {
+		SubSessionID string `json:"subSessionId"`
+	}{a.Session})
+	return &call
+}
