@@ -60,10 +60,12 @@ type Fold struct {
 	// for them waits until they have all their answers.
 	Children []*Fold `json:"children,omitempty"`
 	// Of a child: its agent's name, the call that began it, the mode that its
-	// subagent_start gives and the sequence of its subagent_end, 0 before.
+	// subagent_start gives, the sequences of that and of its subagent_end, 0
+	// before.
 	AgentType string `json:"agentType,omitempty"`
 	CallID    string `json:"callId,omitempty"`
 	Mode      string `json:"mode,omitempty"`
+	Began     uint64 `json:"began,omitempty"`
 	Ended     uint64 `json:"ended,omitempty"`
 
 	parent    *Fold
@@ -225,7 +227,7 @@ func (f *Fold) ApplyChunk(r Record, c Chunk) {
 			}
 		}
 	case *SubAgentStart:
-		f.adopt(c)
+		f.adopt(c, r.Seq)
 	case *SubAgentEnd:
 		if child := f.Child(c.SubSessionID); child != nil && child != f && child.Ended == 0 {
 			child.Ended = r.Seq

@@ -139,13 +139,13 @@ func (f *Fold) childrenAnswered() {
 const awaitingChildren = "awaiting_children"
 
 // adopt notes a child that began.
-func (f *Fold) adopt(c *SubAgentStart) {
+func (f *Fold) adopt(c *SubAgentStart, seq uint64) {
 	number, ok := strings.CutPrefix(c.SubSessionID, f.Session+".")
 	if n, err := strconv.Atoi(number); !ok || err != nil || n <= 0 || f.Child(c.SubSessionID) != nil {
 		return
 	}
 	child := NewFold(c.SubSessionID)
-	child.AgentType, child.CallID, child.Mode, child.parent = c.SubAgentType, c.CallID, c.Mode, f
+	child.AgentType, child.CallID, child.Mode, child.Began, child.parent = c.SubAgentType, c.CallID, c.Mode, seq, f
 	f.Children = append(f.Children, child)
 }
 

@@ -36,7 +36,7 @@ func TestEveryCutOfChildren(t *testing.T) {
 	check = func(f *spool.Fold) {
 		agents++
 		for _, name := range []string{"default", "ui7", "summary"} {
-			t.Run(f.Session+"/"+name, func(t *testing.T) { checkLog(t, &logOf{t: t, fold: f, records: l.records}, profiles[name]) })
+			t.Run(f.Session+"/"+name, func(t *testing.T) { checkCuts(t, &logOf{t: t, fold: f, records: l.records}, profiles[name], 5) })
 		}
 		for _, c := range f.Children {
 			check(c)
