@@ -10,6 +10,7 @@ import (
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/agent"
+	"github.com/spool-run/spool/wire/aisdk"
 	"github.com/spool-run/spool/wire/merlin"
 )
 
@@ -37,7 +38,10 @@ type Deps struct {
 	Agent string
 	// StaticTools names tool parts tool-{name}; otherwise they are dynamic-tool.
 	StaticTools bool
-	Merlin      MerlinOptions
+	// SubAgents says how sub-agents are shown to requests that do not say; "" is
+	// nested.
+	SubAgents aisdk.SubAgents
+	Merlin    MerlinOptions
 }
 
 // Params are one chat request.
@@ -47,9 +51,10 @@ type Params struct {
 	Principal  string
 	Body       *Body // POST
 	Position   Position
-	UI         int    // 0: Deps.UI
-	StartIndex *int   // GET: count frames from the run's start
-	Run        string // GET with StartIndex: which run; from [SplitRunID]
+	UI         int             // 0: Deps.UI
+	SubAgents  aisdk.SubAgents // "": Deps.SubAgents
+	StartIndex *int            // GET: count frames from the run's start
+	Run        string          // GET with StartIndex: which run; from [SplitRunID]
 	// Merlin asks for that version of the Merlin wire instead of the AI SDK's.
 	Merlin merlin.Version
 }
@@ -96,6 +101,7 @@ func HandleChatStream(ctx context.Context, d *Deps, p Params) (*Response, error)
 	if p.UI != 7 {
 		p.UI = 6
 	}
+	p.SubAgents = d.agents(p.SubAgents)
 	handle := d.get
 	if p.Method == "POST" {
 		handle = d.post

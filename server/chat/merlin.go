@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/wire/aisdk"
 	"github.com/spool-run/spool/wire/merlin"
 )
 
@@ -22,15 +23,16 @@ type MerlinOptions struct {
 
 // wire is how an answer is shown.
 type wire struct {
-	ui     int            // the AI SDK wire's profile
-	merlin merlin.Version // the Merlin wire, if it is not 0
+	ui     int             // the AI SDK wire's profile,
+	agents aisdk.SubAgents // and how it shows sub-agents
+	merlin merlin.Version  // the Merlin wire, if it is not 0
 }
 
 func (p *Params) wire() wire {
 	if p.Merlin != 0 {
 		return wire{merlin: p.Merlin}
 	}
-	return wire{ui: p.UI}
+	return wire{ui: p.UI, agents: p.SubAgents}
 }
 
 // settled is the stream of an answer that shows no run.

@@ -20,6 +20,8 @@ type Snapshot struct {
 	// Waiting are the messages that wait behind a run or a pause, in the order in
 	// which they will be answered. They are not among Messages yet.
 	Waiting []WaitingMessage `json:"waiting,omitempty"`
+
+	children children
 }
 
 // WaitingMessage is a message that waits for its turn.
@@ -36,6 +38,8 @@ type SnapshotParams struct {
 	// IncludePartialContent says whether a live turn's message is in it; nil:
 	// what Deps.ContentReplay says.
 	IncludePartialContent *bool
+	// SubAgents says how sub-agents are shown; "": what Deps.SubAgents says.
+	SubAgents aisdk.SubAgents
 }
 
 // PartialSuffix ends the id of a message that is still being written.
@@ -80,7 +84,8 @@ func BuildSnapshot(ctx context.Context, d *Deps, p SnapshotParams) (*Snapshot, e
 		s.take(f, true)
 	}
 	s.Snapshot.Incarnation = max(h.Incarnation, 1)
-	convert, lacking := d.convert(ctx, g)
+	convert, lacking := d.convert(ctx, g, p.SubAgents)
+	convert.Children = s.children.get
 	s.Messages = aisdk.ConvertToUIMessages(s.Snapshot.Messages, convert)
 	for _, w := range waiting {
 		s.Waiting = append(s.Waiting, WaitingMessage{aisdk.ConvertToUIMessages([]spool.Message{*w.Message}, convert)[0], w.WhenBusy})
@@ -100,11 +105,13 @@ func BuildSnapshot(ctx context.Context, d *Deps, p SnapshotParams) (*Snapshot, e
 
 func (s *Snapshot) take(f *spool.Fold, include bool) {
 	s.Snapshot = f.Snapshot(spool.SnapshotOptions{OmitLive: !include})
+	s.children = childrenOf(f, s.Snapshot.Messages)
 	if f.OpenRun() == nil || s.ExistingMessageID == "" {
 		return
 	}
 	for i := range s.Snapshot.Messages {
 		if m := &s.Snapshot.Messages[i]; m.ID == s.ExistingMessageID {
+			s.children.rename(m.ID, m.ID+PartialSuffix)
 			m.ID += PartialSuffix
 		}
 	}
@@ -151,8 +158,8 @@ func (d *Deps) existing(ctx context.Context, session string) (*spool.Log, spool.
 
 // convert returns the options of a conversion, and what says afterwards why it
 // shows a large value as its reference although it may be had another time.
-func (d *Deps) convert(ctx context.Context, g *spool.Log) (o *aisdk.ConvertOptions, lacking func() error) {
-	o = d.aisdk(ctx, g, 6).Convert()
+func (d *Deps) convert(ctx context.Context, g *spool.Log, agents aisdk.SubAgents) (o *aisdk.ConvertOptions, lacking func() error) {
+	o = d.aisdk(ctx, g, wire{ui: 6, agents: d.agents(agents)}).Convert()
 	var failed error
 	resolve := o.Resolve
 	o.Resolve = func(v json.RawMessage) (json.RawMessage, error) {
@@ -172,6 +179,7 @@ type MessagesOptions struct {
 	// OmitReasoning and OmitToolResults leave those out.
 	OmitReasoning   bool
 	OmitToolResults bool
+	SubAgents       aisdk.SubAgents // how sub-agents are shown; "": what Deps.SubAgents says
 	// GenerateID names the messages by their index in the history; nil keeps
 	// their ids.
 	GenerateID func(index int, m *spool.Message) string
@@ -209,7 +217,8 @@ func Messages(ctx context.Context, d *Deps, session string, o MessagesOptions) (
 	all := s.Snapshot.Messages
 	from := min(o.Offset, len(all))
 	to := min(from+o.Limit, len(all))
-	convert, lacking := d.convert(ctx, g)
+	convert, lacking := d.convert(ctx, g, o.SubAgents)
+	convert.Children = s.children.get
 	convert.OmitReasoning, convert.OmitToolResults = o.OmitReasoning, o.OmitToolResults
 	page := &MessagesPage{Messages: aisdk.ConvertToUIMessages(all[from:to], convert), HasMore: to < len(all), Total: len(all)}
 	if err := lacking(); err != nil {

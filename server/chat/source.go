@@ -249,10 +249,11 @@ func await(ctx context.Context, g *spool.Log, incarnation, seq uint64, sure bool
 }
 
 // aisdk returns the profile's options.
-func (d *Deps) aisdk(ctx context.Context, g *spool.Log, ui int) *aisdk.Options {
+func (d *Deps) aisdk(ctx context.Context, g *spool.Log, as wire) *aisdk.Options {
 	return &aisdk.Options{
-		UI7:         ui == 7,
+		UI7:         as.ui == 7,
 		StaticTools: d.StaticTools,
+		SubAgents:   as.agents,
 		Resolve:     func(v json.RawMessage) (json.RawMessage, error) { return g.Blob(ctx, v) },
 	}
 }
@@ -267,7 +268,7 @@ func (d *Deps) projection(g *spool.Log, incarnation uint64, turn *spool.Turn, as
 		o := d.merlin(g, as.merlin)
 		return g.Projection(fmt.Sprintf("merlin/%d/%v", as.merlin, d.Merlin.Literal)+suffix, turn.Start(), func() spool.Projector { return merlin.NewProjector(id, o) })
 	}
-	o := d.aisdk(context.Background(), g, as.ui)
-	key := "aisdk/" + strconv.Itoa(as.ui) + "/" + strconv.FormatBool(d.StaticTools) + suffix
+	o := d.aisdk(context.Background(), g, as)
+	key := "aisdk/" + strconv.Itoa(as.ui) + "/" + strconv.FormatBool(d.StaticTools) + "/" + string(as.agents) + suffix
 	return g.Projection(key, turn.Start(), func() spool.Projector { return aisdk.NewProjector(id, o) })
 }

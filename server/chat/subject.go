@@ -1,0 +1,114 @@
+package chat
+
+import (
+	"context"
+
+	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/wire/aisdk"
+)
+
+// ErrChild answers what a child agent's session is not asked for.
+var ErrChild = &spool.Error{Code: "child_session", Message: "this is a child agent's session",
+	Hint: "a child is told what to do by its parent; send to the root's session"}
+
+// subject is the agent whose session a request is about: a root, or a child, of
+// whatever generation, whose records are in its root's log. Positions are those
+// of that log.
+type subject struct {
+	g     *spool.Log // the root's
+	agent string
+}
+
+// subject returns a session's, root or child.
+func (d *Deps) subject(session string) (subject, error) {
+	if err := CheckReadable(session); err != nil {
+		return subject{}, err
+	}
+	g, err := d.Logs.Log(spool.RootID(session))
+	return subject{g, session}, err
+}
+
+// CheckReadable checks the id of a session that is read: a root's or a child's.
+func CheckReadable(session string) error {
+	if err := spool.CheckID(session); err != nil {
+		return err
+	}
+	return spool.CheckSessionID(spool.RootID(session))
+}
+
+func (s subject) child() bool { return s.agent != s.g.Session() }
+
+// view is [spool.Log.View] of the agent's own fold; [spool.ErrNotFound] if there
+// is no such agent.
+func (s subject) view(ctx context.Context, fn func(f *spool.Fold) error) error {
+	return s.g.View(ctx, func(f *spool.Fold) error {
+		own := f.Child(s.agent)
+		if own == nil {
+			return spool.ErrNotFound.With(s.agent, nil)
+		}
+		return fn(own)
+	})
+}
+
+// head is the root's, with the agent's own status.
+func (s subject) head(ctx context.Context) (spool.Head, error) {
+	h, err := s.g.Head(ctx)
+	if err != nil || !s.child() {
+		return h, err
+	}
+	err = s.view(ctx, func(f *spool.Fold) error {
+		h.Status = f.Status
+		if f.Live() && !f.Asks() {
+			h.Status = spool.StatusActive
+		}
+		return nil
+	})
+	return h, err
+}
+
+// last is the sequence of the latest record of an agent or of any below it.
+func last(f *spool.Fold) uint64 {
+	seq := f.Seq
+	for _, c := range f.Children {
+		seq = max(seq, last(c))
+	}
+	return seq
+}
+
+// children are the sub-agents of a fold's messages.
+type children struct {
+	root string
+	of   map[string][]*aisdk.SubAgent // by message
+}
+
+func childrenOf(f *spool.Fold, messages []spool.Message) children {
+	c := children{root: f.Session}
+	for i := range messages {
+		if list := aisdk.SubAgentsOf(f, messages[i].ID); len(list) > 0 {
+			if c.of == nil {
+				c.of = map[string][]*aisdk.SubAgent{}
+			}
+			c.of[messages[i].ID] = list
+		}
+	}
+	return c
+}
+
+func (c children) get(m *spool.Message) (string, []*aisdk.SubAgent) { return c.root, c.of[m.ID] }
+
+func (c children) rename(id, to string) {
+	if list := c.of[id]; list != nil {
+		c.of[to] = list
+	}
+}
+
+// agents is how a request is shown sub-agents.
+func (d *Deps) agents(asked aisdk.SubAgents) aisdk.SubAgents {
+	switch {
+	case asked != "":
+		return asked
+	case d.SubAgents != "":
+		return d.SubAgents
+	}
+	return aisdk.Nest
+}
