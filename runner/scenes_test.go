@@ -24,6 +24,8 @@ type scenario struct {
 	answer func(t *spool.ToolPart) spool.Chunk
 	// during comes while the call a does its work, from another node.
 	during func() spool.Chunk
+	// hooked: hooks leave their marks everywhere.
+	hooked bool
 	// unknown: calls whose outcome is lost fail, so that only effects are the
 	// same and not what the model made of them.
 	unknown bool
@@ -112,13 +114,58 @@ func scenarios() []scenario {
 			steer.WhenBusy = spool.BusySteer
 			return steer
 		}},
+		{name: "parallel", agent: hooked(steps(retry)), hooked: true},
+		{name: "approval", agent: hooked(steps(retry)), hooked: true, answer: approve},
 		{name: "tools", agent: steps(tool.Options{}), unknown: true},
+	}
+}
+
+type marks struct {
+	Marks map[string]int `json:"marks,omitempty"`
+}
+
+// hooked has hooks that each leave a mark in the state and in the message.
+func hooked(steps func(func(tool.Call)) *agent.Agent) func(func(tool.Call)) *agent.Agent {
+	mark := func(h agent.HookContext, point string) error {
+		if err := h.Emit(point, h.Step, nil); err != nil {
+			return err
+		}
+		if err := h.Emit("latest", point, &tool.EmitOptions{ID: "hook"}); err != nil {
+			return err
+		}
+		return tool.UpdateState(h.Context, func(m *marks) error {
+			if m.Marks == nil {
+				m.Marks = map[string]int{}
+			}
+			m.Marks[point]++
+			return nil
+		})
+	}
+	return func(effect func(tool.Call)) *agent.Agent {
+		a := steps(effect)
+		a.Hooks = &agent.Hooks{
+			BeforeRun:   func(h agent.HookContext) error { return mark(h, "before-run") },
+			BeforeStep:  func(h agent.HookContext) error { return mark(h, "before-step") },
+			BeforeModel: func(h agent.HookContext, _ *model.Request) error { return mark(h, "before-model") },
+			AfterModel:  func(h agent.HookContext, _ agent.Answer) error { return mark(h, "after-model") },
+			BeforeTool:  func(h agent.HookContext, c *agent.ToolCall) error { return mark(h, "before-"+c.ID) },
+			AfterTool: func(h agent.HookContext, c *agent.ToolCall) error {
+				if err := mark(h, "after-"+c.ID); err != nil {
+					return err
+				}
+				return c.Err
+			},
+			AfterStep: func(h agent.HookContext, _ agent.Result) error { return mark(h, "after-step") },
+		}
+		return a
 	}
 }
 
 // title names a scenario among those that begin with the same words.
 func (s scenario) title() string {
 	switch {
+	case s.hooked:
+		return s.name + " with hooks"
 	case s.unknown:
 		return s.name + " that must not be repeated"
 	case s.during != nil:
