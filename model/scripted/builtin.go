@@ -45,6 +45,8 @@ var builtin = map[string]Scene{
 			Calls(ToolCall{ID: "call_0", Name: "get_location", Arguments: `{}`})),
 		Say(Text("Thank you: that is what your browser said, and it is in the log now."))),
 
+	"branch": branch,
+
 	"fail": Steps(Step{
 		Parts: Text("I will begin to answer, and in the middle of this sentence the provider "),
 		Err:   &model.Error{Code: model.CodeUnavailable, Message: "the scripted provider failed in mid-answer, as asked", StatusCode: 503},
@@ -59,6 +61,7 @@ var tour = Steps(Say(Text("This is Spool's demo. No model is configured, so a sc
 	"- `long`: " + strconv.Itoa(longDeltas) + " deltas. Reload, close the laptop, open a second tab.\n" +
 	"- `approve`: a call that waits for your approval, for days if need be.\n" +
 	"- `client-tool`: a call that the browser answers.\n" +
+	"- `branch`: a journey of three steps, each a checkpoint to go back to or to branch from.\n" +
 	"- `fail`: an error in mid-answer.\n\n" +
 	"Set `OPENAI_API_KEY`, `OPENAI_BASE_URL` or `ANTHROPIC_API_KEY` to talk to a real model.")))
 
@@ -77,6 +80,29 @@ func approve(c Call) iter.Seq2[model.Part, error] {
 		}
 	}
 	return Steps(Say(Text("It is booked. The call ran once, after you said yes.")))(Call{})
+}
+
+// branch plans a stop a step, so that there is something to go back to. A second
+// word, south, takes the other way.
+func branch(c Call) iter.Seq2[model.Part, error] {
+	stop := func(before, city string, days int) Step {
+		return Say(Text(before), Calls(ToolCall{ID: "call_0", Name: "plan_trip",
+			Arguments: `{"city":"` + city + `","days":` + strconv.Itoa(days) + `}`}))
+	}
+	if _, rest, _ := strings.Cut(strings.TrimSpace(c.Text), " "); strings.HasPrefix(strings.ToLower(strings.TrimSpace(rest)), "south") {
+		return Steps(
+			stop("South, then. Inland first. ", "Évora", 2),
+			stop("And down to the sea. ", "Faro", 3),
+			Say(Text("South it is: Évora, then Faro. The other journey is where you left it.")))(c)
+	}
+	return Steps(
+		Step{Parts: append(Reasoning("One stop a step, so that each has a checkpoint of its own."),
+			stop("We begin in the capital. ", "Lisbon", 2).Parts...)},
+		stop("Then halfway north, to the old university. ", "Coimbra", 1),
+		stop("And up to the river with the bridges. ", "Porto", 3),
+		Say(Text("Lisbon, Coimbra, Porto: three stops, a step each, and after each a checkpoint.\n\n"+
+			"Go back to one of them and the journey goes on from there. Or branch there, say `branch south` "+
+			"in the new chat, and compare the two.")))(c)
 }
 
 const longDeltas = 20_000

@@ -249,3 +249,26 @@ func TestBreak(t *testing.T) {
 		break
 	}
 }
+
+func TestBranch(t *testing.T) {
+	m := scripted.New(nil)
+	step := spool.Part{Type: spool.PartStep}
+	call := spool.Part{Type: spool.PartTool, Tool: &spool.ToolPart{State: spool.ToolCompleted}}
+	for text, cities := range map[string][]string{"branch": {"Lisbon", "Coimbra", "Porto"}, "Branch south, please": {"Évora", "Faro"}} {
+		var answer []spool.Part
+		for _, city := range append(cities, "") {
+			parts, err := play(t.Context(), m, ask(text, answer...))
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := sum(t, parts)
+			if city == "" && len(s.calls) == 0 && s.finish == "stop" {
+				continue
+			}
+			if len(s.calls) != 1 || s.calls[0].Name != "plan_trip" || !strings.Contains(s.calls[0].Arguments, city) {
+				t.Errorf("%s: calls %v instead of %q", text, s.calls, city)
+			}
+			answer = append(answer, step, call)
+		}
+	}
+}

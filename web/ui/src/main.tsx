@@ -1,5 +1,5 @@
 import { createRoot } from 'react-dom/client';
 import { App } from './app';
-import './styles.css';
+import './styles/index.css';
 
 createRoot(document.getElementById('root')!).render(<App />);
