@@ -34,24 +34,27 @@ type world struct {
 // inWorld runs a test in a bubble. Whatever it starts must have ended when it
 // returns, or the bubble deadlocks: that is the test for leaked goroutines.
 func inWorld(t *testing.T, test func(w *world)) {
-	synctest.Test(t, func(t *testing.T) {
-		w := &world{t: t, store: memstore.New(nil), ends: new([]func())}
-		w.logs = spool.NewLogs(w.store, &spool.Options{
-			NewID: func() string { return fmt.Sprintf("id-%06d", w.ids.Add(1)) },
-		})
-		defer func() {
-			if err := w.logs.Close(); err != nil {
-				t.Error(err)
-			}
-			_ = w.store.(*memstore.Store).Close()
-		}()
-		defer func() {
-			for _, end := range slices.Backward(*w.ends) {
-				end()
-			}
-		}()
-		test(w)
+	synctest.Test(t, func(t *testing.T) { inRealWorld(t, test) })
+}
+
+// inRealWorld runs a test that needs a network, which has no time of its own.
+func inRealWorld(t *testing.T, test func(w *world)) {
+	w := &world{t: t, store: memstore.New(nil), ends: new([]func())}
+	w.logs = spool.NewLogs(w.store, &spool.Options{
+		NewID: func() string { return fmt.Sprintf("id-%06d", w.ids.Add(1)) },
 	})
+	defer func() {
+		if err := w.logs.Close(); err != nil {
+			t.Error(err)
+		}
+		_ = w.store.(*memstore.Store).Close()
+	}()
+	defer func() {
+		for _, end := range slices.Backward(*w.ends) {
+			end()
+		}
+	}()
+	test(w)
 }
 
 // start runs a runner until stop is called or the test ends.

@@ -35,6 +35,13 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
+	if v := os.Getenv(envListener); v != "" {
+		if err := listen(strings.Split(v, "|")); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	os.Exit(m.Run())
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/spool-run/spool/model/modeltest"
 	"github.com/spool-run/spool/model/openai"
 	"github.com/spool-run/spool/runner"
+	"github.com/spool-run/spool/tool"
 )
 
 // recordings are what a background provider answers, round by round.
@@ -24,6 +25,7 @@ var recordings = map[string][]string{
 	"parallel":   {"tools-interleaved", "all-at-one-index", "text"},
 	"server":     {"web-search"},
 	"mixed":      {"code-interpreter"},
+	"calls":      {"tools-parallel", "text"},
 	"files":      {"image"},
 	"unstreamed": {"arguments-only-in-done", "text-only-in-part"},
 }
@@ -48,7 +50,9 @@ func background(t testing.TB, name string) *modeltest.Background {
 // listener is an agent that asks a background provider.
 func listener(o openai.Options) *agent.Agent {
 	o.Model, o.Background = "m", true
-	return &agent.Agent{Name: "demo", Model: openai.NewResponses(&o), Tools: tools()}
+	weather := tool.New("get_weather", "", func(_ tool.Context, in city) (city, error) { return in, nil })
+	return &agent.Agent{Name: "demo", Model: openai.NewResponses(&o),
+		Tools: []tool.Tool{tool.With(weather, tool.Options{Recovery: tool.RecoverRetry})}}
 }
 
 // inMemory talks to the provider without a network.
@@ -77,7 +81,7 @@ func eachRecording(t *testing.T, test func(t *testing.T, name, want string)) {
 // said is an outcome without the ids that are minted.
 func said(f *spool.Fold) string { return minted.ReplaceAllString(outcome(f), "") }
 
-var minted = regexp.MustCompile(`[a-z0-9]+-\d{6}`)
+var minted = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[a-z0-9]+-\d{6}`)
 
 // answers counts the answers that a log knows of.
 func answers(records []spool.Record) (n int) {

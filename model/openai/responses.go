@@ -264,5 +264,6 @@ func (a *attached) whole(body *responseBody) {
 		a.muted = noneSeen
 		a.in.out.Emit(model.Restart{})
 	}
+	a.muted = noneSeen // what comes is the rest
 	a.in.settle(body)
 }

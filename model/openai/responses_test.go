@@ -210,8 +210,16 @@ func TestWindowClosed(t *testing.T) {
 	const name = "background.sse"
 	want := undisturbed(t, name)
 	closed := func(c int) int { return 400 }
-	for cut := 1; cut < 9; cut++ {
+	for cut := range 9 {
 		k := newKeeper(t, name)
+		if cut == 0 { // nothing is known of the answer but its id
+			k.refuse = closed
+			got, bad := modeltest.Fold(modeltest.Collect(k.model(t).Resume(t.Context(), "resp_1:0")))
+			if bad != nil || !reflect.DeepEqual(got, want) {
+				t.Errorf("resumed at its beginning: %+v, %v", got, bad)
+			}
+			continue
+		}
 		k.limit, k.refuse, k.pending = func(int) int { return cut }, closed, 2
 		got, bad := modeltest.Fold(modeltest.Collect(k.model(t).Stream(t.Context(), question)))
 		if bad != nil || !reflect.DeepEqual(got, want) || k.asked != 1 || k.polls != 3 {
