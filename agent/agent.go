@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/spool-run/spool"
@@ -25,6 +26,7 @@ type Agent struct {
 	Tools        []tool.Tool
 	Output       *Output // what the final answer must be; nil for free text: see [OutputOf]
 
+	MaxDepth    int           // of sub-agents below a run of this agent; 0: 5
 	MaxTokens   int           // of one answer; 0: the provider's default
 	Temperature *float64      // nil: the provider's default
 	ToolTimeout time.Duration // of one call; 0: no limit
@@ -73,7 +75,12 @@ type RunInfo struct {
 }
 
 // Check reports what is wrong with the agent's definition, or nil.
-func (a *Agent) Check() error {
+func (a *Agent) Check() error { return a.check(nil) }
+
+func (a *Agent) check(above []*Agent) error {
+	if slices.Contains(above, a) {
+		return nil // it may call itself, as deep as is allowed
+	}
 	if a.Name == "" {
 		return errors.New("agent: it has no name")
 	}
@@ -88,7 +95,7 @@ func (a *Agent) Check() error {
 		}
 		seen[name] = true
 	}
-	return nil
+	return a.checkChildren(above)
 }
 
 func (a *Agent) maxSteps() int {

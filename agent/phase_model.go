@@ -23,6 +23,9 @@ type call struct {
 	providerExecuted bool
 	effectID         string
 	client           bool            // the client executes it
+	child            string          // session of the agent that it began
+	childMode        string          // how that is related to the call
+	waits            bool            // because its child does
 	part             *spool.ToolPart // as the log has it, of a call that another process or run has begun
 }
 
@@ -199,9 +202,10 @@ func loggable(name string) bool {
 // uniqueCallID re-qualifies ids that providers use again in every answer.
 func (s *step) uniqueCallID(id string) string {
 	used := s.run.callIDs
-	if len(id) > spool.MaxIDBytes-16 || spool.CheckID(id) != nil {
+	if len(id) > spool.MaxIDBytes-64 || spool.CheckID(id) != nil {
 		id = "call"
 	}
+	id += callSuffix(s.run.Info.Session)
 	unique := id
 	for n := 1; used[unique]; n++ {
 		if unique = fmt.Sprintf("%s-s%d", id, s.number); n > 1 {

@@ -27,6 +27,9 @@ func (s *step) runTools(ctx context.Context) (waiting []*call, err error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := s.children(ctx); err != nil {
+		return nil, err
+	}
 	var dispatched []*call
 	for _, c := range s.calls {
 		if c.providerExecuted || c.part != nil && c.part.State.Settled() {
@@ -63,7 +66,12 @@ func (s *step) runTools(ctx context.Context) (waiting []*call, err error) {
 			} else {
 				waiting = append(waiting, c)
 			}
-			err = s.append(ctx, &spool.ToolStart{ToolCallID: c.id, ToolName: c.name, Arguments: input, EffectID: c.effectID})
+			if c.child == "" { // or it has begun, and goes on
+				err = s.append(ctx, &spool.ToolStart{ToolCallID: c.id, ToolName: c.name, Arguments: input, EffectID: c.effectID})
+			}
+			if err == nil && verdict == callRuns {
+				err = s.beget(ctx, c)
+			}
 		}
 		if err != nil {
 			return nil, err
@@ -72,7 +80,13 @@ func (s *step) runTools(ctx context.Context) (waiting []*call, err error) {
 	if err := s.run.Log.Flush(ctx); err != nil || len(dispatched) == 0 {
 		return waiting, err
 	}
-	return waiting, s.dispatch(ctx, dispatched, state)
+	err = s.dispatch(ctx, dispatched, state)
+	for _, c := range dispatched {
+		if c.waits {
+			waiting = append(waiting, c)
+		}
+	}
+	return waiting, err
 }
 
 // verdict is what is to be done about a call.
@@ -99,7 +113,7 @@ func (s *step) consider(c *call, input json.RawMessage) verdict {
 		return callWaits
 	case spec.Client:
 		return callLeaves
-	case begun && spec.Recovery == tool.RecoverRetry:
+	case begun && (spec.Recovery == tool.RecoverRetry || subAgentOf(s.agent.tool(c.name)) != nil):
 		return callRuns
 	case begun && spec.Recovery == tool.RecoverAsk:
 		return callAsks
@@ -227,6 +241,10 @@ func (h *host) comesBack(failed bool) bool {
 // run makes the call and reports once: nil when its outcome is in the log, or
 // what ends the run.
 func (h *host) run(ctx context.Context, outcomes chan<- error) {
+	if h.call.child != "" {
+		h.runChild(ctx, outcomes)
+		return
+	}
 	t := h.step.agent.tool(h.call.name)
 	limit := t.Spec().Timeout
 	if limit == 0 {
@@ -312,7 +330,8 @@ func (h *host) finish(ctx context.Context, result json.RawMessage, err error) (d
 	ctx = context.WithoutCancel(ctx)
 	failed := err
 	if err == nil {
-		err = h.step.append(ctx, &spool.ToolEnd{ToolCallID: h.call.id, ToolName: h.call.name, Result: result, Success: true})
+		err = h.step.append(ctx, append(h.call.over(h.step, result, ""),
+			&spool.ToolEnd{ToolCallID: h.call.id, ToolName: h.call.name, Result: result, Success: true})...)
 		if !errors.Is(err, spool.ErrTooLarge) && !errors.Is(err, spool.ErrInvalidChunk) {
 			return true, err
 		}
@@ -322,7 +341,8 @@ func (h *host) finish(ctx context.Context, result json.RawMessage, err error) (d
 		return true, err
 	}
 	fatal := tool.IsFatal(failed)
-	err = h.step.append(ctx, &spool.ToolEnd{ToolCallID: h.call.id, ToolName: h.call.name, Error: clip(failed.Error()), Fatal: fatal})
+	err = h.step.append(ctx, append(h.call.over(h.step, nil, clip(failed.Error())),
+		&spool.ToolEnd{ToolCallID: h.call.id, ToolName: h.call.name, Error: clip(failed.Error()), Fatal: fatal})...)
 	if err == nil && fatal {
 		err = ErrToolFatal.With(h.step.run.Info.Session, failed)
 	}

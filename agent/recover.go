@@ -16,6 +16,7 @@ func (a *Agent) Recover(ctx context.Context, r *Run) (Result, error) {
 	if err := r.Log.Flush(ctx); err != nil {
 		return Result{}, err
 	}
+	r.begin(a)
 	if s, err := a.reattach(ctx, r); err != nil {
 		return Result{}, err
 	} else if s != nil {

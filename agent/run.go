@@ -26,6 +26,7 @@ type Run struct {
 	callIDs    map[string]bool // of the session, so far
 	correction string          // what the model is told about its last answer
 	corrected  bool
+	maxDepth   int // of agents below this one; 0: as the agent says
 }
 
 // Result says how the run goes on after a step.
@@ -39,6 +40,7 @@ type Result struct {
 	// The step stays open in its tool phase.
 	Suspended string
 	Waiting   []Waiting // the calls
+	Children  []string  // the sessions of the children that wait
 }
 
 // Waiting is a call that waits for an answer.
@@ -47,6 +49,7 @@ type Waiting struct{ CallID, Name string }
 // Step runs the next step and commits it. An error leaves the step open: whoever
 // owns the run settles it. Cancelling ctx stops the model and the tools.
 func (a *Agent) Step(ctx context.Context, r *Run) (Result, error) {
+	r.begin(a)
 	s := &step{agent: a, run: r, number: r.Info.Steps + 1}
 	s.id = fmt.Sprintf("%s-s%d", r.Info.RunID, s.number)
 	req, err := s.request(ctx)
@@ -93,12 +96,28 @@ func (s *step) toolPhase(ctx context.Context) (Result, error) {
 func (s *step) suspend(calls []*call) Result {
 	result := Result{Suspended: "awaiting_client_tool"}
 	for _, c := range calls {
+		if c.waits {
+			result.Children = append(result.Children, c.child)
+			continue
+		}
 		if !c.client {
 			result.Suspended = "awaiting_approval"
 		}
 		result.Waiting = append(result.Waiting, Waiting{c.id, c.name})
 	}
+	if len(result.Children) > 0 {
+		result.Suspended = "awaiting_children"
+	}
 	return result
+}
+
+// begin notes what the whole run needs of its agent.
+func (r *Run) begin(a *Agent) {
+	if r.maxDepth == 0 {
+		if r.maxDepth = a.MaxDepth; r.maxDepth == 0 {
+			r.maxDepth = defaultMaxDepth
+		}
+	}
 }
 
 // step is one step while it runs.
@@ -118,6 +137,8 @@ type step struct {
 	calls  []*call        // in the order in which the model began them
 	asked  *model.Request // before hooks changed it
 	state  *stepState     // nil until somebody asks
+
+	nextChild int // number of the next child
 }
 
 // append stamps chunks with the run and step, and appends them.

@@ -319,5 +319,8 @@ func toolParts(f *spool.Fold) []*spool.ToolPart {
 			}
 		}
 	}
+	for _, c := range f.Children {
+		parts = append(parts, toolParts(c)...)
+	}
 	return slices.Clip(parts)
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
-	"strings"
 	"sync"
 	"time"
 
@@ -216,24 +215,29 @@ func (s *session) drive(ctx context.Context, cancel context.CancelCauseFunc, run
 // suspend pauses the run: from here on nothing of it is anywhere but in the log.
 // It fails with errStopped or errSteered if something has asked the run to end.
 func (s *session) suspend(ctx context.Context, info agent.RunInfo, result agent.Result) error {
-	paused := &spool.RunPaused{Reason: strings.TrimPrefix(result.Suspended, "awaiting_")}
-	ids := make([]string, len(result.Waiting))
-	for i, w := range result.Waiting {
-		ids[i] = w.CallID
-	}
-	paused.PendingToolCallID, paused.PendingToolName = ids[0], result.Waiting[0].Name
 	var expires int64
 	if s.agent.WaitLimit > 0 {
 		expires = s.r.logs.Now().Add(s.agent.WaitLimit).UnixMilli()
 	}
-	chunks := []spool.Chunk{paused}
-	var settle *spool.Settle
+	var (
+		chunks []spool.Chunk
+		settle *spool.Settle
+	)
 	err := s.log.View(ctx, func(f *spool.Fold) error {
 		if err := asked(f); err != nil {
 			return err
 		}
-		chunks = append(chunks, f.Suspend(result.Suspended, ids, expires)...)
+		chunks = agent.Suspension(f, result, expires)
+		below := f.PendingCalls() // of children
+		if len(result.Waiting) == 0 && len(below) == 0 {
+			return nil // they have their answers already: the session stays due
+		}
 		settle = &spool.Settle{Seen: f.Seq, Next: expires}
+		for _, c := range below {
+			if c.Expires != 0 && (settle.Next == 0 || c.Expires < settle.Next) {
+				settle.Next = c.Expires
+			}
+		}
 		return nil
 	})
 	if err != nil {
@@ -253,11 +257,15 @@ func (s *session) expire(ctx context.Context) error {
 	const late = "nobody answered in time"
 	var chunks []spool.Chunk
 	err := s.log.View(ctx, func(f *spool.Fold) error {
-		for _, t := range f.Pending() {
-			if t.Approval != nil {
-				chunks = append(chunks, &spool.ToolApprovalResponse{CommandID: s.r.logs.NewID(), ApprovalID: t.Approval.ID, Reason: late})
-			} else {
-				chunks = append(chunks, &spool.ToolResultSubmitted{CommandID: s.r.logs.NewID(), ToolCallID: t.CallID, Error: late})
+		now := s.r.logs.Now().UnixMilli()
+		for _, t := range f.PendingCalls() {
+			base := spool.Base{AgentID: t.Agent}
+			switch {
+			case t.Expires == 0 || t.Expires > now:
+			case t.Approval != nil:
+				chunks = append(chunks, &spool.ToolApprovalResponse{Base: base, CommandID: s.r.logs.NewID(), ApprovalID: t.Approval.ID, Reason: late})
+			default:
+				chunks = append(chunks, &spool.ToolResultSubmitted{Base: base, CommandID: s.r.logs.NewID(), ToolCallID: t.CallID, Error: late})
 			}
 		}
 		return nil

@@ -92,7 +92,7 @@ func scenarios() []scenario {
 		}
 	}
 	approve := func(t *spool.ToolPart) spool.Chunk {
-		return &spool.ToolApprovalResponse{CommandID: "answer-" + t.CallID, ApprovalID: t.Approval.ID, Approved: t.CallID == "a", Reason: "because"}
+		return &spool.ToolApprovalResponse{CommandID: "answer-" + t.CallID, ApprovalID: t.Approval.ID, Approved: t.CallID == "a" || t.CallID == "g-c1", Reason: "because"}
 	}
 	return []scenario{
 		{name: "tools", agent: steps(retry)},
@@ -117,6 +117,8 @@ func scenarios() []scenario {
 		{name: "parallel", agent: hooked(steps(retry)), hooked: true},
 		{name: "approval", agent: hooked(steps(retry)), hooked: true, answer: approve},
 		{name: "tools", agent: steps(tool.Options{}), unknown: true},
+		{name: "sub-agents", agent: family},
+		{name: "sub-approval", agent: family, answer: approve},
 	}
 }
 
@@ -191,13 +193,40 @@ func (s scenario) on(logs *spool.Logs, effect func(tool.Call)) *agent.Agent {
 // asks, and let it go on when it was interrupted.
 func (s scenario) replies(f *spool.Fold) []spool.Chunk {
 	var chunks []spool.Chunk
-	for _, p := range f.Pending() {
-		chunks = append(chunks, s.answer(p))
+	if f.Status == spool.StatusPaused { // children that wait could be answered before
+		for _, p := range f.PendingCalls() {
+			c := s.answer(p.ToolPart)
+			c.ChunkBase().AgentID = p.Agent
+			chunks = append(chunks, c)
+		}
 	}
 	if run := f.Interrupted(); run != nil {
 		chunks = append(chunks, &spool.ResumeRequested{CommandID: "go-" + run.ID, Mode: spool.ModeContinue, Target: run.ID})
 	}
 	return chunks
+}
+
+// family is an agent with children of its own, one of which has a child too.
+func family(effect func(tool.Call)) *agent.Agent {
+	retry := tool.Options{Recovery: tool.RecoverRetry}
+	work := effectful("work", effect, retry)
+	member := func(name string, scenes map[string]scripted.Scene, tools ...tool.Tool) *agent.Agent {
+		return &agent.Agent{Name: name, Tools: tools, Model: scripted.New(&scripted.Options{Scenes: scenes})}
+	}
+	helper := member("helper", map[string]scripted.Scene{
+		"help": scripted.Steps(scripted.Say(scripted.Text("let me "), scripted.Calls(call("a", "work", `{"n":3}`))), scripted.Say(scripted.Text("helped"))),
+	}, work)
+	researcher := member("researcher", map[string]scripted.Scene{
+		"dig":  scripted.Steps(scripted.Say(scripted.Reasoning("hm"), scripted.Calls(call("a", "work", `{"n":1}`))), scripted.Say(scripted.Text("found it"))),
+		"call": scripted.Steps(scripted.Say(scripted.Calls(call("a", "subagent__helper", `{"task":"help me"}`), call("b", "work", `{"n":2}`))), scripted.Say(scripted.Text("was helped"))),
+		"book": scripted.Steps(scripted.Say(scripted.Text("may I? "), scripted.Calls(call("g", "gated", `{"n":1}`))), scripted.Say(scripted.Text("booked"))),
+	}, work, agent.SubAgent(helper, agent.SubAgentOptions{}), effectful("gated", effect, tool.Options{Recovery: tool.RecoverRetry, Approval: true}))
+	return member("demo", map[string]scripted.Scene{
+		"sub-agents": then(scripted.Say(scripted.Text("both: "), scripted.Calls(call("a", "subagent__researcher", `{"task":"dig there"}`),
+			call("b", "subagent__researcher", `{"task":"call for help"}`), call("c", "work", `{"n":0}`)))),
+		"sub-approval": then(scripted.Say(scripted.Calls(call("a", "subagent__researcher", `{"task":"book it"}`), call("b", "work", `{"n":0}`),
+			call("c", "subagent__researcher", `{"task":"book it, too"}`)))),
+	}, work, agent.SubAgent(researcher, agent.SubAgentOptions{Description: "Finds things out."}))
 }
 
 // structured answers wrongly at first, after a tool.
@@ -222,6 +251,9 @@ func outcome(f *spool.Fold) string {
 		for i, r := range t.Runs {
 			fmt.Fprintln(&b, i, r.Mode, r.Outcome, r.Suspended, r.Pending, r.Steps)
 		}
+	}
+	for _, c := range f.Children {
+		fmt.Fprintln(&b, c.Session, c.AgentType, c.CallID, c.Mode, c.Ended > 0, outcome(c))
 	}
 	for _, m := range f.Messages {
 		c := m.Clone()

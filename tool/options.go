@@ -54,6 +54,9 @@ type configured struct {
 
 func (c *configured) Spec() Spec { return c.spec }
 
+// Unwrap returns the tool without the options.
+func (c *configured) Unwrap() Tool { return c.Tool }
+
 // Check implements [Checker].
 func (c *configured) Check(input json.RawMessage) error { return Check(c.Tool, input) }
 

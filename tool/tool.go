@@ -79,7 +79,7 @@ func New[In, Out any](name, description string, call func(ctx Context, in In) (O
 		err = errors.New("the input is no object")
 	}
 	if err == nil {
-		err = checkName(name)
+		err = CheckName(name)
 	}
 	if err != nil {
 		panic(fmt.Sprintf("tool.New(%q): %v", name, err))
@@ -149,7 +149,8 @@ type fatal struct{ err error }
 func (f *fatal) Error() string { return f.err.Error() }
 func (f *fatal) Unwrap() error { return f.err }
 
-func checkName(name string) error {
+// CheckName reports why providers would not take a tool's name, or nil.
+func CheckName(name string) error {
 	if name == "" || len(name) > 64 || bytes.ContainsFunc([]byte(name), func(r rune) bool {
 		return !(r == '-' || r == '_' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z')
 	}) {
