@@ -71,7 +71,7 @@ func branch(t *testing.T, logs *spool.Logs, from, checkpoint, to string) *spool.
 // sameFold compares what folds say, whatever the sequences are.
 var sameFold = cmp.Options{
 	cmpopts.IgnoreUnexported(spool.Part{}, spool.Fold{}),
-	cmpopts.IgnoreFields(spool.Fold{}, "Session", "Seq", "Origin", "Ended"),
+	cmpopts.IgnoreFields(spool.Fold{}, "Session", "Seq", "Origin", "Began", "Ended"),
 	cmpopts.IgnoreFields(spool.Part{}, "First"),
 	cmpopts.IgnoreFields(spool.Turn{}, "Opened"),
 	cmpopts.IgnoreFields(spool.Run{}, "Due", "Start", "End"),

@@ -149,8 +149,9 @@ func (f *Fold) adopt(c *SubAgentStart, seq uint64) {
 	f.Children = append(f.Children, child)
 }
 
-// position is the sequence up to which the log was folded.
-func (f *Fold) position() uint64 {
+// Position is the sequence up to which the log was folded, the root's and a
+// child's alike.
+func (f *Fold) Position() uint64 {
 	for f.parent != nil {
 		f = f.parent
 	}

@@ -52,7 +52,7 @@ func (f *Fold) Snapshot(o SnapshotOptions) Snapshot {
 		Error:          f.Error,
 		State:          f.State,
 		Messages:       []Message{},
-		StreamSequence: f.position(),
+		StreamSequence: f.Position(),
 		Usage:          f.Usage,
 		Origin:         f.Origin,
 	}

@@ -10,7 +10,7 @@ import (
 var errInvalidSessionID = &Error{
 	Code:    "invalid_session_id",
 	Message: "the session id is reserved",
-	Hint:    "a session id must not end in a dot and digits: those name the sessions of child agents",
+	Hint:    "an id that ends in a dot and digits is a child agent's session: it is read, answered and stopped, and told what to do by its parent alone",
 	Err:     ErrInvalidID,
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/server/chat"
+	"github.com/spool-run/spool/wire/aisdk"
 	"github.com/spool-run/spool/wire/merlin"
 )
 
@@ -35,8 +36,13 @@ func (s *Server) postAs(w http.ResponseWriter, r *request, v merlin.Version) err
 			return err
 		}
 	}
+	agents, err := subAgents(r.Request)
+	if err != nil {
+		return err
+	}
 	res, err := chat.HandleChatStream(r.Context(), s.chat, chat.Params{
 		Method:    http.MethodPost,
+		SubAgents: agents,
 		Session:   r.session,
 		Principal: r.principal,
 		Body:      b,
@@ -56,12 +62,17 @@ func (s *Server) attach(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
+	agents, err := subAgents(r.Request)
+	if err != nil {
+		return err
+	}
 	p := chat.Params{
-		Method:   http.MethodGet,
-		Session:  r.session,
-		Position: pos,
-		UI:       profile(r.Request),
-		Run:      r.vars["run"],
+		Method:    http.MethodGet,
+		SubAgents: agents,
+		Session:   r.session,
+		Position:  pos,
+		UI:        profile(r.Request),
+		Run:       r.vars["run"],
 	}
 	if q := r.URL.Query(); q.Has("startIndex") {
 		n, err := strconv.Atoi(q.Get("startIndex"))
@@ -99,6 +110,14 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, res *chat.Respon
 		h.Set("X-Vercel-AI-UI-Message-Stream", "v1")
 	}
 	return s.stream(w, r, res.Stream, res.View)
+}
+
+// subAgents is how the request wants to be shown sub-agents; "" if it does not say.
+func subAgents(r *http.Request) (aisdk.SubAgents, error) {
+	if v := r.URL.Query().Get("agents"); v != "" {
+		return aisdk.ParseSubAgents(v)
+	}
+	return "", nil
 }
 
 // profile is the request's opt-in to what only newer clients understand.

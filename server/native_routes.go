@@ -33,6 +33,13 @@ func (s *Server) native(w http.ResponseWriter, r *request) error {
 	default:
 		return spool.ErrInvalid.Because("framing is bare or event")
 	}
+	switch q.Get("agent") {
+	case "", "tree":
+	case "self":
+		o.Self = true
+	default:
+		return spool.ErrInvalid.Because("agent is self or tree")
+	}
 	res, err := chat.Native(r.Context(), s.logs, r.session, o)
 	if err != nil {
 		return err

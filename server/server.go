@@ -19,6 +19,7 @@ import (
 	"github.com/spool-run/spool/agent"
 	"github.com/spool-run/spool/runner"
 	"github.com/spool-run/spool/server/chat"
+	"github.com/spool-run/spool/wire/aisdk"
 )
 
 // Action is what a request wants to do with a session.
@@ -65,6 +66,9 @@ type Options struct {
 	// default the message is left out, and replayed on the stream: the one way
 	// that is right for every AI SDK client.
 	NoContentReplay bool
+	// SubAgents says how sub-agents are shown to readers of the AI SDK wire who do
+	// not say (?agents=); "" is nested.
+	SubAgents aisdk.SubAgents
 	// Merlin are the options of the Merlin wires.
 	Merlin chat.MerlinOptions
 
@@ -129,6 +133,7 @@ func New(logs *spool.Logs, o *Options) *Server {
 		ReplayGrace:    max(s.o.ReplayGrace, 0),
 		AllowOverrides: s.o.AllowOverrides,
 		Agent:          s.o.Agent,
+		SubAgents:      s.o.SubAgents,
 		Merlin:         s.o.Merlin,
 		Agents:         s.o.Agents,
 	}
@@ -210,16 +215,23 @@ func (s *Server) principal(r *http.Request) (string, error) {
 	return s.o.Principal(r)
 }
 
-// authorize checks a session's id and whether the request may do this to it.
+// authorize checks a session's id and whether the request may do this to it. What
+// may be done to a child agent's session is what may be done to its root's; it is
+// read, answered and stopped, and nothing else.
 func (s *Server) authorize(r *http.Request, session string, action Action) (principal string, err error) {
 	if action != ActionList && action != ActionOps {
-		if err := chat.CheckSession(session); err != nil {
+		check := chat.CheckSession
+		if action == ActionRead || action == ActionDecide || action == ActionStop {
+			check = chat.CheckReadable
+		}
+		if err := check(session); err != nil {
 			return "", err
 		}
 	}
+	root := spool.RootID(session)
 	principal, err = s.principal(r)
 	if err == nil && s.o.Authorize != nil {
-		err = s.o.Authorize(r.Context(), principal, session, action)
+		err = s.o.Authorize(r.Context(), principal, root, action)
 	}
 	if err != nil {
 		s.log.Debug("refused", "session", session, "action", action, "err", err)

@@ -2,7 +2,6 @@ package server
 
 import (
 	"encoding/json"
-	"errors"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -12,7 +11,12 @@ import (
 )
 
 func (s *Server) snapshot(w http.ResponseWriter, r *request) error {
+	agents, err := subAgents(r.Request)
+	if err != nil {
+		return err
+	}
 	snap, err := chat.BuildSnapshot(r.Context(), s.chat, chat.SnapshotParams{
+		SubAgents:  agents,
 		Session:    r.session,
 		Checkpoint: r.URL.Query().Get("checkpoint"),
 	})
@@ -33,6 +37,9 @@ func (s *Server) messages(w http.ResponseWriter, r *request) error {
 		return err
 	}
 	if o.Limit, err = number(r.URL.Query(), "limit"); err != nil {
+		return err
+	}
+	if o.SubAgents, err = subAgents(r.Request); err != nil {
 		return err
 	}
 	page, err := chat.Messages(r.Context(), s.chat, r.session, o)
@@ -76,7 +83,7 @@ func (s *Server) blob(w http.ResponseWriter, r *request) error {
 	if !ok {
 		return spool.ErrUnsupported
 	}
-	data, err := b.GetBlob(r.Context(), r.session, r.vars["hash"])
+	data, err := b.GetBlob(r.Context(), spool.RootID(r.session), r.vars["hash"])
 	if err != nil {
 		return err
 	}
@@ -136,39 +143,9 @@ func (s *Server) sessions(w http.ResponseWriter, r *request) error {
 
 // streamInfo is what the native wire's readers ask before they attach.
 func (s *Server) streamInfo(w http.ResponseWriter, r *request) error {
-	g, err := s.logs.Log(r.session)
+	info, err := chat.StreamInfo(r.Context(), s.chat, r.session)
 	if err != nil {
 		return err
-	}
-	h, err := g.Head(r.Context())
-	if err != nil {
-		return err
-	}
-	info := struct {
-		Session     string       `json:"session"`
-		Status      spool.Status `json:"status"`
-		Latest      uint64       `json:"latestSequence"`
-		TraceFloor  uint64       `json:"traceFloor"`
-		Floor       uint64       `json:"floor"`
-		Incarnation uint64       `json:"incarnation"`
-		Error       string       `json:"error,omitempty"`
-		Waiting     int          `json:"waiting"` // commands that will open a run
-	}{r.session, h.Status, h.Seq, h.TraceFloor, h.Floor, max(h.Incarnation, 1), "", 0}
-	if h.Due != 0 {
-		if info.Waiting, err = chat.Waiting(r.Context(), s.chat, r.session); err != nil {
-			return err
-		}
-	}
-	if h.Status == spool.StatusFailed {
-		err := g.View(r.Context(), func(f *spool.Fold) error {
-			if f.Error != nil {
-				info.Error = f.Error.Error
-			}
-			return nil
-		})
-		if err != nil && !errors.Is(err, spool.ErrNotFound) {
-			return err
-		}
 	}
 	w.Header().Set(chat.HeaderIncarnation, strconv.FormatUint(info.Incarnation, 10))
 	writeJSON(w, http.StatusOK, info)

@@ -54,20 +54,21 @@ func ParseResult(callID string, data []byte) (Answer, error) {
 // [ErrNoSuchCall], [ErrAlreadyAnswered] for another answer than the one that
 // counts, [ErrTooLate], [ErrNotWaiting], and the store's.
 func Submit(ctx context.Context, d *Deps, session string, a Answer) (*Settled, error) {
-	g, err := d.Logs.Log(session)
+	g, err := d.subject(session)
 	if err != nil {
 		return nil, err
 	}
 	s := &Settled{Session: session}
 	known := false
 	look := func(f *spool.Fold) error {
-		s.StreamSequence, s.Status, s.Reason = f.Seq, f.Status, f.Reason
+		s.StreamSequence, s.Status, s.Reason = f.Position(), f.Status, f.Reason
 		if s.Pending = f.Live(); s.Pending {
 			s.Status, s.Reason = spool.StatusActive, ""
 		}
+		owner, t, found := locate(f, a)
 		var err error
-		known, err = given(f, a)
-		s.RunID = f.Verdict(AnswerID(a)).RunID
+		known, err = given(f, owner, t, found)
+		s.RunID, a = f.Verdict(AnswerID(found)).RunID, found
 		return err
 	}
 	if err := g.View(ctx, look); err != nil || known {
@@ -87,8 +88,7 @@ func Submit(ctx context.Context, d *Deps, session string, a Answer) (*Settled, e
 
 // given says whether the session has got this very answer. An error means that
 // it will not take it.
-func given(f *spool.Fold, a Answer) (bool, error) {
-	t := callOf(f, a)
+func given(f, owner *spool.Fold, t *spool.ToolPart, a Answer) (bool, error) {
 	switch {
 	case t == nil:
 		return false, ErrNoSuchCall.With(f.Session, nil)
@@ -106,26 +106,10 @@ func given(f *spool.Fold, a Answer) (bool, error) {
 		return false, ErrTooLate.With(f.Session, nil)
 	case a.ApprovalID == "" && t.Approval != nil:
 		return false, ErrNoSuchCall.Because("this call waits for a decision, not for a result").With(f.Session, nil)
-	case f.Status != spool.StatusPaused:
+	case owner.Status != spool.StatusPaused:
 		return false, ErrNotWaiting.With(f.Session, nil)
 	}
 	return false, nil
-}
-
-// callOf finds the call that an answer is for, in any of the session's messages.
-func callOf(f *spool.Fold, a Answer) *spool.ToolPart {
-	for _, m := range f.Messages {
-		for _, p := range m.Parts {
-			t := p.Tool
-			if t == nil {
-				continue
-			}
-			if a.ApprovalID == "" && t.CallID == a.CallID || a.ApprovalID != "" && t.Approval != nil && t.Approval.ID == a.ApprovalID {
-				return t
-			}
-		}
-	}
-	return nil
 }
 
 // sameValue compares JSON but for white space. A large value in the log is a

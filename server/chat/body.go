@@ -30,6 +30,9 @@ type Body struct {
 
 // Answer is what a client says about one call: its output, or a decision.
 type Answer struct {
+	// Agent is the session whose call it is, once it is known; "" for the one
+	// that is asked.
+	Agent      string
 	CallID     string
 	Output     json.RawMessage
 	Error      string
@@ -74,6 +77,7 @@ type rawPart struct {
 	State            string          `json:"state"`
 	Input            json.RawMessage `json:"input"`
 	Output           json.RawMessage `json:"output"`
+	Preliminary      bool            `json:"preliminary"` // not the client's
 	ErrorText        string          `json:"errorText"`
 	Approval         *struct {
 		ID       string `json:"id"`
@@ -274,6 +278,9 @@ func (r *rawPart) answer() (Answer, bool) {
 	a := Answer{CallID: r.ToolCallID}
 	switch r.State {
 	case "output-available":
+		if r.Preliminary {
+			return Answer{}, false
+		}
 		a.Output = r.Output
 		if len(a.Output) == 0 {
 			a.Output = json.RawMessage("null")

@@ -87,6 +87,9 @@ func Branch(ctx context.Context, d *Deps, session string, o BranchOptions) (*Bra
 	if o.Message != nil && len(o.Message.Parts) == 0 {
 		return nil, ErrNoMessage.Because("the message is empty").With(session, nil)
 	}
+	if err := CheckSession(session); err != nil {
+		return nil, err
+	}
 	g, _, err := d.existing(ctx, session)
 	if err != nil {
 		return nil, err

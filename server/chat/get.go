@@ -9,10 +9,7 @@ import (
 
 // get chooses the view that the request's position asks for.
 func (d *Deps) get(ctx context.Context, p Params) (*Response, error) {
-	if err := CheckSession(p.Session); err != nil {
-		return nil, err
-	}
-	g, err := d.Logs.Log(p.Session)
+	g, err := d.subject(p.Session)
 	if err != nil {
 		return nil, err
 	}
@@ -54,18 +51,21 @@ func (d *Deps) get(ctx context.Context, p Params) (*Response, error) {
 // attach is a GET in the making.
 type attach struct {
 	d  *Deps
-	g  *spool.Log
+	g  subject
 	h  spool.Head
 	as wire
 }
 
-// due says whether a command waits for a runner.
-func (a *attach) due() bool {
+// due says whether a command waits for a runner, and may let the agent go on.
+func (a *attach) due(f *spool.Fold) bool {
+	if a.g.child() {
+		return f.Live() && !f.Asks()
+	}
 	return a.h.Due != 0 && a.h.Due <= a.d.Logs.Now().UnixMilli()
 }
 
 // whole replays a turn's message from its start and follows it to its end.
-func (d *Deps) whole(ctx context.Context, g *spool.Log, turn *spool.Turn, as wire) (Source, error) {
+func (d *Deps) whole(ctx context.Context, g subject, turn *spool.Turn, as wire) (Source, error) {
 	h, err := g.Head(ctx)
 	if err != nil {
 		return nil, err
@@ -87,7 +87,7 @@ func (a *attach) coming(command string, open func(context.Context, *spool.Turn) 
 			var seq uint64
 			gone := false
 			err := view(ctx, a.g, func(f *spool.Fold) error {
-				seq = f.Seq
+				seq = f.Position()
 				if t := f.Turn(command); t != nil {
 					c := *t
 					turn = &c

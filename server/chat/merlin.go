@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 
-	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/wire/aisdk"
 	"github.com/spool-run/spool/wire/merlin"
 )
@@ -46,7 +45,7 @@ func (w wire) settled(messageID, reason string) static {
 	return settledFrames(messageID, reason)
 }
 
-func (d *Deps) merlin(g *spool.Log, v merlin.Version) *merlin.Options {
+func (d *Deps) merlin(g subject, v merlin.Version) *merlin.Options {
 	return &merlin.Options{
 		Version:  v,
 		Suppress: d.Merlin.Suppress,

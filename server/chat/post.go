@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/wire/aisdk"
 )
 
 // decision is what a POST comes to: commands to append, if any, and the commands
@@ -33,7 +34,7 @@ func (d *Deps) post(ctx context.Context, p Params) (*Response, error) {
 	if err := CheckSession(session); err != nil {
 		return nil, err
 	}
-	g, err := d.Logs.Log(session)
+	g, err := d.subject(session)
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +71,7 @@ func (d *Deps) post(ctx context.Context, p Params) (*Response, error) {
 }
 
 // view is [spool.Log.View] with an empty fold for a session that does not exist.
-func view(ctx context.Context, g *spool.Log, fn func(*spool.Fold) error) error {
+func view(ctx context.Context, g subject, fn func(*spool.Fold) error) error {
 	ran := false
 	err := g.View(ctx, func(f *spool.Fold) error {
 		ran = true
@@ -292,14 +293,14 @@ func nextNumber(f *spool.Fold, key string) string {
 func (d *Deps) answers(f *spool.Fold, b *Body) (decision, error) {
 	var dec decision
 	var known []string
-	parts := lastParts(f)
 	for _, a := range b.Answers {
+		owner, t, a := locate(f, a)
 		id := AnswerID(a)
 		if f.Verdict(id).State == spool.VerdictAccepted {
 			known = append(known, id)
 			continue
 		}
-		if f.Status != spool.StatusPaused || !pending(parts, a) {
+		if !waitsFor(owner, t, a) {
 			continue
 		}
 		dec.follow = append(dec.follow, id)
@@ -325,45 +326,22 @@ func AnswerID(a Answer) string {
 	if a.ApprovalID != "" {
 		return "approval-" + hash(a.ApprovalID)
 	}
+	if a.Agent != "" && spool.RootID(a.Agent) != a.Agent {
+		return "result-" + hash(aisdk.ChildCallID(a.Agent, a.CallID))
+	}
 	return "result-" + hash(a.CallID)
 }
 
 func (a *Answer) chunk(id string) spool.Chunk {
 	if a.ApprovalID != "" {
-		return &spool.ToolApprovalResponse{CommandID: id, ApprovalID: a.ApprovalID, Approved: a.Approved, Reason: a.Reason}
+		return &spool.ToolApprovalResponse{Base: spool.Base{AgentID: a.Agent}, CommandID: id, ApprovalID: a.ApprovalID, Approved: a.Approved, Reason: a.Reason}
 	}
-	return &spool.ToolResultSubmitted{CommandID: id, ToolCallID: a.CallID, Result: a.Output, Error: a.Error}
-}
-
-func lastParts(f *spool.Fold) []spool.Part {
-	t := f.LastTurn()
-	if t == nil {
-		return nil
-	}
-	if m := f.Message(t.MessageID); m != nil {
-		return m.Parts
-	}
-	return nil
-}
-
-// pending says whether a call waits for this kind of answer. An output does not
-// stand in for a decision.
-func pending(parts []spool.Part, a Answer) bool {
-	return slices.ContainsFunc(parts, func(p spool.Part) bool {
-		t := p.Tool
-		if t == nil || t.State.Settled() {
-			return false
-		}
-		if a.ApprovalID != "" {
-			return t.Approval != nil && t.Approval.Approved == nil && t.Approval.ID == a.ApprovalID
-		}
-		return t.CallID == a.CallID && t.Approval == nil
-	})
+	return &spool.ToolResultSubmitted{Base: spool.Base{AgentID: a.Agent}, CommandID: id, ToolCallID: a.CallID, Result: a.Output, Error: a.Error}
 }
 
 // segment streams the run that answers one of the commands, from its start, and
 // waits for it if need be.
-func (d *Deps) segment(g *spool.Log, incarnation uint64, ids []string, as wire, skip int) Source {
+func (d *Deps) segment(g subject, incarnation uint64, ids []string, as wire, skip int) Source {
 	return &late{open: func(ctx context.Context) (Source, error) {
 		for {
 			var run *spool.Run
@@ -372,7 +350,7 @@ func (d *Deps) segment(g *spool.Log, incarnation uint64, ids []string, as wire, 
 			var message string
 			refused, waiting := false, false
 			err := view(ctx, g, func(f *spool.Fold) error {
-				seq = f.Seq
+				seq = f.Position()
 				refused = refusal(f, ids) != nil
 				if t := f.LastTurn(); t != nil {
 					message = t.MessageID
@@ -411,7 +389,7 @@ func (d *Deps) segment(g *spool.Log, incarnation uint64, ids []string, as wire, 
 
 // run streams one run's frames, or the turn's message where the run's own
 // frames can no longer be had.
-func (d *Deps) run(ctx context.Context, g *spool.Log, turn *spool.Turn, run *spool.Run, as wire, skip int) (Source, error) {
+func (d *Deps) run(ctx context.Context, g subject, turn *spool.Turn, run *spool.Run, as wire, skip int) (Source, error) {
 	h, err := g.Head(ctx)
 	if err != nil {
 		return nil, err

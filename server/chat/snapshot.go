@@ -93,6 +93,12 @@ func BuildSnapshot(ctx context.Context, d *Deps, p SnapshotParams) (*Snapshot, e
 	if err := lacking(); err != nil {
 		return nil, err
 	}
+	if g.child() {
+		for _, m := range s.Snapshot.Messages[:min(1, len(s.Snapshot.Messages))] {
+			s.Title = title(&m)
+		}
+		return s, nil
+	}
 	if l, ok := d.Logs.Store().(spool.Lister); ok {
 		info, err := l.Session(ctx, p.Session)
 		if err != nil && !errors.Is(err, spool.ErrNotFound) {
@@ -130,27 +136,12 @@ func waitingMessages(f *spool.Fold) []*spool.Command {
 	return list
 }
 
-// Waiting returns how many commands wait to open a run.
-func Waiting(ctx context.Context, d *Deps, session string) (n int, err error) {
-	g, _, err := d.existing(ctx, session)
+// existing returns the log of a session that exists, or of a child whose root
+// does.
+func (d *Deps) existing(ctx context.Context, session string) (subject, spool.Head, error) {
+	g, err := d.subject(session)
 	if err != nil {
-		return 0, err
-	}
-	err = g.View(ctx, func(f *spool.Fold) error {
-		n = len(f.Waiting)
-		return nil
-	})
-	return n, err
-}
-
-// existing returns the log of a session that exists.
-func (d *Deps) existing(ctx context.Context, session string) (*spool.Log, spool.Head, error) {
-	if err := CheckSession(session); err != nil {
-		return nil, spool.Head{}, err
-	}
-	g, err := d.Logs.Log(session)
-	if err != nil {
-		return nil, spool.Head{}, err
+		return g, spool.Head{}, err
 	}
 	h, err := g.Head(ctx)
 	return g, h, err
@@ -158,7 +149,7 @@ func (d *Deps) existing(ctx context.Context, session string) (*spool.Log, spool.
 
 // convert returns the options of a conversion, and what says afterwards why it
 // shows a large value as its reference although it may be had another time.
-func (d *Deps) convert(ctx context.Context, g *spool.Log, agents aisdk.SubAgents) (o *aisdk.ConvertOptions, lacking func() error) {
+func (d *Deps) convert(ctx context.Context, g subject, agents aisdk.SubAgents) (o *aisdk.ConvertOptions, lacking func() error) {
 	o = d.aisdk(ctx, g, wire{ui: 6, agents: d.agents(agents)}).Convert()
 	var failed error
 	resolve := o.Resolve

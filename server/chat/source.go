@@ -43,7 +43,7 @@ func (s static) Next(context.Context) ([]byte, error) { return s, io.EOF }
 // Terminal frames are held back until the turn is known to be over, because a
 // paused turn may have gone on in the meantime, and are dropped if it has.
 type turnSource struct {
-	g           *spool.Log
+	g           subject
 	f           *spool.Follower
 	turn        string
 	incarnation uint64
@@ -192,7 +192,7 @@ func (s *turnSource) sendPlan() []byte {
 // has ended long ago.
 func (s *turnSource) over(ctx context.Context) (over bool, err error) {
 	err = s.g.View(ctx, func(f *spool.Fold) error {
-		over = turnOver(f, s.turn, s.quiet)
+		over = turnOver(f, s.turn, s.quiet || s.g.child())
 		if t := f.Turn(s.turn); t != nil && t.LastRun().Start > s.at {
 			over = false
 		}
@@ -240,7 +240,7 @@ func settledFrames(messageID, reason string) static {
 
 // await blocks until the log has something after seq or, unless something is
 // sure to come, is quiet (io.EOF).
-func await(ctx context.Context, g *spool.Log, incarnation, seq uint64, sure bool) error {
+func await(ctx context.Context, g subject, incarnation, seq uint64, sure bool) error {
 	_, err := g.Reader(spool.ReadOptions{After: spool.Cursor{Seq: seq, Incarnation: incarnation}, Max: 1, Follow: sure}).Next(ctx)
 	if errors.Is(err, spool.ErrTrimmed) {
 		return nil // there was more, and it is gone already
@@ -249,11 +249,12 @@ func await(ctx context.Context, g *spool.Log, incarnation, seq uint64, sure bool
 }
 
 // aisdk returns the profile's options.
-func (d *Deps) aisdk(ctx context.Context, g *spool.Log, as wire) *aisdk.Options {
+func (d *Deps) aisdk(ctx context.Context, g subject, as wire) *aisdk.Options {
 	return &aisdk.Options{
 		UI7:         as.ui == 7,
 		StaticTools: d.StaticTools,
 		SubAgents:   as.agents,
+		Agent:       g.agent,
 		Resolve:     func(v json.RawMessage) (json.RawMessage, error) { return g.Blob(ctx, v) },
 	}
 }
@@ -261,9 +262,9 @@ func (d *Deps) aisdk(ctx context.Context, g *spool.Log, as wire) *aisdk.Options 
 // projection is the turn on a wire, shared by all its readers, so that none of
 // their contexts ends it. A turn of the same id in another incarnation is another
 // turn.
-func (d *Deps) projection(g *spool.Log, incarnation uint64, turn *spool.Turn, as wire) *spool.Projection {
+func (d *Deps) projection(g subject, incarnation uint64, turn *spool.Turn, as wire) *spool.Projection {
 	id := turn.ID
-	suffix := "/" + strconv.FormatUint(incarnation, 10) + "/" + id
+	suffix := "/" + strconv.FormatUint(incarnation, 10) + "/" + g.agent + "/" + id
 	if as.merlin != 0 {
 		o := d.merlin(g, as.merlin)
 		return g.Projection(fmt.Sprintf("merlin/%d/%v", as.merlin, d.Merlin.Literal)+suffix, turn.Start(), func() spool.Projector { return merlin.NewProjector(id, o) })

@@ -44,10 +44,11 @@ const stopPatience = 10 * time.Second
 const forceStop = 4 * time.Second
 
 // Stop cancels what runs, keeps what was written, and returns when the run has
-// settled. A session where nothing runs is settled already. Errors:
+// settled. A session where nothing runs is settled already. A child is stopped
+// alone: its parent's call fails, and its parent goes on. Errors:
 // [spool.ErrNotFound] for an unknown session, and the store's.
 func Stop(ctx context.Context, d *Deps, session string, o StopOptions) (*Settled, error) {
-	g, err := d.Logs.Log(session)
+	g, err := d.subject(session)
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +59,7 @@ func Stop(ctx context.Context, d *Deps, session string, o StopOptions) (*Settled
 	s := &Settled{Session: session}
 	command := ""
 	look := func(f *spool.Fold) error {
-		s.Status, s.Reason, s.StreamSequence = f.Status, f.Reason, f.Seq
+		s.Status, s.Reason, s.StreamSequence = f.Status, f.Reason, f.Position()
 		switch run := f.OpenRun(); {
 		case s.RunID != "":
 			r := f.Run(s.RunID)
@@ -86,7 +87,7 @@ func Stop(ctx context.Context, d *Deps, session string, o StopOptions) (*Settled
 	if !s.Pending {
 		return s, nil
 	}
-	if _, err := g.Command(ctx, spool.Row{}, &spool.StopRequested{CommandID: command, Target: s.RunID, Reason: o.Reason}); err != nil {
+	if _, err := g.Command(ctx, spool.Row{}, &spool.StopRequested{Base: spool.Base{AgentID: session}, CommandID: command, Target: s.RunID, Reason: o.Reason}); err != nil {
 		return nil, err
 	}
 	patience, cancel := context.WithTimeout(ctx, stopPatience)
@@ -114,6 +115,9 @@ func Stop(ctx context.Context, d *Deps, session string, o StopOptions) (*Settled
 			return s, nil
 		case ctx.Err() == nil && polite.Err() != nil && waiting == polite:
 			waiting = patience
+			if g.child() {
+				continue // its owner is its parent's, who is not to be stopped
+			}
 			if err := runner.ForceStop(ctx, d.Logs, session, d.Agents...); err != nil {
 				return nil, err
 			}

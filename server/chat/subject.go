@@ -7,16 +7,12 @@ import (
 	"github.com/spool-run/spool/wire/aisdk"
 )
 
-// ErrChild answers what a child agent's session is not asked for.
-var ErrChild = &spool.Error{Code: "child_session", Message: "this is a child agent's session",
-	Hint: "a child is told what to do by its parent; send to the root's session"}
-
 // subject is the agent whose session a request is about: a root, or a child, of
 // whatever generation, whose records are in its root's log. Positions are those
 // of that log.
 type subject struct {
-	g     *spool.Log // the root's
-	agent string
+	*spool.Log // the root's
+	agent      string
 }
 
 // subject returns a session's, root or child.
@@ -36,12 +32,15 @@ func CheckReadable(session string) error {
 	return spool.CheckSessionID(spool.RootID(session))
 }
 
-func (s subject) child() bool { return s.agent != s.g.Session() }
+// Session returns the agent's session.
+func (s subject) Session() string { return s.agent }
 
-// view is [spool.Log.View] of the agent's own fold; [spool.ErrNotFound] if there
+func (s subject) child() bool { return s.agent != s.Log.Session() }
+
+// View is [spool.Log.View] of the agent's own fold; [spool.ErrNotFound] if there
 // is no such agent.
-func (s subject) view(ctx context.Context, fn func(f *spool.Fold) error) error {
-	return s.g.View(ctx, func(f *spool.Fold) error {
+func (s subject) View(ctx context.Context, fn func(f *spool.Fold) error) error {
+	return s.Log.View(ctx, func(f *spool.Fold) error {
 		own := f.Child(s.agent)
 		if own == nil {
 			return spool.ErrNotFound.With(s.agent, nil)
@@ -50,13 +49,25 @@ func (s subject) view(ctx context.Context, fn func(f *spool.Fold) error) error {
 	})
 }
 
-// head is the root's, with the agent's own status.
-func (s subject) head(ctx context.Context) (spool.Head, error) {
-	h, err := s.g.Head(ctx)
+// FoldAt is [spool.Log.FoldAt] of the agent's own fold.
+func (s subject) FoldAt(ctx context.Context, seq uint64) (*spool.Fold, error) {
+	f, err := s.Log.FoldAt(ctx, seq)
+	if err != nil {
+		return nil, err
+	}
+	if f = f.Child(s.agent); f == nil {
+		return nil, spool.ErrNotFound.With(s.agent, nil)
+	}
+	return f, nil
+}
+
+// Head is the root's, with a child's own status.
+func (s subject) Head(ctx context.Context) (spool.Head, error) {
+	h, err := s.Log.Head(ctx)
 	if err != nil || !s.child() {
 		return h, err
 	}
-	err = s.view(ctx, func(f *spool.Fold) error {
+	err = s.View(ctx, func(f *spool.Fold) error {
 		h.Status = f.Status
 		if f.Live() && !f.Asks() {
 			h.Status = spool.StatusActive

@@ -39,7 +39,7 @@ func (a *attach) cursor(ctx context.Context, c spool.Cursor, frame bool) (Source
 			t = f.Turns[0]
 		}
 		last := t.LastRun()
-		quiet := !(f.Status == spool.StatusPaused && a.due())
+		quiet := !(f.Status == spool.StatusPaused && a.due(f))
 		if last.End != 0 && last.End <= c.Seq && turnOver(f, t.ID, quiet) && !c.InPlan {
 			return nil
 		}
@@ -66,7 +66,7 @@ func (a *attach) cursor(ctx context.Context, c spool.Cursor, frame bool) (Source
 // same plan is made again and its first frames left out.
 func (a *attach) after(ctx context.Context, t *spool.Turn, c spool.Cursor) (Source, error) {
 	if a.as.ui < 7 {
-		inside, err := retracted(ctx, a.d.Logs.Store(), a.g.Session(), c.Seq)
+		inside, err := retracted(ctx, a.d.Logs.Store(), a.g, c.Seq)
 		if err != nil {
 			return nil, err
 		}
@@ -90,20 +90,20 @@ func (a *attach) after(ctx context.Context, t *spool.Turn, c spool.Cursor) (Sour
 // retracted says whether a sequence lies inside a model phase that was discarded
 // later: the next thing that its agent settled is the discarding of a step that
 // had begun by then.
-func retracted(ctx context.Context, store spool.Store, session string, seq uint64) (bool, error) {
+func retracted(ctx context.Context, store spool.Store, g subject, seq uint64) (bool, error) {
 	if seq == 0 {
 		return false, nil
 	}
 	var step string
 	after := seq
 	for step == "" {
-		recs, err := store.ReadKept(ctx, session, spool.KeptQuery{After: after, Max: 16})
+		recs, err := store.ReadKept(ctx, g.Log.Session(), spool.KeptQuery{After: after, Max: 16})
 		if err != nil || len(recs) == 0 {
 			return false, err
 		}
 		for _, r := range recs {
 			after = r.Seq
-			if r.Agent != session {
+			if r.Agent != g.agent {
 				continue
 			}
 			switch r.Type {
@@ -125,13 +125,13 @@ func retracted(ctx context.Context, store spool.Store, session string, seq uint6
 	}
 	before := seq + 1
 	for {
-		recs, err := store.ReadKept(ctx, session, spool.KeptQuery{Backwards: true, Before: before, Max: 16})
+		recs, err := store.ReadKept(ctx, g.Log.Session(), spool.KeptQuery{Backwards: true, Before: before, Max: 16})
 		if err != nil || len(recs) == 0 {
 			return false, err
 		}
 		for _, r := range recs {
 			before = r.Seq
-			if r.Agent != session {
+			if r.Agent != g.agent {
 				continue
 			}
 			switch r.Type {

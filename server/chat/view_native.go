@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -14,6 +15,9 @@ type NativeOptions struct {
 	Cursor  spool.Cursor
 	Follow  bool // follow the session for ever
 	Framing native.Framing
+	// Self leaves out what the agents below the session's do. Without it a
+	// session's stream has the records of its whole subtree.
+	Self bool
 }
 
 // ErrStreamFailed answers a native reader that has seen all of a failed log.
@@ -23,7 +27,7 @@ var ErrStreamFailed = &spool.Error{Code: "stream_failed", Message: "the stream h
 // is answered on the stream, with one resync event. Errors: [spool.ErrNotFound],
 // and [ErrStreamFailed] for a reader that has all of a failed log.
 func Native(ctx context.Context, logs *spool.Logs, session string, o NativeOptions) (*Response, error) {
-	g, err := logs.Log(session)
+	g, err := (&Deps{Logs: logs}).subject(session)
 	if err != nil {
 		return nil, err
 	}
@@ -36,18 +40,27 @@ func Native(ctx context.Context, logs *spool.Logs, session string, o NativeOptio
 		res.Stream = static(native.Resync(reason))
 		return res, nil
 	}
-	if !o.Follow && h.Status == spool.StatusFailed && h.Due == 0 && o.Cursor.Seq == h.Seq {
+	if !o.Follow && h.Status == spool.StatusFailed && (g.child() || h.Due == 0 && o.Cursor.Seq == h.Seq) {
 		failed := ErrStreamFailed.With(session, nil)
-		_ = g.View(ctx, func(f *spool.Fold) error {
+		seen := false
+		err := g.View(ctx, func(f *spool.Fold) error {
 			if f.Error != nil {
 				failed = ErrStreamFailed.Because(f.Error.Error).With(session, nil)
 			}
+			seen = !g.child() || o.Cursor.Seq >= last(f)
 			return nil
 		})
-		return nil, failed
+		if seen {
+			return nil, failed
+		}
+		if err != nil {
+			return nil, err
+		}
 	}
-	res.Stream = &nativeSource{g: g, framing: o.Framing, incarnation: h.Incarnation,
-		r: g.Reader(spool.ReadOptions{After: o.Cursor, Follow: o.Follow, Max: 256})}
+	src := &nativeSource{g: g, framing: o.Framing, incarnation: h.Incarnation, self: o.Self, follow: o.Follow, ends: true,
+		// A child's turn ends while its parent's goes on.
+		r: g.Reader(spool.ReadOptions{After: o.Cursor, Follow: o.Follow || g.child(), Max: 256})}
+	res.Stream = src
 	return res, nil
 }
 
@@ -64,7 +77,10 @@ func resyncReason(c spool.Cursor, h spool.Head) string {
 }
 
 type nativeSource struct {
-	g           *spool.Log
+	g           subject
+	self        bool // without what is below
+	follow      bool
+	ends        bool // of a child: its turn may have ended where the reader stands
 	r           *spool.Reader
 	framing     native.Framing
 	incarnation uint64
@@ -72,9 +88,30 @@ type nativeSource struct {
 }
 
 func (s *nativeSource) Next(ctx context.Context) ([]byte, error) {
+	for {
+		out, err := s.next(ctx)
+		if len(out) > 0 || err != nil {
+			return out, err
+		}
+	}
+}
+
+// next returns what the next records are to this reader, which may be nothing.
+func (s *nativeSource) next(ctx context.Context) ([]byte, error) {
+	if s.g.child() && !s.follow && s.ends {
+		if frame, err := s.childEnd(ctx); frame != nil || err != nil {
+			return frame, cmp.Or(err, io.EOF)
+		}
+		s.ends = false
+	}
 	recs, err := s.r.Next(ctx)
 	s.buf = s.buf[:0]
 	for _, r := range recs {
+		below := s.below(r.Agent)
+		s.ends = s.ends || r.Class == spool.Kept && (below || r.Agent == s.g.agent)
+		if r.Agent != s.g.agent && (s.self || !below) && (s.self || s.g.child()) {
+			continue
+		}
 		s.buf = appendID(s.buf, spool.Cursor{Seq: r.Seq, Incarnation: s.incarnation})
 		s.buf = native.AppendRecord(s.buf, s.framing, r)
 	}
@@ -109,4 +146,28 @@ func (s *nativeSource) end(ctx context.Context) ([]byte, error) {
 		return nil, ErrCut
 	}
 	return frame, io.EOF
+}
+
+// below reports whether an agent is one below the reader's.
+func (s *nativeSource) below(agent string) bool {
+	own := s.g.agent
+	return len(agent) > len(own) && agent[len(own)] == '.' && agent[:len(own)] == own
+}
+
+// childEnd returns the end of a child's stream if its turn is over and the reader
+// has all of it.
+func (s *nativeSource) childEnd(ctx context.Context) ([]byte, error) {
+	var frame []byte
+	err := s.g.View(ctx, func(f *spool.Fold) error {
+		if len(f.Turns) == 0 && f.Ended == 0 || f.Live() && !f.Asks() || last(f) > s.r.Cursor().Seq {
+			return nil
+		}
+		text := ""
+		if f.Error != nil {
+			text = f.Error.Error
+		}
+		frame = native.Terminal(f.Status, f.Reason, text)
+		return nil
+	})
+	return frame, err
 }

@@ -27,7 +27,7 @@ func (a *attach) pageLoad(ctx context.Context, c spool.Cursor) (Source, error) {
 		case t == nil, t != f.LastTurn(), f.OpenRun() == nil && len(f.Waiting) > 0:
 			return nil // nothing was there, or the page lacks the later turn's message
 		default:
-			going := f.OpenRun() != nil || f.Status == spool.StatusPaused && a.due()
+			going := f.OpenRun() != nil || f.Status == spool.StatusPaused && a.due(f)
 			if t.LastRun().Start <= c.Seq && !going {
 				return nil
 			}

@@ -20,7 +20,7 @@ func (a *attach) replay(ctx context.Context) (Source, error) {
 			return nil
 		case t == nil:
 			return nil
-		case f.OpenRun() == nil && !(f.Status == spool.StatusPaused && a.due()):
+		case f.OpenRun() == nil && !(f.Status == spool.StatusPaused && a.due(f)):
 			end := t.LastRun().EndTime
 			if a.d.Logs.Now().UnixMilli() >= end+a.d.ReplayGrace.Milliseconds() {
 				return nil

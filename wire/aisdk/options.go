@@ -17,6 +17,9 @@ type Options struct {
 	UI7 bool
 	// StaticTools names tool parts "tool-{name}" instead of "dynamic-tool".
 	StaticTools bool
+	// Agent is the session of the agent whose turn it is, a root's or a child's;
+	// "" for the first that begins it.
+	Agent string
 	// SubAgents says how sub-agents are shown; "" is Nest.
 	SubAgents SubAgents
 	// NoStepEvents leaves start-step and finish-step out.

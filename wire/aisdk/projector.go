@@ -77,7 +77,7 @@ func (p *Projector) Message() *spool.Message {
 
 // Apply folds the next record and appends the frames that it becomes to dst.
 func (p *Projector) Apply(dst []spool.Frame, r spool.Record) ([]spool.Frame, error) {
-	if p.fold == nil && r.Type != spool.TypeRunStarted {
+	if p.fold == nil && (r.Type != spool.TypeRunStarted || p.o.Agent != "" && r.Agent != p.o.Agent) {
 		return dst, nil
 	}
 	if p.fold != nil && r.Agent != p.root {

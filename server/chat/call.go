@@ -1,0 +1,47 @@
+package chat
+
+import (
+	"slices"
+
+	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/wire/aisdk"
+)
+
+// locate finds the call that an answer is for, among those of the fold's agent
+// and of all below it, and whose it is; the answer comes back with that agent and
+// the call's own id. A call has the id that its agent gave it or, if that is not
+// the one asked, that of [aisdk.ChildCallID]; approvals have ids of their own.
+func locate(f *spool.Fold, a Answer) (owner *spool.Fold, t *spool.ToolPart, found Answer) {
+	if a.ApprovalID != "" {
+		a.Agent, t = f.FindCall(func(t *spool.ToolPart) bool { return t.Approval != nil && t.Approval.ID == a.ApprovalID })
+		return f.Child(a.Agent), t, a
+	}
+	if a.Agent == "" {
+		a.Agent, a.CallID = aisdk.SplitCallID(f.Session, a.CallID)
+	}
+	owner = f.Child(a.Agent)
+	if owner == nil {
+		return nil, nil, a
+	}
+	for _, m := range slices.Backward(owner.Messages) {
+		for i := range m.Parts {
+			if t := m.Parts[i].Tool; t != nil && t.CallID == a.CallID {
+				return owner, t, a
+			}
+		}
+	}
+	return owner, nil, a
+}
+
+// waitsFor says whether an agent is paused with a call that waits for this kind
+// of answer. An output does not stand in for a decision.
+func waitsFor(owner *spool.Fold, t *spool.ToolPart, a Answer) bool {
+	switch {
+	case owner == nil || t == nil || owner.Status != spool.StatusPaused || t.State.Settled():
+		return false
+	case a.ApprovalID != "":
+		return t.Approval.Approved == nil
+	}
+	return t.Approval == nil && (owner.Reason != "awaiting_children" ||
+		slices.ContainsFunc(owner.PendingCalls(), func(c spool.PendingCall) bool { return c.Agent == owner.Session && c.CallID == t.CallID }))
+}

@@ -1,0 +1,42 @@
+package chat
+
+import (
+	"context"
+
+	"github.com/spool-run/spool"
+)
+
+// Info is what native readers ask before they attach.
+type Info struct {
+	Session     string       `json:"session"`
+	Status      spool.Status `json:"status"`
+	Latest      uint64       `json:"latestSequence"` // of a child: of its subtree's
+	TraceFloor  uint64       `json:"traceFloor"`
+	Floor       uint64       `json:"floor"`
+	Incarnation uint64       `json:"incarnation"`
+	Error       string       `json:"error,omitempty"`
+	Waiting     int          `json:"waiting"` // commands that will open a run
+}
+
+// StreamInfo says where a session's log stands, and a child's part of it. It
+// fails with [spool.ErrNotFound], or the store's errors.
+func StreamInfo(ctx context.Context, d *Deps, session string) (*Info, error) {
+	g, h, err := d.existing(ctx, session)
+	if err != nil {
+		return nil, err
+	}
+	info := &Info{session, h.Status, h.Seq, h.TraceFloor, h.Floor, max(h.Incarnation, 1), "", 0}
+	if h.Status != spool.StatusFailed && h.Due == 0 && !g.child() {
+		return info, nil
+	}
+	return info, g.View(ctx, func(f *spool.Fold) error {
+		info.Waiting = len(f.Waiting)
+		if f.Error != nil && h.Status == spool.StatusFailed {
+			info.Error = f.Error.Error
+		}
+		if g.child() {
+			info.Latest = last(f)
+		}
+		return nil
+	})
+}
