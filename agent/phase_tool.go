@@ -45,7 +45,7 @@ func (s *step) runTools(ctx context.Context) (waiting []*call, err error) {
 		}
 		if c.part == nil || c.part.Approval == nil && c.part.State != spool.ToolExecuting {
 			var settled bool
-			if input, settled, err = s.beforeTool(ctx, c, input); err != nil {
+			if input, settled, err = s.beforeCall(ctx, c, input); err != nil {
 				return nil, err
 			} else if settled {
 				continue

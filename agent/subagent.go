@@ -120,6 +120,24 @@ func (a *Agent) checkChildren(above []*Agent) error {
 	return nil
 }
 
+// Find returns the agent of that name among this one and those below it, or nil.
+func (a *Agent) Find(name string) *Agent { return a.find(name, map[*Agent]bool{}) }
+
+func (a *Agent) find(name string, seen map[*Agent]bool) *Agent {
+	if a.Name == name {
+		return a
+	}
+	seen[a] = true
+	for _, t := range a.Tools {
+		if s := subAgentOf(t); s != nil && !seen[s.child] {
+			if found := s.child.find(name, seen); found != nil {
+				return found
+			}
+		}
+	}
+	return nil
+}
+
 // depth says how many agents are above the one of a session.
 func depth(session string) int {
 	return strings.Count(strings.TrimPrefix(session, spool.RootID(session)), ".")

@@ -3,18 +3,25 @@ package runner
 import (
 	"context"
 
+	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/agent"
 )
 
 // abandonAnswer ends the provider's work on the answer of a run that is over:
 // it would be finished, and paid, with nobody to hear it. Nobody waits for the
 // attempt but Close, and a failed one is only logged.
-func (s *session) abandonAnswer(ctx context.Context, cursor string) {
+func (s *session) abandonAnswer(ctx context.Context, a openAnswer) {
 	if s.agent == nil {
 		return
 	}
+	of := s.agent
+	if a.child != "" {
+		if of = s.agent.Find(a.child); of == nil {
+			return
+		}
+	}
 	end := func() {
-		if err := s.agent.Abandon(ctx, cursor); err != nil {
+		if err := of.Abandon(ctx, a.cursor); err != nil {
 			s.logs.Logger().Warn("the provider's work on an answer was not ended", "session", s.lease.Session, "error", err)
 		}
 	}
@@ -24,6 +31,24 @@ func (s *session) abandonAnswer(ctx context.Context, cursor string) {
 	}
 	s.r.wg.Add(1)
 	s.logs.Go(func() { defer s.r.wg.Done(); end() })
+}
+
+// openAnswer is an answer that a provider still works on.
+type openAnswer struct {
+	child  string // the agent type of a child; "" for the session's own agent
+	cursor string
+}
+
+// openAnswers returns those of an open run and of its children.
+func openAnswers(f *spool.Fold) []openAnswer {
+	var open []openAnswer
+	if cursor := f.Answer(); cursor != "" {
+		open = append(open, openAnswer{f.AgentType, cursor})
+	}
+	for _, c := range f.Children {
+		open = append(open, openAnswers(c)...)
+	}
+	return open
 }
 
 // named returns the agent of that name, the first one for "", or nil.

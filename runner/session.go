@@ -261,9 +261,9 @@ func (s *session) settle(ctx context.Context, info agent.RunInfo, end *spool.Run
 		return err
 	}
 	var (
-		chunks []spool.Chunk
-		settle *spool.Settle
-		answer string
+		chunks  []spool.Chunk
+		settle  *spool.Settle
+		answers []openAnswer
 	)
 	why := end.Error
 	if why == "" {
@@ -273,7 +273,7 @@ func (s *session) settle(ctx context.Context, info agent.RunInfo, end *spool.Run
 		}
 	}
 	err := s.log.View(ctx, func(f *spool.Fold) error {
-		chunks, answer = f.Unsettled(why), f.Answer()
+		chunks, answers = f.Unsettled(why), openAnswers(f)
 		if len(f.Waiting) == 0 {
 			settle = &spool.Settle{Seen: f.Seq}
 		}
@@ -290,8 +290,8 @@ func (s *session) settle(ctx context.Context, info agent.RunInfo, end *spool.Run
 	end.RunID = info.RunID
 	_, err = s.w.Commit(ctx, spool.Row{Status: status}, settle, append(chunks, end)...)
 	s.w.SetRun("")
-	if err == nil && answer != "" {
-		s.abandonAnswer(ctx, answer)
+	for i := 0; err == nil && i < len(answers); i++ {
+		s.abandonAnswer(ctx, answers[i])
 	}
 	return err
 }

@@ -1,0 +1,127 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/tool"
+)
+
+// runChild makes a call that is a child's, and reports once, as run does.
+func (h *host) runChild(alive context.Context, outcomes chan<- error) {
+	c := h.call
+	s := subAgentOf(h.step.agent.tool(c.name))
+	late, cancel := alive, context.CancelFunc(func() {})
+	limit := h.step.agent.tool(c.name).Spec().Timeout
+	if limit > 0 {
+		late, cancel = context.WithTimeoutCause(alive, limit, errTimeout)
+	}
+	defer cancel()
+	begun := h.step.run.Seams.Now()
+	result, err, ends := h.step.delegate(alive, late, s, c)
+	switch {
+	case errors.Is(ends, errChildWaits):
+		c.waits = true
+		outcomes <- nil
+		return
+	case ends != nil:
+		outcomes <- ends
+		return
+	case err != nil && late.Err() != nil && alive.Err() == nil:
+		err = fmt.Errorf("timed out after %v", limit.Round(time.Millisecond))
+	}
+	if err != nil && s.o.Fatal {
+		err = tool.Fatal(err)
+	}
+	t := &SubAgentCall{SubAgent: s.child.Name, Session: c.child, ToolCall: ToolCall{ID: c.id, Name: c.name, EffectID: c.effectID,
+		Input: json.RawMessage(c.args), Result: result, Err: err, Duration: h.step.run.Seams.Now().Sub(begun)}}
+	if err == nil || !cancelled(alive) {
+		h.afterSubAgent(context.WithoutCancel(alive), t)
+	}
+	_, ends = h.finish(alive, t.Result, t.Err)
+	outcomes <- ends
+}
+
+// delegate has a child do what a call asks, or go on with it. It returns the
+// call's outcome, or what keeps it from having one.
+func (s *step) delegate(alive, late context.Context, sub *subAgent, c *call) (result json.RawMessage, failed, ends error) {
+	if depth(c.child) > s.run.maxDepth {
+		return nil, fmt.Errorf("agents may be nested %d deep, not deeper", s.run.maxDepth), nil
+	}
+	text, err := promptOf(sub, json.RawMessage(c.args))
+	if err != nil {
+		return nil, err, nil
+	}
+	kid, command := s.child(sub.child, c.child), commandOf(c.effectID)
+	if err := kid.tell(alive, command, text); err != nil {
+		return nil, nil, err
+	}
+	if err := kid.work(alive, late); err != nil {
+		return nil, nil, err
+	}
+	result, err = kid.result(alive, command)
+	return result, err, nil
+}
+
+func promptOf(sub *subAgent, input json.RawMessage) (text string, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("the prompt of %s panicked: %v", sub.child.Name, v)
+		}
+	}()
+	return sub.prompt(input), nil
+}
+
+// beforeCall is beforeTool, or beforeSubAgent for a call that starts an agent.
+func (s *step) beforeCall(ctx context.Context, c *call, input json.RawMessage) (json.RawMessage, bool, error) {
+	sub := subAgentOf(s.agent.tool(c.name))
+	if sub == nil {
+		return s.beforeTool(ctx, c, input)
+	}
+	return s.beforeSubAgent(ctx, c, &SubAgentCall{SubAgent: sub.child.Name, Session: s.childSession(),
+		ToolCall: ToolCall{ID: c.id, Name: c.name, EffectID: c.effectID, Input: input}})
+}
+
+// childSession returns the session of the step's next child.
+func (s *step) childSession() string { return fmt.Sprintf("%s.%d", s.run.Info.Session, s.nextChild) }
+
+// children looks up which of the step's calls have a child.
+func (s *step) children(ctx context.Context) error {
+	return s.run.Log.View(ctx, func(f *spool.Fold) error {
+		s.nextChild = len(f.Children) + 1
+		for _, c := range s.calls {
+			if kid := f.ChildOf(c.id); kid != nil {
+				c.child, c.childMode = kid.Session, kid.Mode
+			}
+		}
+		return nil
+	})
+}
+
+// beget begins the child of a call, if it is an agent's and has none yet. That
+// is done in the order of the calls, so that the children's numbers are theirs.
+func (s *step) beget(ctx context.Context, c *call) error {
+	sub := subAgentOf(s.agent.tool(c.name))
+	if sub == nil || c.child != "" {
+		return nil
+	}
+	c.child = s.childSession()
+	s.nextChild++
+	return s.append(ctx, &spool.SubAgentStart{SubAgentType: sub.child.Name, SubSessionID: c.child, CallID: c.id})
+}
+
+// over returns what ends a call's child with the call.
+func (c *call) over(s *step, result json.RawMessage, failed string) []spool.Chunk {
+	if c.child == "" || c.childMode != "" {
+		return nil
+	}
+	end := &spool.SubAgentEnd{SubSessionID: c.child, CallID: c.id, Result: result, Error: failed}
+	if sub := subAgentOf(s.agent.tool(c.name)); sub != nil {
+		end.SubAgentType = sub.child.Name
+	}
+	return []spool.Chunk{end}
+}
