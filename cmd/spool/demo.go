@@ -20,18 +20,28 @@ func demoAgent(m model.Model, rate float64) *agent.Agent {
 	if rate > 0 {
 		d.pause = time.Duration(float64(12*time.Second) / rate) // as long as twelve deltas
 	}
+	getWeather := tool.With(tool.New("get_weather", "The weather of the coming days in a city.", d.getWeather), again)
+	searchNotes := tool.With(tool.New("search_notes", "Searches the user's notes.", d.searchNotes), again)
+	bookTrip := tool.With(tool.New("book_trip", "Books a planned trip. The user is asked before.", d.bookTrip),
+		tool.Options{Approval: true, Recovery: tool.RecoverRetry})
+	researcher := &agent.Agent{
+		Name:         "researcher",
+		Instructions: "You are a researcher. Do what you are told with the tools that you have, and report in one or two sentences.",
+		Model:        m,
+		Tools:        []tool.Tool{getWeather, searchNotes, bookTrip},
+	}
 	return &agent.Agent{
 		Name: "demo",
 		Instructions: "You are the demo agent of Spool, a server for resumable AI-agent streams. " +
-			"Answer briefly, in Markdown. You can look up the weather, search the user's notes and plan a trip; use the tools when they help.",
+			"Answer briefly, in Markdown. You can look up the weather, search the user's notes and plan a trip, and have researchers work on several questions at once; use the tools when they help.",
 		Model: m,
 		Tools: []tool.Tool{
-			tool.With(tool.New("get_weather", "The weather of the coming days in a city.", d.getWeather), again),
-			tool.With(tool.New("search_notes", "Searches the user's notes.", d.searchNotes), again),
+			getWeather,
+			searchNotes,
 			tool.With(tool.New("plan_trip", "Plans a trip and adds it to the itinerary.", d.planTrip), again),
-			tool.With(tool.New("book_trip", "Books a planned trip. The user is asked before.", d.bookTrip),
-				tool.Options{Approval: true, Recovery: tool.RecoverRetry}),
+			bookTrip,
 			tool.Client[struct{}]("get_location", "Where the user is, as their browser knows it."),
+			agent.SubAgent(researcher, agent.SubAgentOptions{Description: "Has a researcher work on one question and report. Ask several in one answer to have them work at the same time."}),
 		},
 	}
 }

@@ -13,6 +13,9 @@ func TestDemoToolsAreDeterministic(t *testing.T) {
 	if err := a.Check(); err != nil {
 		t.Fatal(err)
 	}
+	if a.Find("researcher") == nil {
+		t.Error("there is no researcher")
+	}
 	for _, tl := range a.Tools {
 		for _, input := range []string{`{"city":"Lisbon"}`, `{"query":"packing for Lisbon"}`, `{"city":"Lisbon","days":3}`} {
 			if tool.Check(tl, json.RawMessage(input)) != nil {

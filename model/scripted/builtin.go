@@ -47,6 +47,12 @@ var builtin = map[string]Scene{
 
 	"branch": branch,
 
+	"agents":         agents,
+	"agents-approve": agentsApprove,
+	"research":       research, // what the agents of the scenes before are told
+	"recall":         recall,
+	"book":           book,
+
 	"fail": Steps(Step{
 		Parts: Text("I will begin to answer, and in the middle of this sentence the provider "),
 		Err:   &model.Error{Code: model.CodeUnavailable, Message: "the scripted provider failed in mid-answer, as asked", StatusCode: 503},
@@ -62,6 +68,8 @@ var tour = Steps(Say(Text("This is Spool's demo. No model is configured, so a sc
 	"- `approve`: a call that waits for your approval, for days if need be.\n" +
 	"- `client-tool`: a call that the browser answers.\n" +
 	"- `branch`: a journey of three steps, each a checkpoint to go back to or to branch from.\n" +
+	"- `agents`: two agents at work for another one, at the same time.\n" +
+	"- `agents-approve`: an agent of an agent that waits for your approval.\n" +
 	"- `fail`: an error in mid-answer.\n\n" +
 	"Set `OPENAI_API_KEY`, `OPENAI_BASE_URL` or `ANTHROPIC_API_KEY` to talk to a real model.")))
 
