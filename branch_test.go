@@ -73,7 +73,7 @@ var sameFold = cmp.Options{
 	cmpopts.IgnoreUnexported(spool.Part{}, spool.Fold{}),
 	cmpopts.IgnoreFields(spool.Fold{}, "Session", "Seq", "Origin", "Began", "Ended"),
 	cmpopts.IgnoreFields(spool.Part{}, "First"),
-	cmpopts.IgnoreFields(spool.Turn{}, "Opened"),
+	cmpopts.IgnoreFields(spool.Turn{}, "Opened", "Rolled"),
 	cmpopts.IgnoreFields(spool.Run{}, "Due", "Start", "End"),
 	cmpopts.IgnoreFields(spool.Checkpoint{}, "Seq"),
 	cmpopts.EquateEmpty(),

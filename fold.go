@@ -7,7 +7,7 @@ import (
 
 // FoldVersion changes whenever the same records fold into something else. Saved
 // folds of another version are ignored.
-const FoldVersion = 6
+const FoldVersion = 7
 
 // Fold is a session's state: what its log's records, folded in order, say. It
 // is a deterministic function of them, and the same from all records and from
@@ -95,7 +95,7 @@ type Turn struct {
 	MessageID string `json:"messageId"`        // its assistant message
 	Opened    uint64 `json:"opened"`           // sequence of the turn's first record
 	From      string `json:"from,omitempty"`   // the checkpoint that it began at, after a rollback
-	Rolled    bool   `json:"rolled,omitempty"` // a rollback has dropped what it said, or a part of it
+	Rolled    uint64 `json:"rolled,omitempty"` // sequence of the rollback that dropped what it said, or a part of it
 	Runs      []*Run `json:"runs"`
 }
 

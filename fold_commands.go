@@ -174,7 +174,9 @@ func (f *Fold) rewindTo(id string) {
 func (f *Fold) replace(c *HistoryReplaced) {
 	whole := f.replacing[c.CommandID]
 	switch {
-	case c.Index == 0:
+	case whole != nil && c.Index <= whole.Index:
+		return // somebody sends it again
+	case whole == nil && c.Index == 0:
 		whole = c
 	case whole == nil || c.Index != whole.Index+1:
 		delete(f.replacing, c.CommandID) // the series is not whole

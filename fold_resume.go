@@ -163,7 +163,9 @@ func (f *Fold) rollBack(whole *HistoryReplaced) Verdict {
 	for _, t := range f.Turns {
 		if before := f.Message(t.MessageID); before != nil {
 			i := slices.IndexFunc(messages, func(m *Message) bool { return m.ID == t.MessageID })
-			t.Rolled = t.Rolled || i < 0 || len(messages[i].Parts) != len(before.Parts)
+			if i < 0 || len(messages[i].Parts) != len(before.Parts) {
+				t.Rolled = f.Seq
+			}
 		}
 	}
 	f.Messages = messages

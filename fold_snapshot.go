@@ -65,7 +65,7 @@ func (f *Fold) Snapshot(o SnapshotOptions) Snapshot {
 		s.StartSequence = f.Waiting[0].Seq - 1
 	case turn != nil:
 		s.StartSequence = turn.Start()
-		if !turn.Rolled || f.Message(turn.MessageID) != nil {
+		if turn.Rolled == 0 || f.Message(turn.MessageID) != nil {
 			s.ExistingMessageID = turn.MessageID
 		}
 	}

@@ -39,11 +39,10 @@ func (s *Server) resume(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
-	switch mode {
-	case chat.ModeBranch:
+	if mode == chat.ModeBranch {
 		return s.branch(w, r, data)
 	}
-	return chat.ErrMalformed.Because("mode is branch")
+	return s.goOn(w, r, data)
 }
 
 // branch makes a new session of what this one was at a checkpoint. Whoever asks

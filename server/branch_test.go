@@ -169,7 +169,7 @@ func TestBranchRefusals(t *testing.T) {
 		{"ann", 400, "malformed_json", `{"mode":"branch","checkpointId":1}`},
 		{"ann", 400, "malformed_json", `{"mode":"branch","checkpointId":"cp-1","sessionId":"ann-3","message":7}`},
 		{"ann", 400, "no_message", `{"mode":"branch","checkpointId":"cp-1","sessionId":"ann-3","message":{"role":"user","parts":[]}}`},
-		{"ann", 400, "malformed_json", ``},
+		{"ann", 400, "malformed_json", `[]`},
 	} {
 		k.problem(c.status, c.code, "POST", path, c.body, "Authorization", c.who)
 	}

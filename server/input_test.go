@@ -123,6 +123,7 @@ func TestAuthorize(t *testing.T) {
 		for path, method := range map[string]string{
 			"/api/chat/ann-1": "POST", "/api/chat/ann-1/stream": "GET", "/api/chat/ann-1/snapshot": "GET",
 			"/api/chat/ann-1/messages": "GET", "/api/chat/ann-1/checkpoints": "GET", "/api/chat/ann-1/stop": "POST",
+			"/api/chat/ann-1/interrupt": "POST", "/api/chat/ann-1/resume": "POST",
 			"/api/chat/ann-1/blobs/x": "GET", "/stream/ann-1": "GET", "/stream/ann-1/info": "GET", "/api/messages/ann-1": "GET",
 		} {
 			k.problem(http.StatusNotFound, "not_found", method, path, body, "Authorization", who)

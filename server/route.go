@@ -47,6 +47,7 @@ func (s *Server) table() []route {
 		{pattern: "/api/chat/{session}/messages", methods: map[string]method{"GET": messages}},
 		{pattern: "/api/messages/{session}", methods: map[string]method{"GET": messages}},
 		{pattern: "/api/chat/{session}/stop", methods: map[string]method{"POST": {ActionStop, s.stop}}},
+		{pattern: "/api/chat/{session}/interrupt", methods: map[string]method{"POST": {ActionStop, s.interrupt}}},
 		{pattern: "/api/chat/{session}/resume", methods: map[string]method{"POST": {ActionSend, s.resume}}},
 		{pattern: "/api/chat/{session}/approvals/{id}", methods: map[string]method{"POST": {ActionDecide, s.decide}}},
 		{pattern: "/api/chat/{session}/tools/{call}", methods: map[string]method{"POST": {ActionDecide, s.submit}}},

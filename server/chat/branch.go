@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 
@@ -23,6 +24,9 @@ const ModeBranch = "branch"
 func ResumeMode(data []byte) (string, error) {
 	var body struct {
 		Mode string `json:"mode"`
+	}
+	if len(bytes.TrimSpace(data)) == 0 {
+		return "", nil
 	}
 	return body.Mode, decodeOne(data, &body)
 }

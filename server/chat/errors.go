@@ -16,6 +16,9 @@ var (
 	ErrAlreadyAnswered   = &spool.Error{Code: "already_answered", Message: "somebody has given another answer"}
 	ErrTooLate           = &spool.Error{Code: "too_late", Message: "nobody waits for this answer any more"}
 	ErrNotWaiting        = &spool.Error{Code: "not_waiting", Message: "the run has not paused for this answer yet", Hint: "send it again when the status is paused"}
+	ErrNothingToResume   = &spool.Error{Code: "nothing_to_resume", Message: "no run of this session was interrupted or broke off, so that it could go on", Hint: "mode with_message opens a turn, from_checkpoint goes back"}
+	ErrNoSuchCheckpoint  = &spool.Error{Code: "no_such_checkpoint", Message: "the session has no such checkpoint"}
+	ErrNotInterruptible  = &spool.Error{Code: "not_interruptible", Message: "the run is a producer's, who alone knows its steps", Hint: "stop it"}
 	ErrNoSuchMessage     = &spool.Error{Code: "no_such_message", Message: "the session has no such message to edit or regenerate"}
 	ErrRefused           = &spool.Error{Code: "refused", Message: "the command was refused"}
 	ErrOverride          = &spool.Error{Code: "override_not_allowed", Message: "this server does not let a request replace history or state", Hint: "allow overrides in the server's options"}
@@ -101,10 +104,10 @@ func frontendError(err error, fallback *FrontendHandlerError) error {
 		return f
 	}
 	switch spool.CodeOf(err) {
-	case "malformed_json", "no_message", "nothing_to_continue", "no_such_message", "invalid_session_id",
+	case "malformed_json", "no_message", "nothing_to_continue", "nothing_to_resume", "no_such_message", "invalid_session_id",
 		"invalid_id", "invalid", "invalid_chunk", "too_large", "cursor_malformed", "busy", "refused":
 		return ValidationError.With("", err)
-	case "not_found":
+	case "not_found", "no_such_checkpoint":
 		return StreamNotFoundError.With("", err)
 	case "unsupported":
 		return ConfigurationError.With("", err)

@@ -214,7 +214,7 @@ func TestLoadAll(t *testing.T) {
 		for i := range messages {
 			messages[i] = spool.Message{ID: fmt.Sprint("m", n+i), Role: spool.RoleUser, Parts: []spool.Part{{Type: spool.PartText, Text: "hi"}}}
 		}
-		chunk := &spool.HistoryReplaced{CommandID: "h", Messages: &messages, More: n+series < total}
+		chunk := &spool.HistoryReplaced{CommandID: "h", Messages: &messages, More: n+series < total, Index: n / series}
 		if _, err := g.Command(t.Context(), spool.Row{}, chunk); err != nil {
 			t.Fatal(err)
 		}

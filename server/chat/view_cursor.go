@@ -43,6 +43,9 @@ func (a *attach) cursor(ctx context.Context, c spool.Cursor, frame bool) (Source
 		if last.End != 0 && last.End <= c.Seq && turnOver(f, t.ID, quiet) && !c.InPlan {
 			return nil
 		}
+		if c.Seq < t.Rolled {
+			return spool.ErrCursorRetracted.With(session, nil) // what it has seen is not what was said any more
+		}
 		copied := *t
 		turn = &copied
 		return nil

@@ -23,6 +23,8 @@ func (a *attach) pageLoad(ctx context.Context, c spool.Cursor) (Source, error) {
 		case live && t == nil:
 			waiting = id
 			return nil
+		case live && c.Seq < t.Rolled:
+			return nil // the page shows a history that is no more
 		case live:
 		case t == nil, t != f.LastTurn(), f.OpenRun() == nil && len(f.Waiting) > 0:
 			return nil // nothing was there, or the page lacks the later turn's message

@@ -18,7 +18,7 @@ func (a *attach) replay(ctx context.Context) (Source, error) {
 		case f.OpenRun() == nil && len(f.Waiting) > 0 && !f.Asks():
 			waiting = f.Waiting[0].ID
 			return nil
-		case t == nil:
+		case t == nil, t.Rolled != 0 && f.OpenRun() == nil:
 			return nil
 		case f.OpenRun() == nil && !(f.Status == spool.StatusPaused && a.due(f)):
 			end := t.LastRun().EndTime

@@ -1,0 +1,362 @@
+package chat
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spool-run/spool"
+)
+
+// ResumeOptions say how a session goes on.
+type ResumeOptions struct {
+	// Mode is [spool.ModeContinue] (also ""), [spool.ModeWithMessage],
+	// [spool.ModeRetry] or [spool.ModeFromCheckpoint].
+	Mode string
+	// RunID is the interrupted run meant; "" for whichever it is. To continue.
+	RunID string
+	// CheckpointID is where to go back to. From a checkpoint.
+	CheckpointID string
+	// Message opens the next turn: with a message, and optionally from a
+	// checkpoint.
+	Message *spool.Message
+	// CommandID is the caller's own idempotency key; "" makes one of the request,
+	// so that the same again, with nothing between, gets the same answer.
+	CommandID string
+}
+
+// ParseResume reads a resume's body, which may be empty: {mode, runId,
+// checkpointId, message, commandId}. Errors: [ErrMalformed].
+func ParseResume(data []byte) (ResumeOptions, error) {
+	var raw struct {
+		Mode         string          `json:"mode"`
+		RunID        string          `json:"runId"`
+		CheckpointID string          `json:"checkpointId"`
+		Message      json.RawMessage `json:"message"`
+		CommandID    string          `json:"commandId"`
+	}
+	if len(bytes.TrimSpace(data)) > 0 {
+		if err := decodeOne(data, &raw); err != nil {
+			return ResumeOptions{}, err
+		}
+	}
+	o := ResumeOptions{Mode: raw.Mode, RunID: raw.RunID, CheckpointID: raw.CheckpointID, CommandID: raw.CommandID}
+	if !isNull(raw.Message) {
+		m, err := parseMessage(raw.Message, spool.RoleUser)
+		if err != nil {
+			return ResumeOptions{}, err
+		}
+		o.Message = &m.msg
+	}
+	return o, o.check()
+}
+
+// check says what is wrong with the options.
+func (o *ResumeOptions) check() error {
+	switch o.Mode {
+	case "":
+		o.Mode = spool.ModeContinue
+	case spool.ModeContinue, spool.ModeWithMessage, spool.ModeRetry, spool.ModeFromCheckpoint:
+	default:
+		return ErrMalformed.Because("mode is one of continue, with_message, retry, from_checkpoint and branch")
+	}
+	switch {
+	case o.CommandID != "" && spool.CheckID(o.CommandID) != nil:
+		return spool.CheckID(o.CommandID)
+	case o.RunID != "" && o.Mode != spool.ModeContinue:
+		return ErrMalformed.Because("runId is for mode continue")
+	case (o.CheckpointID != "") != (o.Mode == spool.ModeFromCheckpoint):
+		return ErrMalformed.Because("checkpointId is for mode from_checkpoint, and needed there")
+	case o.Message == nil && o.Mode == spool.ModeWithMessage:
+		return ErrNoMessage.Because("mode with_message needs a message")
+	case o.Message == nil:
+		return nil
+	case o.Mode == spool.ModeContinue || o.Mode == spool.ModeRetry:
+		return ErrMalformed.Because("mode " + o.Mode + " takes no message")
+	case o.Message.Role != spool.RoleUser:
+		return ErrMalformed.Because("the message's role is user")
+	case len(o.Message.Parts) == 0:
+		return ErrNoMessage.Because("the message is empty")
+	}
+	return nil
+}
+
+// resumePatience is how long [Resume] waits for its run to begin.
+const resumePatience = 2 * time.Second
+
+// Resume lets a session go on, and returns when its run has begun, or when it is
+// clear that there will be none. Errors: [spool.ErrNotFound] for an unknown
+// session, [ErrNothingToResume], [ErrNoSuchCheckpoint], a [*BusyError],
+// [ErrMalformed] and [ErrNoMessage] for options that make no sense, and the
+// store's.
+func Resume(ctx context.Context, d *Deps, session string, o ResumeOptions) (*Settled, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	g, err := d.Logs.Log(session)
+	if err != nil {
+		return nil, err
+	}
+	h, err := g.Head(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var r resumption
+	decide := func(f *spool.Fold) (err error) {
+		r, err = d.resumption(f, o)
+		return err
+	}
+	if err := g.View(ctx, decide); err != nil {
+		return nil, err
+	}
+	if r.stop { // it waits for somebody; that is given up first
+		if _, err := Stop(ctx, d, session, StopOptions{}); err != nil {
+			return nil, err
+		}
+		if err := g.View(ctx, decide); err != nil {
+			return nil, err
+		}
+		if r.stop {
+			return nil, &BusyError{Session: session}
+		}
+	}
+	switch {
+	case r.repeated:
+	case r.at != nil:
+		err = r.rollBack(ctx, g)
+	default:
+		_, err = g.Command(ctx, spool.Row{}, r.chunks...)
+	}
+	if err != nil {
+		return nil, err
+	}
+	s := &Settled{Session: session}
+	return s, s.await(ctx, g, h.Incarnation, resumePatience, func(f *spool.Fold) error {
+		v := f.Verdict(r.id)
+		s.take(f)
+		s.RunID = v.RunID
+		s.pend(v.State == spool.VerdictWaiting)
+		if v.State == spool.VerdictRefused {
+			return refused(f, v.Code)
+		}
+		return nil
+	})
+}
+
+// refused is the error of a resume that the log has refused.
+func refused(f *spool.Fold, code string) error {
+	switch code {
+	case spool.RefusedBusy:
+		return busy(f)
+	case spool.RefusedNothingToResume:
+		return nothingToResume(f)
+	}
+	return ErrRefused.Because("the command was refused: "+code).With(f.Session, nil)
+}
+
+// resumption is what a resume comes to.
+type resumption struct {
+	id       string // the command whose verdict counts
+	repeated bool
+	stop     bool // a stop must end what waits before
+	chunks   []spool.Chunk
+
+	at     *spool.Checkpoint // of a rollback
+	resume *spool.ResumeRequested
+}
+
+func (d *Deps) resumption(f *spool.Fold, o ResumeOptions) (resumption, error) {
+	if o.CommandID != "" && f.Verdict(o.CommandID).State != spool.VerdictUnknown {
+		return resumption{id: o.CommandID, repeated: true}, nil
+	}
+	switch o.Mode {
+	case spool.ModeWithMessage:
+		return withMessage(f, o)
+	case spool.ModeRetry:
+		return retry(f, o)
+	case spool.ModeFromCheckpoint:
+		return fromCheckpoint(f, o)
+	}
+	return continued(f, o)
+}
+
+func continued(f *spool.Fold, o ResumeOptions) (resumption, error) {
+	if run := f.Interrupted(); run != nil && (o.RunID == "" || o.RunID == run.ID) {
+		r := resumption{id: orElse(o.CommandID, "continue-"+hash(run.ID))}
+		r.chunks = []spool.Chunk{&spool.ResumeRequested{CommandID: r.id, Mode: o.Mode, Target: run.ID}}
+		return r, nil
+	}
+	if c := f.Continue; c != nil && c.Mode == spool.ModeContinue {
+		return resumption{id: c.ID, repeated: true}, nil
+	}
+	if t := f.LastTurn(); t != nil {
+		for i := len(t.Runs) - 1; i > 0; i-- {
+			run, before := t.Runs[i], t.Runs[i-1]
+			if run.Mode == spool.ModeContinue && len(run.Commands) > 0 && (o.RunID == before.ID || o.RunID == "" && i == len(t.Runs)-1) {
+				return resumption{id: run.Commands[0], repeated: true}, nil
+			}
+		}
+	}
+	if f.Live() {
+		return resumption{}, busy(f)
+	}
+	return resumption{}, nothingToResume(f)
+}
+
+func withMessage(f *spool.Fold, o ResumeOptions) (resumption, error) {
+	r, m := numberedResume(f, o)
+	if r.repeated {
+		return r, nil
+	}
+	if f.Live() {
+		return r, busy(f)
+	}
+	r.chunks = []spool.Chunk{&spool.ResumeRequested{CommandID: r.id, Mode: o.Mode, WithMessage: true}, m}
+	return r, nil
+}
+
+func fromCheckpoint(f *spool.Fold, o ResumeOptions) (resumption, error) {
+	at := f.Checkpoint(o.CheckpointID)
+	if at == nil {
+		return resumption{}, ErrNoSuchCheckpoint.With(f.Session, nil)
+	}
+	r, m := numberedResume(f, o)
+	if r.repeated {
+		return r, nil
+	}
+	if f.Live() {
+		return r, busy(f)
+	}
+	if r.stop = f.Asks(); r.stop {
+		return r, nil
+	}
+	r.rollTo(at, o.Mode)
+	if m != nil {
+		r.resume.WithMessage = true
+		r.chunks = append(r.chunks, m)
+	}
+	return r, nil
+}
+
+const retryID = "retry-"
+
+// retry goes back to the last checkpoint of a turn that did not come to its end,
+// or, if it has none, to the user's message.
+func retry(f *spool.Fold, o ResumeOptions) (resumption, error) {
+	t := f.LastTurn()
+	again := ""
+	switch n := len(f.Waiting); {
+	case n > 0:
+		again = f.Waiting[n-1].ID
+	case f.Rolled != "":
+		again = f.Rolled
+	case t != nil:
+		again = t.ID
+	}
+	broken := f.Status == spool.StatusFailed || f.Interrupted() != nil ||
+		f.Status == spool.StatusEnded && (f.Reason == string(spool.OutcomeStopped) || f.Reason == string(spool.OutcomeLimit))
+	switch {
+	case o.CommandID == "" && strings.HasPrefix(again, retryID) && (f.Live() || !broken):
+		return resumption{id: again, repeated: true}, nil
+	case f.Live():
+		return resumption{}, busy(f)
+	case !broken || t == nil:
+		return resumption{}, nothingToResume(f)
+	}
+	r := resumption{id: orElse(o.CommandID, retryID+hash(t.LastRun().ID))}
+	i := slices.IndexFunc(f.Messages, func(m *spool.Message) bool { return m.ID == t.MessageID })
+	asked := i > 0 && f.Messages[i-1].Role == spool.RoleUser
+	at := f.TurnCheckpoint(t)
+	if at == nil && !asked {
+		at = f.Checkpoint(t.From) // it began there, and with nothing else
+	}
+	if at != nil {
+		r.rollTo(at, o.Mode)
+		return r, nil
+	}
+	for i--; i >= 0 && f.Messages[i].Role != spool.RoleUser; i-- {
+	}
+	if i < 0 {
+		return resumption{}, nothingToResume(f)
+	}
+	r.chunks = []spool.Chunk{&spool.HistoryRewound{CommandID: r.id, AfterMessageID: f.Messages[i].ID, Trigger: "regenerate"}}
+	return r, nil
+}
+
+// numberedResume returns the command of a resume that opens a turn, and its
+// message, if it has one. Without a key of the caller's or the message's, what is
+// asked for and how often before makes one.
+func numberedResume(f *spool.Fold, o ResumeOptions) (r resumption, message *spool.UserMessage) {
+	content, named := "", false
+	if o.Message != nil {
+		content, named = messageContent(o.Message), o.Message.ID != ""
+	}
+	switch key := "resume-" + hash(o.Mode, o.CheckpointID, content); {
+	case o.CommandID != "":
+		r.id = o.CommandID
+	case named:
+		r.id = "resume-" + hash(o.Mode, o.CheckpointID, o.Message.ID)
+		r.repeated = f.Verdict(r.id).State != spool.VerdictUnknown
+	default:
+		last := ""
+		for n := 1; r.id == ""; n++ {
+			id := key + "-" + strconv.Itoa(n)
+			if f.Verdict(id).State == spool.VerdictUnknown {
+				r.id = id
+				break
+			}
+			last = id
+		}
+		if v := f.Verdict(last); last != "" && (v.State == spool.VerdictWaiting || f.Rolled == last || v.RunID != "" && v.RunID == f.LastTurn().Runs[0].ID) {
+			r.id, r.repeated = last, true
+		}
+	}
+	if o.Message == nil {
+		return r, nil
+	}
+	m := *o.Message
+	id := m.ID
+	if id == "" || spool.CheckID(id) != nil {
+		id = "m-" + hash(r.id, id)
+		m.ID = id
+	}
+	return r, &spool.UserMessage{CommandID: id, Message: m, WhenBusy: spool.BusyReject}
+}
+
+func messageContent(m *spool.Message) string {
+	content := m.Text()
+	for _, part := range m.Parts {
+		if part.Type != spool.PartText {
+			content += "\x00" + part.URL + "\x00" + string(part.Data)
+		}
+	}
+	return content
+}
+
+func orElse(s, fallback string) string {
+	if s == "" {
+		return fallback
+	}
+	return s
+}
+
+// nothingToResume says what the session is about instead.
+func nothingToResume(f *spool.Fold) error {
+	e := *ErrNothingToResume
+	if f.Asks() {
+		e.Hint = "its run waits for children"
+		for _, c := range f.PendingCalls() {
+			e.Hint = fmt.Sprintf("its run waits for the outcome of call %s: POST …/tools/%s", c.CallID, c.CallID)
+			if c.Approval != nil {
+				e.Hint = fmt.Sprintf("its run waits for a decision on call %s: POST …/approvals/%s", c.CallID, c.Approval.ID)
+			}
+			break
+		}
+	}
+	return e.With(f.Session, nil)
+}

@@ -1,0 +1,53 @@
+package chat
+
+import (
+	"context"
+
+	"github.com/spool-run/spool"
+)
+
+// rollTo makes the resumption a rollback.
+func (r *resumption) rollTo(at *spool.Checkpoint, mode string) {
+	copied := *at
+	r.at = &copied
+	r.resume = &spool.ResumeRequested{CommandID: r.id, Mode: mode, CheckpointID: at.ID}
+	r.chunks = []spool.Chunk{r.resume}
+}
+
+// rollbackBytes is what of a history goes into one append.
+const rollbackBytes = 256 << 10
+
+// rollBack appends the log's content at the checkpoint and the command that goes
+// on from there. The last append alone counts: if it never comes, nothing has
+// happened.
+func (r *resumption) rollBack(ctx context.Context, g *spool.Log) error {
+	f, err := g.FoldAt(ctx, r.at.Seq)
+	if err != nil {
+		return err
+	}
+	r.resume.NoRun = !r.resume.WithMessage && !f.Goes()
+	series := f.Content("replace-"+hash(r.id, r.at.ID), r.at.ID)
+	last := len(series) - 1
+	var batch []spool.Chunk
+	size := 0
+	for _, c := range series[:last] {
+		data, err := spool.AppendChunk(nil, c)
+		if err != nil {
+			return err
+		}
+		if size+len(data) > rollbackBytes && len(batch) > 0 {
+			if _, err := g.Command(ctx, spool.Row{}, batch...); err != nil {
+				return err
+			}
+			batch, size = nil, 0
+		}
+		batch, size = append(batch, c), size+len(data)
+	}
+	if len(batch) > 0 {
+		if _, err := g.Command(ctx, spool.Row{}, batch...); err != nil {
+			return err
+		}
+	}
+	_, err = g.Command(ctx, spool.Row{}, append([]spool.Chunk{series[last]}, r.chunks...)...)
+	return err
+}
