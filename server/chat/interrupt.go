@@ -84,7 +84,7 @@ func (s *Settled) await(ctx context.Context, g *spool.Log, incarnation uint64, p
 		if err := g.View(ctx, look); err != nil || !s.Pending {
 			return err
 		}
-		switch err := await(waiting, g, incarnation, s.StreamSequence, false); {
+		switch err := await(waiting, subject{g, g.Session()}, incarnation, s.StreamSequence, false); {
 		case err == nil:
 		case errors.Is(err, io.EOF):
 			return g.View(ctx, look)
