@@ -1,6 +1,7 @@
+export * from './commands.js';
 export { createResumingFetch, type ConnectionState, type ResumingFetchOptions } from './fetch.js';
 export { isResyncError, RequestError, ResyncError } from './errors.js';
 export { joinDeltas } from './join.js';
 export * from './prepare.js';
-export { loadSnapshot, stop, type Snapshot, type SnapshotRequest } from './snapshot.js';
+export { loadSnapshot, stop, type Snapshot, type SnapshotRequest, type WaitingMessage } from './snapshot.js';
 export * from './transport.js';

@@ -17,7 +17,17 @@ export interface Snapshot<Message = unknown, State = unknown> {
   existingMessageId?: string;
   incarnation?: number;
   title?: string;
+  reason?: string;
+  /** The messages that wait behind a run or a pause; they are not among `messages` yet. */
+  waiting?: (Message & WaitingMessage)[];
+  /** Where a branch came from. */
+  origin?: { sessionId: string; checkpointId: string };
   error?: { error?: string; message?: string; code?: string } | string | null;
+}
+
+/** What a message that waits says beside itself. */
+export interface WaitingMessage {
+  whenBusy: 'queue' | 'steer' | 'interrupt';
 }
 
 export interface SnapshotRequest {

@@ -1,7 +1,7 @@
 // The page in a browser: what it shows is what the log holds.
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { compare, launch, openPage, say, sessionOf, settled, shows } from '../lib/browser.mjs';
+import { launch, openPage, same as sameOn, say, sessionOf, settled, shows } from '../lib/browser.mjs';
 import { newSession } from '../lib/cut.mjs';
 import { startGate } from '../lib/gate.mjs';
 import { freePort, start, tempDir } from '../lib/spool.mjs';
@@ -28,13 +28,7 @@ async function held(name, { records = Infinity, url = spool.url } = {}) {
   return { session, page };
 }
 
-async function same(page, { answers = 1, url = spool.url } = {}) {
-  const { seen, stored, snapshot } = await compare(page, url);
-  assert.deepEqual(seen, stored);
-  assert.equal(stored.filter(m => m.role === 'assistant').length, answers);
-  assert.deepEqual(page.problems, []);
-  return snapshot;
-}
+const same = (page, { answers = 1, url = spool.url } = {}) => sameOn(page, url, answers);
 
 // Records of `think` until its text has begun.
 const midText = 40;

@@ -1,4 +1,5 @@
 // The page in Debian's headless Chromium.
+import assert from 'node:assert/strict';
 import { chromium } from 'playwright-core';
 import { snapshotOf } from './cut.mjs';
 
@@ -32,6 +33,15 @@ export async function say(page, text) {
 }
 
 export const settled = (page, timeout = 60_000) => page.locator('main:is([data-status=ready],[data-status=error])').waitFor({ timeout });
+
+/** Asserts that the page shows what the snapshot holds, without errors, and returns the snapshot. */
+export async function same(page, url, answers = 1) {
+  const { seen, stored, snapshot } = await compare(page, url);
+  assert.deepEqual(seen, stored);
+  assert.equal(stored.filter(m => m.role === 'assistant').length, answers);
+  assert.deepEqual(page.problems, []);
+  return snapshot;
+}
 
 /** Waits until the last answer says so many characters. */
 export const shows = (page, characters) =>

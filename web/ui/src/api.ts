@@ -19,6 +19,8 @@ export interface StreamInfo {
   latestSequence?: number;
   status?: string;
   incarnation?: number;
+  /** How many commands wait to open a run. */
+  waiting?: number;
 }
 
 async function json<T>(url: string): Promise<T> {
@@ -51,6 +53,22 @@ export async function postAnswer(session: string, kind: 'approvals' | 'tools', i
     body: JSON.stringify(body),
   });
   if (!response.ok) throw new Error((await response.text()) || `HTTP ${response.status}`);
+}
+
+/**
+ * Says something while an answer is written. The stream that answers is left at
+ * once: the page follows the session's. An error's message is the answer's body.
+ */
+export async function postMessage(session: string, message: Message, whenBusy: string): Promise<void> {
+  const leave = new AbortController();
+  const response = await fetch(`/api/chat/${encodeURIComponent(session)}`, {
+    method: 'POST',
+    headers: { 'Content-Type': 'application/json' },
+    body: JSON.stringify({ message, whenBusy }),
+    signal: leave.signal,
+  });
+  if (!response.ok) throw new Error((await response.text()) || `HTTP ${response.status}`);
+  leave.abort();
 }
 
 /** A random id; `crypto.randomUUID` is missing where the page was not loaded over TLS or from loopback. */

@@ -69,6 +69,14 @@ export function App() {
     return () => removeEventListener('keydown', key);
   }, [go, drawer]);
 
+  const open = useCallback(
+    (id: string) => {
+      go(id);
+      void refresh();
+    },
+    [go, refresh],
+  );
+
   const remove = useCallback(
     async (id: string) => {
       await deleteSession(id).catch(() => {});
@@ -106,6 +114,8 @@ export function App() {
           </button>
         }
         onNew={() => go(undefined)}
+        onOpen={open}
+        nameOf={id => sessions.find(s => s.session === id)?.title}
       />
     </div>
   );

@@ -1,17 +1,23 @@
 import { useEffect, useLayoutEffect, useRef } from 'react';
-import { IconSend, IconStop } from './icons';
+import { IconPause, IconSend, IconStop } from './icons';
+import { WhenBusyChoice } from './queue';
+import type { WhenBusy } from './session';
 
 interface Props {
   value: string;
   onChange(value: string): void;
   busy: boolean;
   stopping: boolean;
+  pausing: boolean;
+  whenBusy: WhenBusy;
+  onWhenBusy(value: WhenBusy): void;
   onSend(): void;
   onStop(): void;
+  onPause(): void;
   onEditLast(): void;
 }
 
-export function Composer({ value, onChange, busy, stopping, onSend, onStop, onEditLast }: Props) {
+export function Composer({ value, onChange, busy, stopping, pausing, whenBusy, onWhenBusy, onSend, onStop, onPause, onEditLast }: Props) {
   const area = useRef<HTMLTextAreaElement>(null);
 
   useLayoutEffect(() => {
@@ -38,20 +44,23 @@ export function Composer({ value, onChange, busy, stopping, onSend, onStop, onEd
   useEffect(() => {
     if (!busy) return;
     const key = (e: KeyboardEvent) => {
-      if (e.key === 'Escape' && !e.defaultPrevented) onStop();
+      if (e.defaultPrevented) return;
+      if (e.key === 'Escape') onStop();
+      else if (e.key === '.' && (e.ctrlKey || e.metaKey)) onPause();
     };
     addEventListener('keydown', key);
     return () => removeEventListener('keydown', key);
-  }, [busy, onStop]);
+  }, [busy, onStop, onPause]);
 
   return (
     <form
-      className="composer"
       onSubmit={e => {
         e.preventDefault();
-        if (!busy) onSend();
+        onSend();
       }}
     >
+      {busy && value.trim() !== '' && <WhenBusyChoice value={whenBusy} onChange={onWhenBusy} />}
+      <div className="composer">
       <textarea
         ref={area}
         rows={1}
@@ -63,22 +72,36 @@ export function Composer({ value, onChange, busy, stopping, onSend, onStop, onEd
         onKeyDown={e => {
           if (e.key === 'Enter' && !e.shiftKey && !e.nativeEvent.isComposing) {
             e.preventDefault();
-            if (!busy) onSend();
+            onSend();
           } else if (e.key === 'ArrowUp' && value === '' && !busy) {
             e.preventDefault();
             onEditLast();
           }
         }}
       />
-      {busy ? (
+      {busy && (
+        <button
+          type="button"
+          className="send pause"
+          onClick={onPause}
+          disabled={pausing || stopping}
+          aria-label={pausing ? 'Pausing' : 'Pause'}
+          title={pausing ? 'Pauses behind this step' : 'Pause behind this step (Ctrl .)'}
+        >
+          <IconPause />
+        </button>
+      )}
+      {busy && (
         <button type="button" className="send stop" onClick={onStop} disabled={stopping} aria-label={stopping ? 'Stopping' : 'Stop'} title="Stop (Esc)">
           <IconStop />
         </button>
-      ) : (
+      )}
+      {(!busy || value.trim() !== '') && (
         <button type="submit" className="send" disabled={value.trim() === ''} aria-label="Send" title="Send (Enter)">
           <IconSend />
         </button>
       )}
+      </div>
     </form>
   );
 }

@@ -1,10 +1,11 @@
 import { useChat } from '@ai-sdk/react';
-import { useCallback, useEffect, useLayoutEffect, useRef, useState, useSyncExternalStore, type ReactNode } from 'react';
-import type { Message } from './api';
+import { useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState, useSyncExternalStore, type ReactNode } from 'react';
+import { addressOf, type Message } from './api';
 import { Composer } from './composer';
-import { IconDown, IconPlus } from './icons';
-import { MessageView, Waiting } from './message';
-import type { Session } from './session';
+import { IconBranch, IconDown, IconPlus } from './icons';
+import { MessageView, Waiting, type History } from './message';
+import { Queue } from './queue';
+import type { Session, WhenBusy } from './session';
 
 const scenes = [
   ['hello', 'A short answer'],
@@ -13,6 +14,7 @@ const scenes = [
   ['long', '20,000 pieces'],
   ['approve', 'You decide'],
   ['client-tool', 'Your page answers'],
+  ['branch', 'Checkpoints to go back to'],
   ['fail', 'Fails in mid-answer'],
 ] as const;
 
@@ -25,12 +27,22 @@ interface Props {
   menu: ReactNode;
   onFirst(): void;
   onNew(): void;
+  onOpen(session: string): void;
+  /** What a chat is called, if the list knows it. */
+  nameOf(session: string): string | undefined;
 }
 
-export function Conversation({ session, demo, title, menu, onFirst, onNew }: Props) {
+const whenBusyKey = 'spool:when-busy';
+const remembered = (): WhenBusy => {
+  const value = localStorage.getItem(whenBusyKey);
+  return value === 'steer' || value === 'interrupt' ? value : 'queue';
+};
+
+export function Conversation({ session, demo, title, menu, onFirst, onNew, onOpen, nameOf }: Props) {
   const state = useSyncExternalStore(session.subscribe, session.getState);
   const { messages, status, error } = useChat<Message>({ chat: session.chat, experimental_throttle: 50 });
   const [draft, setDraft] = useState('');
+  const [whenBusy, setWhenBusy] = useState(remembered);
   const busy = status === 'submitted' || status === 'streaming';
   const idle = !busy && state.phase === 'ready';
 
@@ -39,9 +51,10 @@ export function Conversation({ session, demo, title, menu, onFirst, onNew }: Pro
       if (text.trim() === '') return;
       onFirst();
       setDraft('');
-      session.send(text.trim());
+      if (busy) void session.sendNow(text.trim(), whenBusy);
+      else session.send(text.trim());
     },
-    [session, onFirst],
+    [session, onFirst, busy, whenBusy],
   );
 
   useEffect(() => {
@@ -60,6 +73,23 @@ export function Conversation({ session, demo, title, menu, onFirst, onNew }: Pro
   const onEdit = useCallback((id: string, text: string) => session.send(text, id), [session]);
   const onRegenerate = useCallback((id: string) => session.regenerate(id), [session]);
   const onStop = useCallback(() => void session.stop(), [session]);
+  const { interrupting, timeline } = state;
+  const onPause = useCallback(() => {
+    if (!interrupting) void session.interrupt();
+  }, [session, interrupting]);
+  const onWhenBusy = (value: WhenBusy) => {
+    setWhenBusy(value);
+    localStorage.setItem(whenBusyKey, value);
+  };
+  const history = useMemo<History>(
+    () => ({
+      checkpoints: timeline.checkpoints,
+      branch: id => void session.branch(id).then(made => made && onOpen(made)),
+      rewind: idle ? id => void session.rewind(id) : undefined,
+      goOn: idle ? how => void (how === 'retry' ? session.retry() : session.continue()) : undefined,
+    }),
+    [session, timeline.checkpoints, idle, onOpen],
+  );
   const editLast = () => {
     const edits = view.scroller.current?.querySelectorAll<HTMLButtonElement>('.user [aria-label="Edit"]');
     edits?.[edits.length - 1]?.click();
@@ -92,6 +122,21 @@ export function Conversation({ session, demo, title, menu, onFirst, onNew }: Pro
         <div className="thread" role="log" aria-label="Conversation" ref={view.content}>
           {state.phase === 'loading' && <p className="loading">Loading…</p>}
           {state.phase === 'ready' && messages.length === 0 && !busy && <Welcome demo={demo} onPick={send} />}
+          {timeline.origin && (
+            <p className="origin">
+              <IconBranch /> Branched from{' '}
+              <a
+                href={addressOf(timeline.origin.sessionId)}
+                onClick={e => {
+                  if (e.metaKey || e.ctrlKey || e.shiftKey || e.button !== 0) return;
+                  e.preventDefault();
+                  onOpen(timeline.origin!.sessionId);
+                }}
+              >
+                {nameOf(timeline.origin.sessionId) || 'another chat'}
+              </a>
+            </p>
+          )}
           {messages.map((message, i) => (
             <MessageView
               key={message.id}
@@ -102,6 +147,7 @@ export function Conversation({ session, demo, title, menu, onFirst, onNew }: Pro
               last={i === messages.length - 1}
               onEdit={onEdit}
               onRegenerate={onRegenerate}
+              history={history}
             />
           ))}
           {waiting && (
@@ -109,6 +155,7 @@ export function Conversation({ session, demo, title, menu, onFirst, onNew }: Pro
               <Waiting />
             </article>
           )}
+          <Queue waiting={timeline.waiting.filter(w => !messages.some(m => m.id === w.id))} />
         </div>
       </div>
       <div className="foot">
@@ -132,8 +179,12 @@ export function Conversation({ session, demo, title, menu, onFirst, onNew }: Pro
           onChange={setDraft}
           busy={busy}
           stopping={state.stopping}
-          onSend={() => idle && send(draft)}
+          pausing={interrupting}
+          whenBusy={whenBusy}
+          onWhenBusy={onWhenBusy}
+          onSend={() => (idle || busy) && send(draft)}
           onStop={onStop}
+          onPause={onPause}
           onEditLast={editLast}
         />
       </div>

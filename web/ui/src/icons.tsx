@@ -15,6 +15,11 @@ export const IconStop = () => (
     <rect x="5" y="5" width="10" height="10" rx="2" fill="currentColor" />
   </svg>
 );
+export const IconPause = () => icon(<path d="M7.5 5v10M12.5 5v10" />);
+export const IconHistory = () => icon(<path d="M4.2 10a5.8 5.8 0 1 1 1.8 4.200M4.200 14.800v-3.600M10 7v3.300l2.200 1.300" />);
+export const IconBranch = () => icon(<path d="M6 6.300v7.400M14 8.300c0 3.200-3 3.700-7.500 4.500M7.800 4.500a1.800 1.800 0 1 1-3.600 0 1.800 1.800 0 0 1 3.600 0zM7.800 15.500a1.800 1.800 0 1 1-3.600 0 1.800 1.800 0 0 1 3.600 0zM15.800 6.500a1.800 1.800 0 1 1-3.600 0 1.800 1.800 0 0 1 3.600 0z" />);
+export const IconRewind = () => icon(<path d="M9 5L4 10l5 5M16 5l-5 5 5 5" />);
+export const IconPlay = () => icon(<path d="M7 5l8 5-8 5z" />);
 export const IconEdit = () => icon(<path d="M4 16l.8-3.200L13 4.600l2.4 2.4-8.2 8.200z" />);
 export const IconRedo = () => icon(<path d="M15.5 8A6 6 0 1 0 16 11M16 4v4h-4" />);
 export const IconCopy = () => icon(<path d="M7 7h9v9H7zM4 13V4h9" />);

@@ -1,11 +1,21 @@
 import { isToolUIPart } from 'ai';
 import { memo, useEffect, useRef, useState, type ReactNode } from 'react';
 import type { Message } from './api';
-import { IconCheck, IconChevron, IconCopy, IconEdit, IconRedo } from './icons';
+import { CheckpointMark } from './checkpoints';
+import { IconCheck, IconChevron, IconCopy, IconEdit, IconPlay, IconRedo } from './icons';
 import { Markdown } from './markdown';
 import { ProgressTree, type ProgressEntry } from './progress';
 import type { Session } from './session';
+import type { Timeline } from './timeline';
 import { ToolCall, Value } from './tool';
+
+/** What of the session's past the page can go back to, and how an answer that broke off goes on. */
+export interface History {
+  checkpoints: Timeline['checkpoints'];
+  branch(checkpoint: string): void;
+  rewind: ((checkpoint: string) => void) | undefined;
+  goOn: ((how: 'continue' | 'retry') => void) | undefined;
+}
 
 interface Props {
   session: Session;
@@ -15,6 +25,7 @@ interface Props {
   last: boolean;
   onEdit(id: string, text: string): void;
   onRegenerate(id: string): void;
+  history: History;
 }
 
 export const MessageView = memo(function MessageView(props: Props) {
@@ -90,11 +101,23 @@ function UserMessage({ message, idle, onEdit }: Props) {
   );
 }
 
-function AssistantMessage({ session, message, live, idle, last, onRegenerate }: Props) {
+function AssistantMessage({ session, message, live, idle, last, onRegenerate, history }: Props) {
   const empty = !message.parts.some(p => p.type !== 'step-start');
+  const ends = idle && last ? history.goOn : undefined;
+  const mark = (step: number, between: boolean) => {
+    const checkpoint = history.checkpoints.get(message.id)?.get(step);
+    if (!checkpoint) return null;
+    const { branch, rewind } = history;
+    const there = last && !between && !message.parts.some(p => p.type === 'data-run-interrupted');
+    const at = { checkpoint, branch: () => branch(checkpoint.id), rewind: rewind && !there ? () => rewind(checkpoint.id) : undefined };
+    return <CheckpointMark key={`checkpoint-${step}`} at={at} between={between} />;
+  };
+  // A settled answer may end with a step that holds nothing.
+  const said = message.parts.findLastIndex(p => p.type !== 'step-start');
+  const steps = message.parts.filter((p, i) => p.type === 'step-start' && i < said).length;
   return (
     <article className="message assistant" data-role="assistant" data-id={message.id} aria-busy={live}>
-      {partsOf(message, live, idle && last ? session : undefined)}
+      {partsOf(message, live, idle && last ? session : undefined, mark, ends)}
       {live && empty && <Waiting />}
       {!live && (
         <div className="actions">
@@ -104,6 +127,7 @@ function AssistantMessage({ session, message, live, idle, last, onRegenerate }: 
               <IconRedo />
             </button>
           )}
+          {mark(steps - 1, false)}
         </div>
       )}
     </article>
@@ -115,7 +139,13 @@ function AssistantMessage({ session, message, live, idle, last, onRegenerate }: 
  * other entries become one tree at the place of the first. A call that waits for
  * the reader is answered through the session, if there is one.
  */
-function partsOf(message: Message, live: boolean, session: Session | undefined): ReactNode[] {
+function partsOf(
+  message: Message,
+  live: boolean,
+  session: Session | undefined,
+  mark: (step: number, between: boolean) => ReactNode,
+  goOn: History['goOn'],
+): ReactNode[] {
   const calls = new Set(message.parts.filter(isToolUIPart).map(p => p.toolCallId));
   const ofCalls = new Map<string, ProgressEntry>();
   const progress: ProgressEntry[] = [];
@@ -126,7 +156,10 @@ function partsOf(message: Message, live: boolean, session: Session | undefined):
     else progress.push(entry);
   }
   let shown = false;
+  let steps = 0;
+  const end = message.parts.findLastIndex(p => p.type !== 'step-start');
   return message.parts.map((part, i) => {
+    if (part.type === 'step-start') return steps++ > 0 && i < end ? mark(steps - 2, true) : null;
     if (part.type === 'text') return part.text === '' ? null : <Markdown key={i} text={part.text} />;
     if (part.type === 'reasoning') return <Reasoning key={i} text={part.text} writing={live && part.state === 'streaming'} />;
     if (isToolUIPart(part)) return <ToolCall key={part.toolCallId + i} part={part} live={live} session={session} progress={ofCalls.get(part.toolCallId)} />;
@@ -135,8 +168,8 @@ function partsOf(message: Message, live: boolean, session: Session | undefined):
       shown = true;
       return <ProgressTree key="progress" entries={progress} live={live} />;
     }
-    if (part.type === 'data-error') return <Failure key={i} data={part.data} />;
-    if (part.type === 'data-run-interrupted') return <Interrupted key={i} data={part.data} />;
+    if (part.type === 'data-error') return <Failure key={i} data={part.data} goOn={i === end ? goOn : undefined} />;
+    if (part.type === 'data-run-interrupted') return <Interrupted key={i} data={part.data} goOn={i === end ? goOn : undefined} />;
     if (part.type === 'source-url') {
       return (
         <a key={i} className="source" href={/^https?:/.test(part.url) ? part.url : undefined} target="_blank" rel="noopener noreferrer">
@@ -186,18 +219,35 @@ function Custom({ name, data }: { name: string; data: unknown }) {
   );
 }
 
-function Failure({ data }: { data: unknown }) {
+function Failure({ data, goOn }: { data: unknown; goOn: History['goOn'] }) {
   const { error, code } = (data ?? {}) as { error?: string; code?: string };
   return (
-    <p className="callout failure" role="alert">
-      <strong>The answer failed.</strong> {error} {code && <code>{code}</code>}
-    </p>
+    <div className="callout failure" role="alert">
+      <p>
+        <strong>The answer failed.</strong> {error} {code && <code>{code}</code>}
+      </p>
+      {goOn && (
+        <button type="button" className="go-on" onClick={() => goOn('retry')}>
+          <IconRedo /> Retry
+        </button>
+      )}
+    </div>
   );
 }
 
-function Interrupted({ data }: { data: unknown }) {
+function Interrupted({ data, goOn }: { data: unknown; goOn: History['goOn'] }) {
   const { reason } = (data ?? {}) as { reason?: string };
-  return <p className="callout interrupted">{reason === 'stopped' || !reason ? 'Stopped.' : `Interrupted: ${reason}`}</p>;
+  const paused = reason === 'interrupted';
+  return (
+    <div className="callout interrupted">
+      {paused ? 'Paused.' : reason === 'stopped' || !reason ? 'Stopped.' : `Interrupted: ${reason}`}
+      {goOn && (
+        <button type="button" className="go-on" onClick={() => goOn(paused ? 'continue' : 'retry')}>
+          {paused ? <IconPlay /> : <IconRedo />} {paused ? 'Continue' : 'Retry'}
+        </button>
+      )}
+    </div>
+  );
 }
 
 export function Waiting() {

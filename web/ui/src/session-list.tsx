@@ -1,6 +1,6 @@
 import { memo } from 'react';
 import { addressOf, type SessionRow } from './api';
-import { IconTrash } from './icons';
+import { IconBranch, IconTrash } from './icons';
 
 interface Props {
   rows: SessionRow[];
@@ -28,6 +28,11 @@ export const SessionList = memo(function SessionList({ rows, current, onOpen, on
           >
             <span className="session-title">{row.title || row.session}</span>
             <span className="session-meta">
+              {row.session.startsWith('branch-') && (
+                <span className="mark mark-branch">
+                  <IconBranch /> branch
+                </span>
+              )}
               {row.status && marks[row.status] && <span className={`mark mark-${row.status}`}>{marks[row.status]}</span>}
               <time>{ago(row.updated)}</time>
             </span>

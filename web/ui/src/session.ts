@@ -1,6 +1,10 @@
 import { Chat } from '@ai-sdk/react';
-import { isResyncError, loadSnapshot, RequestError, ResumableChatTransport, stop, type ConnectionState } from '@spool-run/client';
-import { loadStreamInfo, newID, postAnswer, type Message } from './api';
+import { interrupt, isResyncError, loadSnapshot, RequestError, ResumableChatTransport, resume, stop, type ConnectionState, type Resume } from '@spool-run/client';
+import { loadStreamInfo, newID, postAnswer, postMessage, type Message } from './api';
+import { checkpointsOf, noTimeline, ofSnapshot, type Timeline } from './timeline';
+
+/** What a message does that is sent while a run is at work. */
+export type WhenBusy = 'queue' | 'steer' | 'interrupt';
 
 export interface SessionState {
   /** `loading` until the first snapshot is here. */
@@ -9,6 +13,9 @@ export interface SessionState {
   /** Why the last request failed, for a banner. */
   problem: string | undefined;
   stopping: boolean;
+  /** An interrupt is on its way to the next step boundary. */
+  interrupting: boolean;
+  timeline: Timeline;
   title: string | undefined;
   /** A message that the server did not take, back for the composer. */
   returned: string | undefined;
@@ -37,6 +44,7 @@ export class Session {
   #position = 0;
   #incarnation: number | undefined;
   #resumeAt: number | undefined;
+  #waiting = 0;
   #sent: { id: string; text: string } | undefined;
   #loading: Promise<void> | undefined;
   #timer: ReturnType<typeof setTimeout> | undefined;
@@ -52,6 +60,8 @@ export class Session {
       connection: 'live',
       problem: undefined,
       stopping: false,
+      interrupting: false,
+      timeline: noTimeline,
       title: undefined,
       returned: undefined,
     };
@@ -70,11 +80,15 @@ export class Session {
         },
       }),
       onError: error => void this.#failed(error),
-      onFinish: () => {
+      onData: part => {
+        if (part.type === 'data-checkpoint-created') void this.#lookBack();
+      },
+      onFinish: ({ isAbort, isDisconnect, isError }) => {
         this.#resumeAt = undefined;
-        this.#set({ stopping: false });
+        this.#set({ stopping: false, interrupting: false });
         this.#tabs.postMessage('turn');
         this.onTurn?.();
+        if (!isAbort && !isDisconnect && !isError) void this.#ended();
       },
     });
   }
@@ -128,10 +142,12 @@ export class Session {
 
   /** Looks whether the session went on without this page, and follows. */
   async sync(): Promise<void> {
-    if (!this.#open || this.#busy || this.#loading) return;
+    if (!this.#open || this.#loading) return;
     try {
       const info = await loadStreamInfo(this.id);
       if (!this.#open) return;
+      if (this.#busy && info !== null && (info.waiting ?? 0) !== this.#waiting) await this.#lookAhead(info.waiting ?? 0);
+      if (this.#busy) return;
       if (this.#state.connection !== 'live') this.#set({ connection: 'live' });
       if (this.#busy || this.#loading || info === null) return;
       const moved = (info.latestSequence ?? 0) > this.#position;
@@ -140,6 +156,28 @@ export class Session {
     } catch {
       if (this.#open) this.#set({ connection: navigator.onLine ? 'reconnecting' : 'offline' });
     }
+  }
+
+  /** What the stream does not tell: that a message waits behind the run. */
+  async #lookAhead(waiting: number): Promise<void> {
+    this.#waiting = waiting;
+    const snapshot = await loadSnapshot<Message>({ api: this.#api });
+    if (this.#open && this.#busy) this.#set({ timeline: { ...this.#state.timeline, waiting: ofSnapshot(snapshot).waiting } });
+  }
+
+  /** The checkpoints that one can go back to. Without them nothing else is lost. */
+  async #lookBack(): Promise<void> {
+    const checkpoints = await checkpointsOf(this.#api).catch(() => undefined);
+    if (this.#open && checkpoints) this.#set({ timeline: { ...this.#state.timeline, checkpoints } });
+  }
+
+  /** An answer came to its end: what waited behind it is next. */
+  async #ended(): Promise<void> {
+    await Promise.resolve(); // the chat is still finishing
+    const info = await loadStreamInfo(this.id).catch(() => null);
+    if (!this.#open || this.#busy) return;
+    if (this.#state.timeline.waiting.length > 0 || (info?.waiting ?? 0) > 0 || info?.status === 'active') await this.load();
+    else await this.#lookBack();
   }
 
   /** Brings the page to what the log holds, and follows a run that is at work. */
@@ -178,8 +216,11 @@ export class Session {
     this.#incarnation = snapshot?.incarnation;
     this.chat.messages = messages;
     if (this.chat.status === 'error') this.chat.clearError();
-    this.#set({ phase: 'ready', connection: 'live', title: snapshot?.title || undefined });
-    if (this.#sent && !messages.some(m => m.id === this.#sent?.id)) this.#set({ returned: this.#sent.text });
+    const timeline = { ...this.#state.timeline, ...ofSnapshot(snapshot) };
+    this.#waiting = timeline.waiting.length;
+    this.#set({ phase: 'ready', connection: 'live', title: snapshot?.title || undefined, timeline });
+    if (snapshot?.checkpointId) void this.#lookBack();
+    if (this.#sent && ![...messages, ...timeline.waiting].some(m => m.id === this.#sent?.id)) this.#set({ returned: this.#sent.text });
     this.#sent = undefined;
     if (live) {
       this.#resumeAt = this.#position;
@@ -213,6 +254,20 @@ export class Session {
     this.#announce();
   }
 
+  /** Says something while an answer is written. */
+  async sendNow(text: string, whenBusy: WhenBusy): Promise<void> {
+    const message: Message = { id: newID(), role: 'user', parts: [{ type: 'text', text }] };
+    this.#set({ problem: undefined, timeline: { ...this.#state.timeline, waiting: [...this.#state.timeline.waiting, { ...message, whenBusy }] } });
+    try {
+      await postMessage(this.id, message, whenBusy);
+      this.#tabs.postMessage('waiting');
+      if (!this.#busy) await this.load(); // it ended in this very moment
+    } catch (error) {
+      const waiting = this.#state.timeline.waiting.filter(m => m.id !== message.id);
+      this.#set({ problem: explain(error as Error).message, returned: text, timeline: { ...this.#state.timeline, waiting } });
+    }
+  }
+
   regenerate(messageId: string) {
     this.#set({ problem: undefined });
     void this.chat.regenerate({ messageId }).catch(error => this.#failed(error));
@@ -236,6 +291,44 @@ export class Session {
       await stop({ api: this.#api });
     } catch (error) {
       this.#set({ stopping: false, problem: `Stop failed: ${(error as Error).message}` });
+    }
+  }
+
+  /** Asks the server to pause at the next step boundary; the stream then ends by itself. */
+  async interrupt(): Promise<void> {
+    this.#set({ interrupting: true });
+    try {
+      await interrupt({ api: this.#api });
+    } catch (error) {
+      this.#set({ interrupting: false, problem: `Not paused: ${(error as Error).message}` });
+    }
+  }
+
+  continue = () => this.#resume({ mode: 'continue' });
+  retry = () => this.#resume({ mode: 'retry' });
+  rewind = (checkpointId: string) => this.#resume({ mode: 'from_checkpoint', checkpointId });
+
+  async #resume(how: Resume): Promise<void> {
+    this.#set({ problem: undefined });
+    try {
+      await resume({ api: this.#api }, { ...how, commandId: newID() });
+      this.#tabs.postMessage('turn');
+      this.onTurn?.();
+    } catch (error) {
+      this.#set({ problem: (error as Error).message });
+    }
+    await this.#loading;
+    if (this.#open && !this.#busy) await this.load();
+  }
+
+  /** Makes a new session of what this one was at a checkpoint, and returns its id. */
+  async branch(checkpointId: string): Promise<string | undefined> {
+    this.#set({ problem: undefined });
+    try {
+      return (await resume({ api: this.#api }, { mode: 'branch', checkpointId, commandId: newID() })).sessionId;
+    } catch (error) {
+      this.#set({ problem: `Not branched: ${(error as Error).message}` });
+      return undefined;
     }
   }
 

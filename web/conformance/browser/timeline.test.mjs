@@ -1,0 +1,110 @@
+// The page and a session's time: pause and go on, go back, branch, and what is
+// said while an answer is written.
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { launch, openPage, same as sameOn, say, sessionOf, settled, shows } from '../lib/browser.mjs';
+import { newSession, snapshotOf } from '../lib/cut.mjs';
+import { startGate } from '../lib/gate.mjs';
+import { start } from '../lib/spool.mjs';
+
+let browser, gate, spool;
+
+before(async () => {
+  gate = await startGate();
+  [browser, spool] = await Promise.all([launch(), start({ env: { SPOOL_TEST_GATE: gate.url } })]);
+});
+after(async () => {
+  await browser?.close();
+  await spool?.stop();
+  gate?.close();
+});
+
+const same = (page, answers = 1) => sameOn(page, spool.url, answers);
+
+/** A page on a new session, whose run is held after so many records. */
+async function held(name, records = Infinity) {
+  const session = newSession(name);
+  gate.allow(session, records);
+  return { session, page: await openPage(browser, `${spool.url}/?session=${session}`) };
+}
+
+/** Waits until the session's log has gone on from a sequence: what was asked for is stored. */
+async function stored(session, act) {
+  const latest = async () => (await (await fetch(`${spool.url}/stream/${session}/info`)).json()).latestSequence;
+  const before = await latest();
+  await act();
+  while ((await latest()) === before) await new Promise(done => setTimeout(done, 20));
+}
+
+const end = 'a step each, and after each a checkpoint';
+const checkpoints = page => page.locator('.checkpoint');
+const choose = async (page, mark, what) => {
+  await mark.getByRole('button', { name: /^Checkpoint/ }).focus();
+  await page.keyboard.press('Enter');
+  const item = page.getByRole('menuitem', { name: what });
+  await item.waitFor();
+  // By keyboard alone.
+  while (!(await item.evaluate(e => e === document.activeElement))) await page.keyboard.press('ArrowDown');
+  await page.keyboard.press('Enter');
+};
+
+test('branch at a checkpoint, and go another way there', async () => {
+  const { session, page } = await held('branch');
+  await say(page, 'branch');
+  await page.getByText(end).waitFor();
+  await settled(page);
+  await checkpoints(page).nth(3).waitFor();
+  const source = await same(page);
+  await choose(page, checkpoints(page).nth(0), 'Branch from here');
+  await page.locator('.origin').waitFor();
+  const id = sessionOf(page);
+  assert.notEqual(id, session);
+  await page.getByRole('button', { name: 'Continue' }).waitFor();
+  const made = await same(page);
+  assert.deepEqual([made.status, made.reason, made.origin.sessionId], ['paused', 'interrupted', session]);
+  assert.equal(made.state.itinerary.length, 1);
+  assert.equal(await page.locator('.tool').count(), 1);
+  await page.locator(`.sessions [aria-current=page] .mark-branch`).waitFor();
+  await say(page, 'branch south');
+  await page.getByText('South it is').waitFor();
+  await settled(page);
+  const south = await same(page, 2);
+  assert.deepEqual(south.state.itinerary.map(t => t.city), ['Lisbon', 'Évora', 'Faro']);
+  await page.reload();
+  await page.getByText('South it is').waitFor();
+  await same(page, 2);
+  // The source is where it was, one click away.
+  await page.locator('.origin a').click();
+  await page.getByText(end).waitFor();
+  assert.equal(sessionOf(page), session);
+  const back = await same(page);
+  assert.equal(back.streamSequence, source.streamSequence);
+  await page.context().close();
+});
+
+test('a message that waits is shown in every tab, and answered in turn', async () => {
+  const { session, page } = await held('queue', 40);
+  await say(page, 'think');
+  await gate.asked(session, 41);
+  await shows(page, 20);
+  const second = await openPage(browser, page.url(), { context: page.context() });
+  await shows(second, 20);
+  const box = page.getByRole('textbox', { name: 'Message', exact: true });
+  await box.fill('hello');
+  const choice = page.getByRole('radio', { name: 'Queue' });
+  assert.ok(await choice.isChecked());
+  await stored(session, () => box.press('Enter'));
+  for (const p of [page, second]) await p.locator('.queue li[data-when=queue]', { hasText: 'hello' }).waitFor();
+  await page.reload();
+  await page.locator('.queue li', { hasText: 'hello' }).waitFor();
+  await shows(page, 20);
+  assert.equal(await page.locator('.user').count(), 1);
+  gate.allow(session, Infinity);
+  for (const p of [page, second]) {
+    await p.getByText('nothing is lost').waitFor();
+    await settled(p);
+    await same(p, 2);
+    assert.equal(await p.locator('.queue').count(), 0);
+  }
+  await page.context().close();
+});
