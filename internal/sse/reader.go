@@ -35,6 +35,9 @@ type ReaderOptions struct {
 	// KeepLast dispatches an event that the end of the input cuts before its
 	// blank line. Browsers drop it; some servers never send that line.
 	KeepLast bool
+	// Other is given the fields that the standard does not know and a browser
+	// skips; nil: skip them. What it returns ends the reader, if it is an error.
+	Other func(name, value []byte) error
 }
 
 // Reader takes an event stream apart as the WHATWG standard says. Results do not
@@ -142,8 +145,16 @@ func (r *Reader) field(line []byte) error {
 		if ms, ok := digits(value); ok {
 			r.retry = ms
 		}
+	default: // a comment, or a field that the standard does not know
+		if len(name) > 0 && r.o.Other != nil {
+			if err := r.o.Other(name, value); err != nil {
+				r.err = err
+				r.r, r.w = 0, 0
+				return err
+			}
+		}
 	}
-	return nil // a comment, or a field that the standard does not know
+	return nil
 }
 
 // digits reads a number of milliseconds, at most about a day.

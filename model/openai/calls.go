@@ -24,6 +24,14 @@ func (c *call) complete() bool {
 	return strings.HasPrefix(text, "{") && json.Valid([]byte(text))
 }
 
+// another reports whether a delta with c's id begins another call all the same: it
+// is a whole one, and not c said again.
+func (c *call) another(d *toolDelta) bool {
+	args := strings.TrimSpace(d.Function.arguments())
+	return d.Function.Name != "" && c.complete() && strings.HasPrefix(args, "{") && json.Valid([]byte(args)) &&
+		strings.TrimSpace(c.args.String()) != "{}" && (args != strings.TrimSpace(c.args.String()) || d.Index != nil)
+}
+
 // calls finds the call that each delta belongs to. Providers leave out ids,
 // indexes and names, repeat them, and change them under way.
 type calls struct {
@@ -41,7 +49,10 @@ func (cs *calls) find(d *toolDelta) *call {
 		slot = cs.slots[*d.Index]
 	}
 	c := cs.ids[string(d.ID)]
-	if c == nil {
+	if c != nil && d.ID != "" && c != slot && c.another(d) {
+		c = nil // an id that the provider uses twice; this call gets one of its own
+		d.ID = ""
+	} else if c == nil {
 		c = cs.guess(d, slot)
 	}
 	if c == nil {

@@ -2,8 +2,10 @@ package openai
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"math"
+	"net/http"
 	"reflect"
 	"strconv"
 	"strings"
@@ -56,6 +58,45 @@ type delta struct {
 	FunctionCall     *functionDelta    `json:"function_call"`
 	Annotations      []annotation      `json:"annotations"`
 	Images           []image           `json:"images"`
+	Audio            *spoken           `json:"audio"`
+}
+
+// spoken is a piece of an answer in sound.
+type spoken struct {
+	Data       string  `json:"data"` // base64, each piece by itself
+	Transcript snippet `json:"transcript"`
+}
+
+// snippet is a piece of text, which may begin or end inside a character.
+type snippet string
+
+func (s *snippet) UnmarshalJSON(raw []byte) error {
+	text, _ := provider.Raw(raw)
+	*s = snippet(text)
+	return nil
+}
+
+// sound collects the bytes of a spoken answer.
+type sound []byte
+
+func (s *sound) add(piece string) {
+	data, err := base64.StdEncoding.DecodeString(piece)
+	if err == nil {
+		*s = append(*s, data...)
+	}
+}
+
+// url returns the sound as a data URL, "" if there is none. Streams carry samples
+// without a head.
+func (s sound) url() string {
+	if len(s) == 0 {
+		return ""
+	}
+	media := "audio/pcm"
+	if kind := http.DetectContentType(s); strings.HasPrefix(kind, "audio/") {
+		media = kind
+	}
+	return "data:" + media + ";base64," + base64.StdEncoding.EncodeToString(s)
 }
 
 // toolDeltas are a list, or the one there is.

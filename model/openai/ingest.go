@@ -59,6 +59,7 @@ type ingester struct {
 	thought         strings.Builder
 	field           string // the member that the reasoning came in
 	details         details
+	sound           sound
 
 	strings provider.Strings
 	scratch []byte
@@ -102,6 +103,7 @@ func (in *ingester) chunk(data []byte) {
 	if err := provider.Decode(data, &c); err != nil {
 		return
 	}
+	in.choose(c.Choices)
 	for i := range c.Choices {
 		in.take(&c.Choices[i])
 	}
@@ -140,15 +142,28 @@ func (in *ingester) chunk(data []byte) {
 	}
 }
 
+// choose decides on the choice that is ours: the first one of the first chunk that
+// has any.
+func (in *ingester) choose(list []choice) {
+	if in.choice != nil || len(list) == 0 {
+		return
+	}
+	in.choice = new(int)
+	*in.choice = list[0].number()
+	for i := range list {
+		*in.choice = min(*in.choice, list[i].number())
+	}
+}
+
+func (c *choice) number() int {
+	if c.Index == nil {
+		return 0
+	}
+	return *c.Index
+}
+
 func (in *ingester) take(c *choice) {
-	number := 0
-	if c.Index != nil {
-		number = *c.Index
-	}
-	if in.choice == nil {
-		in.choice = &number
-	}
-	if number != *in.choice {
+	if c.number() != *in.choice {
 		return
 	}
 	if c.Delta != nil {
@@ -157,8 +172,10 @@ func (in *ingester) take(c *choice) {
 		in.delta(c.Message)
 	}
 	in.spoken = in.spoken || c.Delta == nil && c.Message != nil
-	text, _ := provider.Raw(c.Text)
-	in.text(text)
+	if c.Delta == nil || provider.IsNull(c.Delta.Content) { // Together says it twice
+		text, _ := provider.Raw(c.Text)
+		in.text(text)
+	}
 	if in.out.Finish == "" && c.FinishReason != "null" { // as Alibaba's own protocol has it
 		in.out.Finish = c.FinishReason
 	}
@@ -183,6 +200,10 @@ func (in *ingester) delta(d *delta) {
 	in.text(text)
 	refusal, _ := provider.Raw(d.Refusal)
 	in.text(refusal)
+	if d.Audio != nil {
+		in.text(string(d.Audio.Transcript))
+		in.sound.add(d.Audio.Data)
+	}
 	for _, a := range d.Annotations {
 		in.source(model.Source{URL: a.URL.URL, Title: a.URL.Title, CitedText: a.URL.Content})
 	}
@@ -356,6 +377,7 @@ func (in *ingester) end() {
 	for _, p := range in.calls.end() {
 		in.out.Emit(p)
 	}
+	in.file(in.sound.url())
 	raw := in.out.Finish
 	in.out.Complete(model.Finish{Reason: reason(raw, len(in.calls.list) > 0), Raw: raw})
 }

@@ -46,6 +46,7 @@ type response struct {
 	texts, thoughts int
 	thinking        *passage // the reasoning that is open
 	sources         map[string]bool
+	sound           sound
 
 	plain   plainEvent
 	strings provider.Strings
@@ -63,7 +64,7 @@ func (in *response) reset() {
 	in.items, in.list, in.last = map[int]*item{}, nil, 0
 	in.ids, in.sources = map[string]bool{}, map[string]bool{}
 	in.called, in.denied, in.shown, in.thinking = false, false, false, nil
-	in.texts, in.thoughts = 0, 0
+	in.texts, in.thoughts, in.sound = 0, 0, nil
 	in.out.Finish, in.out.Usage = "", nil
 }
 
@@ -276,6 +277,10 @@ func (in *response) apply(e *responseEvent) {
 		in.text(in.find(e, "message"), number(e.Content), in.deltaText(e.Delta))
 	case "output_text.done", "text.done":
 		in.rest(in.find(e, "message"), number(e.Content), e.Text)
+	case "audio.transcript.delta", "output_audio_transcript.delta":
+		in.text(in.find(e, "message"), number(e.Content), in.deltaText(e.Delta))
+	case "audio.delta", "output_audio.delta":
+		in.sound.add(argumentText(e.Delta))
 	case "refusal.delta":
 		in.denied = true
 		in.text(in.find(e, "message"), number(e.Content), in.deltaText(e.Delta))
@@ -405,6 +410,10 @@ func (in *response) end() {
 	}
 	for _, it := range in.list {
 		in.close(it, nil)
+	}
+	if url := in.sound.url(); url != "" {
+		media, _, _ := strings.Cut(strings.TrimPrefix(url, "data:"), ";")
+		in.emit(model.File{URL: url, MediaType: media})
 	}
 	raw := in.out.Finish
 	in.out.Complete(model.Finish{Reason: in.reason(raw), Raw: raw})

@@ -41,7 +41,7 @@ func (r *Reader) Read(src io.Reader) {
 	case first == '<':
 		r.Out.Fail(&model.Error{Code: model.CodeProtocol, Message: "the provider answered with a web page instead of a stream"})
 	default:
-		r.events(sse.NewReader(buf, &sse.ReaderOptions{MaxLine: r.Limit, KeepLast: true}))
+		r.events(sse.NewReader(buf, &sse.ReaderOptions{MaxLine: r.Limit, KeepLast: true, Other: otherField}))
 	}
 }
 
@@ -58,6 +58,14 @@ func firstByte(r *bufio.Reader) (byte, error) {
 			return b, r.UnreadByte()
 		}
 	}
+}
+
+// otherField reads how llama.cpp says that it failed: with a field of its own.
+func otherField(name, value []byte) error {
+	if string(name) == "error" && len(value) > 0 {
+		return ParseError(0, nil, value)
+	}
+	return nil
 }
 
 func (r *Reader) events(events *sse.Reader) {
