@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -91,43 +92,15 @@ func TestCorpusInTheLog(t *testing.T) {
 // message.
 func TestCorpusOnTheWires(t *testing.T) {
 	wires := map[string]wiretest.Wire{
-		"native": {NoPlan: true, New: func(*spool.Turn) spool.Projector { return native.New(native.Bare) }, Fold: func(stream []byte) (json.RawMessage, error) {
-			r := native.NewReader(bytes.NewReader(stream))
-			chunks := []json.RawMessage{}
-			for {
-				m, err := r.Next()
-				if err != nil {
-					if err == io.EOF {
-						err = nil
-					}
-					all, _ := json.Marshal(chunks)
-					return all, err
-				}
-				chunks = append(chunks, m.Chunk)
-			}
-		}},
-		"aisdk": {PerTurn: true, New: func(turn *spool.Turn) spool.Projector { return aisdk.NewProjector(turn.ID, nil) }, Fold: func(stream []byte) (json.RawMessage, error) {
-			var c aisdk.Client
-			if err := c.Write(stream); err != nil {
-				return nil, err
-			}
-			return json.Marshal(c.Message)
-		}},
-		"merlin": {PerTurn: true, New: func(turn *spool.Turn) spool.Projector { return merlin.NewProjector(turn.ID, nil) }, Fold: func(stream []byte) (json.RawMessage, error) {
-			r := merlin.NewReader(bytes.NewReader(stream))
-			var c merlin.Client
-			for {
-				e, err := r.Next()
-				if err == io.EOF {
-					c.Ended = false
-					return json.Marshal(c)
-				}
-				if err != nil {
-					return nil, err
-				}
-				c.Apply(e)
-			}
-		}},
+		"native": {NoPlan: true, New: func(*spool.Turn) spool.Projector { return native.New(native.Bare) }, Fold: foldNative},
+	}
+	for name, o := range map[string]aisdk.Options{"aisdk 6": {}, "aisdk 7": {UI7: true}} {
+		wires[name] = wiretest.Wire{PerTurn: true, Fold: foldUI(o.UI7),
+			New: func(turn *spool.Turn) spool.Projector { return aisdk.NewProjector(turn.ID, &o) }}
+	}
+	for name, o := range map[string]merlin.Options{"merlin v1": {Version: merlin.V1}, "merlin v2": {}} {
+		wires[name] = wiretest.Wire{PerTurn: true, Fold: foldMerlin,
+			New: func(turn *spool.Turn) spool.Projector { return merlin.NewProjector(turn.ID, &o) }}
 	}
 	corpusLogs(t, func(t *testing.T, records []spool.Record, _ *spool.Fold, _ *folded) {
 		for name, w := range wires {
@@ -136,6 +109,120 @@ func TestCorpusOnTheWires(t *testing.T) {
 		}
 	})
 }
+
+func foldNative(stream []byte) (json.RawMessage, error) {
+	r := native.NewReader(bytes.NewReader(stream))
+	chunks := []json.RawMessage{}
+	for {
+		m, err := r.Next()
+		if err == io.EOF {
+			return json.Marshal(chunks)
+		}
+		if err != nil {
+			return nil, err
+		}
+		chunks = append(chunks, m.Chunk)
+	}
+}
+
+func foldUI(ui7 bool) func(stream []byte) (json.RawMessage, error) {
+	return func(stream []byte) (json.RawMessage, error) {
+		c := aisdk.Client{UI7: ui7}
+		if err := c.Write(stream); err != nil {
+			return nil, err
+		}
+		return json.Marshal(c.Message)
+	}
+}
+
+func foldMerlin(stream []byte) (json.RawMessage, error) {
+	r := merlin.NewReader(bytes.NewReader(stream))
+	var c merlin.Client
+	for {
+		e, err := r.Next()
+		if err == io.EOF {
+			c.Ended = false // the server knows whether the end still holds
+			return json.Marshal(c)
+		}
+		if err != nil {
+			return nil, err
+		}
+		c.Apply(e)
+	}
+}
+
+// What Merlin's clients are shown is what the provider said.
+func TestCorpusOnMerlin(t *testing.T) {
+	corpusLogs(t, func(t *testing.T, records []spool.Record, fold *spool.Fold, said *folded) {
+		for _, version := range []merlin.Version{merlin.V1, merlin.V2} {
+			p := merlin.NewProjector(fold.LastTurn().ID, &merlin.Options{Version: version})
+			var frames []spool.Frame
+			for _, r := range records {
+				var err error
+				if frames, err = p.Apply(frames, r); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var stream []byte
+			for _, f := range frames {
+				if f.Cut {
+					return // a provider that began again; who attaches anew is another test
+				}
+				stream = append(stream, f.Data...)
+			}
+			r, c := merlin.NewReader(bytes.NewReader(stream)), merlin.Client{}
+			for {
+				e, err := r.Next()
+				if err == io.EOF {
+					break
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				c.Apply(e)
+			}
+			text := c.Text()
+			if version == merlin.V1 {
+				text = markers.ReplaceAllString(text, "")
+			}
+			if text != said.Text || !c.Ended && fold.OpenRun() == nil || (c.Error != nil) != (said.Error != nil) {
+				t.Errorf("V%d: %q, ended %v, %v; the provider said %+v", version, text, c.Ended, c.Error, said)
+			}
+			if version == merlin.V1 {
+				continue
+			}
+			reasoning, calls := "", map[string]string{}
+			for _, b := range c.Blocks {
+				reasoning += b.Reasoning
+				for _, call := range b.Calls {
+					calls[call.ID] = call.Function.Arguments
+				}
+			}
+			if reasoning != said.Reasoning {
+				t.Errorf("reasoning %q, not %q", reasoning, said.Reasoning)
+			}
+			for _, call := range said.ToolCalls {
+				var want bytes.Buffer
+				args := call.Arguments
+				if args == "" {
+					args = "{}"
+				}
+				if said.Status != "complete" {
+					continue // it may never have been made
+				}
+				if json.Compact(&want, []byte(args)) != nil {
+					want.Reset()
+					want.WriteString(args)
+				}
+				if got := calls[call.ID]; got != want.String() && call.Name != "" {
+					t.Errorf("call %s has arguments %s, not %s", call.ID, got, want.String())
+				}
+			}
+		}
+	})
+}
+
+var markers = regexp.MustCompile(`\[citation: \d+: \d+\]`)
 
 // What is folded is the same however the input is split.
 func TestFoldDoesNotDependOnSplits(t *testing.T) {

@@ -457,7 +457,7 @@ func metadata(key, value string) json.RawMessage {
 	return data
 }
 
-// cite emits what a text block cites: a page once, a document for each place.
+// cite emits what a text block cites, each quotation once.
 func (in *ingester) cite(raw json.RawMessage) {
 	var c struct {
 		Type          string `json:"type"`
@@ -474,8 +474,8 @@ func (in *ingester) cite(raw json.RawMessage) {
 	if s.URL == "" && strings.Contains(c.Source, "://") {
 		s.URL = c.Source
 	}
-	key := s.URL
-	if key == "" {
+	key := s.URL + "\x00" + s.CitedText
+	if s.URL == "" {
 		key = string(raw)
 		if s.Title == "" {
 			s.Title = c.DocumentTitle

@@ -42,6 +42,8 @@ type Block struct {
 	Text     string          `json:"text,omitempty"` // a tool's arguments; a source's or file's URL
 	Metadata json.RawMessage `json:"metadata,omitempty"`
 
+	Quote string `json:"quote,omitempty"` // what a source is cited for
+
 	ProviderExecuted bool            `json:"providerExecuted,omitempty"` // and below what came of it
 	Result           json.RawMessage `json:"result,omitempty"`
 	Error            string          `json:"error,omitempty"`
@@ -144,8 +146,8 @@ func Fold(parts []model.Part, failure error) (a Answer, err error) {
 		case model.Source:
 			b := block("source", p.ID)
 			b.Name, b.Text = p.Title, p.URL
-			if p.URL == "" {
-				b.Text = p.CitedText // a document
+			if b.Quote = p.CitedText; p.URL == "" {
+				b.Text, b.Quote = p.CitedText, "" // a document
 			}
 		case model.File:
 			a.Blocks = append(a.Blocks, Block{Type: "file", Name: p.MediaType, Text: p.URL})

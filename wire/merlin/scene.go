@@ -383,8 +383,11 @@ func (s *step) v1() V1Step {
 
 func newSource(part *spool.Part, at int) source {
 	doc := part.URL
-	if doc == "" {
-		doc = part.ID + "\x00" + part.Filename + "\x00" + part.Title
+	if doc == "" { // what has a name is the same wherever it is quoted
+		doc = "\x00" + part.Filename + "\x00" + part.Title
+	}
+	if doc == "\x00\x00" {
+		doc += part.ID
 	}
 	title := part.Title
 	if title == "" {
