@@ -8,6 +8,7 @@ import (
 	"testing/fstest"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/internal/sse"
 	"github.com/spool-run/spool/server"
 	"github.com/spool-run/spool/server/chat"
 )
@@ -53,3 +54,5 @@ func assets() fs.FS {
 		"assets/a-123.js": {Data: []byte("1")},
 	}
 }
+
+func newSSE(res *http.Response) *sse.Reader { return sse.NewReader(res.Body, nil) }
