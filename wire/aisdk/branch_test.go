@@ -122,7 +122,7 @@ func checkBranchOnTheWire(t *testing.T, f *spool.Fold, records []spool.Record) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if d := diff(canonical(t, rd.client.Message, &o), canonical(t, aisdk.ConvertToUIMessage(m, o.Convert()), &o)); d != "" {
+		if d := diff(canonical(t, rd.client.Message, &o), canonical(t, aisdk.ConvertToUIMessage(m, converting(f, &o)), &o)); d != "" {
 			t.Fatalf("%s: turn %s: %s", f.Session, turn.ID, d)
 		}
 	}
