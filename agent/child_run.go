@@ -22,11 +22,16 @@ func (c *child) execute(alive, late context.Context, p childPlan) error {
 	for _, chunk := range p.first {
 		chunk.ChunkBase().RunID = p.info.RunID
 	}
-	if err := c.log.Append(alive, p.first...); err != nil {
+	err := c.log.Append(alive, p.first...)
+	if err == nil {
+		err = c.log.Flush(alive)
+	}
+	if err != nil {
 		return err
 	}
 	run := &Run{Info: p.info, Log: c.log, Seams: c.parent.Seams, Hooks: c.parent.Hooks, Inherited: c.inherited, maxDepth: c.parent.maxDepth}
-	result, info, err := Result{}, p.info, errChildStopped
+	result, info := Result{}, p.info
+	err = errChildStopped
 	if !p.over {
 		result, info, err = c.steps(alive, late, run, p.goesOn)
 	}
