@@ -129,6 +129,7 @@ type ToolStart struct {
 	ToolName   string          `json:"toolName"`
 	Arguments  json.RawMessage `json:"arguments"`
 	EffectID   string          `json:"effectId,omitempty"` // what the tool may use to do its work once
+	Client     bool            `json:"client,omitempty"`   // the client executes it: whoever has the result submits it
 }
 
 // ToolEnd is a call's outcome. On reading, an absent success means that error

@@ -60,6 +60,7 @@ func AppendChunk(dst []byte, c Chunk) ([]byte, error) {
 			e.str(`,"toolName":`, c.ToolName)
 			e.raw(`,"arguments":`, c.Arguments)
 			e.optStr(`,"effectId":`, c.EffectID)
+			e.optBool(`,"client":`, c.Client)
 		}
 	case *ToolEnd:
 		if e.open(TypeToolEnd, c == nil) {

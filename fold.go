@@ -39,7 +39,8 @@ type Fold struct {
 	// the last answer that it waited for, a stop, or a message that takes its
 	// place.
 	Continue *Command `json:"continue,omitempty"`
-	// Answers are the ids of the answers that the paused turn has got.
+	// Answers are the ids of the answers that the paused turn has got, or the open
+	// step, that no run has acted on yet.
 	Answers []string `json:"answers,omitempty"`
 	// Stop is the stop that the open run, or the next one, has yet to obey.
 	Stop *Command `json:"stop,omitempty"`
@@ -331,6 +332,7 @@ func (f *Fold) commitStep(c *StepCommitted) {
 	}
 	f.committed, f.staged = f.State, nil
 	f.stepID, f.phase, f.cursor, f.emitted = "", PhaseNone, "", nil
+	f.Answers = nil // the open run has taken them
 	if f.run != nil {
 		f.run.Steps++
 		f.run.Recoveries = 0

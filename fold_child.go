@@ -112,6 +112,9 @@ func (f *Fold) applyBelow(r Record, c Chunk, agent string) {
 	for up := child.parent; up != nil; up = up.parent {
 		if r.Type != TypeStopRequested {
 			up.Answers = append(up.Answers, id)
+			if up.run != nil {
+				up.Verdicts[id] = Verdict{State: VerdictAccepted, RunID: up.run.ID, From: r.Seq}
+			}
 		}
 		up.last = &Command{ID: id, Type: r.Type, Seq: r.Seq, Mode: modeOf(r.Type)}
 		up.childrenAnswered()

@@ -38,6 +38,9 @@ type Verdict struct {
 	State VerdictState `json:"state"`
 	RunID string       `json:"runId,omitempty"` // accepted: the run that answers it, if one does
 	Code  string       `json:"code,omitempty"`  // refused: why, an error code
+	// From is set for an answer that came while RunID was open: that run's
+	// records after this sequence answer it.
+	From uint64 `json:"from,omitempty"`
 }
 
 // The codes of a refused command.
@@ -252,45 +255,56 @@ func (f *Fold) requestStop(r Record, c *StopRequested) {
 	f.judge(c.CommandID, v)
 }
 
-// answer takes a decision or a result for a call that waits for one.
+// answer takes a decision or a result for a call that waits for one. Its run may
+// still be open, because other calls of the step are not done: then the answer
+// is the open run's, unless that has to pause for others.
 func (f *Fold) answer(r Record, c Chunk) {
-	var id string
-	pending := false
-	switch c := c.(type) {
-	case *ToolApprovalResponse:
-		id = c.CommandID
-		pending = f.hasTool(func(t *ToolPart) bool {
-			return t.Approval != nil && t.Approval.ID == c.ApprovalID && t.Approval.Approved == nil
-		})
-	case *ToolResultSubmitted:
-		id = c.CommandID
-		pending = f.hasTool(func(t *ToolPart) bool {
-			// A call that waits for a decision, or has one, is not the client's.
-			return t.CallID == c.ToolCallID && !t.State.Settled() && t.Approval == nil && f.submittable(t.CallID)
-		})
-	}
+	id := CommandID(c)
 	if _, repeated := f.Verdicts[id]; repeated {
 		return
 	}
-	if !pending || f.Status != StatusPaused {
+	if f.current == nil || f.run == nil && f.Status != StatusPaused || !f.takes(c) {
 		f.judge(id, Verdict{State: VerdictRefused, Code: RefusedNotPending})
 		return
 	}
 	f.current.Apply(r, c)
-	f.judge(id, Verdict{State: VerdictAccepted})
+	v := Verdict{State: VerdictAccepted}
+	if f.run != nil {
+		v.RunID, v.From = f.run.ID, r.Seq
+	}
+	f.judge(id, v)
 	f.answered(r, id)
 }
 
-// submittable says that a call does not wait for a child instead.
-func (f *Fold) submittable(callID string) bool {
-	run := f.awaiting()
-	return run == nil || run.Suspended != awaitingChildren || slices.Contains(run.Pending, callID)
+// takes says whether a call waits for an answer, and not for a child instead.
+func (f *Fold) takes(c Chunk) bool {
+	call := f.current.Answered(c, f.run != nil)
+	if run := f.awaiting(); run != nil && run.Suspended == awaitingChildren && c.ChunkType() == TypeToolResultSubmitted {
+		return call != "" && slices.Contains(run.Pending, call)
+	}
+	return call != ""
 }
 
-func (f *Fold) hasTool(match func(*ToolPart) bool) bool {
-	return f.current != nil && slices.ContainsFunc(f.current.message.Parts, func(p Part) bool {
-		return p.Tool != nil && match(p.Tool)
-	})
+// Answered returns the id of the call that an answer is for, if that waits for
+// such an answer; open says whether its run is. The answer is not applied.
+func (m *MessageFold) Answered(c Chunk, open bool) string {
+	for _, p := range m.message.Parts {
+		t := p.Tool
+		if t == nil {
+			continue
+		}
+		switch c := c.(type) {
+		case *ToolApprovalResponse:
+			if t.Approval != nil && t.Approval.ID == c.ApprovalID && t.Takes(true, open) {
+				return t.CallID
+			}
+		case *ToolResultSubmitted:
+			if t.CallID == c.ToolCallID && t.Takes(false, open) {
+				return t.CallID
+			}
+		}
+	}
+	return ""
 }
 
 // stage applies a patch to the state, to be kept when its step is committed. A

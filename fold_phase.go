@@ -133,6 +133,16 @@ func (f *Fold) Pending() []*ToolPart {
 	return calls
 }
 
+// Call returns a call of the last turn, or nil. It belongs to the fold.
+func (f *Fold) Call(id string) *ToolPart {
+	if f.current != nil {
+		if i := f.current.findTool(id); i >= 0 {
+			return f.current.message.Parts[i].Tool
+		}
+	}
+	return nil
+}
+
 // Waits reports whether a call of a paused run lacks the answer that it waits
 // for.
 func (t *ToolPart) Waits() bool {
@@ -162,19 +172,29 @@ func (f *Fold) answered(r Record, id string) {
 	f.Answers = append(f.Answers, id)
 	f.last = &Command{ID: id, Type: r.Type, Seq: r.Seq, Mode: modeOf(r.Type)}
 	f.childrenAnswered()
+	f.allAnswered()
+}
+
+// allAnswered lets the paused turn go on if none of its own calls waits.
+func (f *Fold) allAnswered() {
 	run := f.awaiting()
-	if run == nil || len(run.Pending) == 0 || f.Continue != nil || len(f.Pending()) > 0 {
+	if run == nil || len(run.Pending) == 0 || f.last == nil || f.Continue != nil || len(f.Pending()) > 0 {
 		return
 	}
 	mode := "approval"
 	if run.Suspended == "awaiting_client_tool" {
 		mode = "client_tool_result"
 	}
-	f.Continue = &Command{ID: id, Type: r.Type, Seq: r.Seq, Mode: mode}
+	f.Continue = &Command{ID: f.last.ID, Type: f.last.Type, Seq: f.last.Seq, Mode: mode}
 }
 
 // unheeded lets what asked a run to end, and found it pausing, end the pause.
 func (f *Fold) unheeded(run *Run) {
+	for _, id := range f.Answers { // they did not prevent the pause: it is as if they came while it lasts
+		if f.Verdicts[id].From != 0 {
+			f.Verdicts[id] = Verdict{State: VerdictAccepted}
+		}
+	}
 	if f.Stop != nil && (run.awaits() || run.Suspended == suspendedInterrupted) {
 		f.Continue = &Command{ID: f.Stop.ID, Type: f.Stop.Type, Seq: f.Stop.Seq, Mode: ModeStop}
 		return
@@ -189,4 +209,5 @@ func (f *Fold) unheeded(run *Run) {
 		}
 	}
 	f.childrenAnswered() // before it paused
+	f.allAnswered()
 }

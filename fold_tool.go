@@ -31,7 +31,7 @@ func (m *MessageFold) applyTool(r Record, c Chunk) {
 	case *ToolStart:
 		m.closeBlock()
 		t := m.tool(c.ToolCallID, c.ToolName, r.Seq, true)
-		t.State, t.EffectID = ToolExecuting, c.EffectID
+		t.State, t.EffectID, t.Client = ToolExecuting, c.EffectID, c.Client
 		t.setInput(c.Arguments)
 	case *ToolEnd:
 		m.closeBlock()

@@ -101,7 +101,22 @@ type ToolPart struct {
 	Preliminary      bool            `json:"preliminary,omitempty"`  // Output may still be replaced
 	ProviderExecuted bool            `json:"providerExecuted,omitempty"`
 	EffectID         string          `json:"effectId,omitempty"`
+	Client           bool            `json:"client,omitempty"` // the client executes it
 	Approval         *Approval       `json:"approval,omitempty"`
+}
+
+// Takes reports whether the call waits for an answer of this kind. While its run
+// is open, it waits for a result only if it was handed to the client: others are
+// being executed.
+func (t *ToolPart) Takes(decision, open bool) bool {
+	switch {
+	case t.State.Settled():
+		return false
+	case decision:
+		return t.Approval != nil && t.Approval.Approved == nil
+	}
+	// A call that waits for a decision, or has one, is not the client's.
+	return t.Approval == nil && (!open || t.Client && t.State == ToolExecuting)
 }
 
 // ErrorInfo is what the log says of a failure.

@@ -29,7 +29,7 @@ func sampleChunks() []Chunk {
 		&ToolArgStreamStart{b, "c", "t", true},
 		&ToolArgStreamDelta{b, "c", "{}"},
 		&ToolArgStreamEnd{b, "c", "t", raw},
-		&ToolStart{b, "c", "t", raw, "e1"},
+		&ToolStart{b, "c", "t", raw, "e1", true},
 		&ToolEnd{b, "c", "t", raw, true, "e", true, true},
 		&ToolInputError{b, "c", "t", raw, "bad"},
 		&ToolOutputError{b, "c", "t", "bad"},

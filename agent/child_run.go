@@ -37,7 +37,8 @@ func (c *child) execute(alive, late context.Context, p childPlan) error {
 	}
 	if err == nil && result.Suspended != "" {
 		c.afterRun(alive, info, RunEnd{Suspended: result.Suspended})
-		if err = c.suspend(alive, info, result); err == nil {
+		err = c.suspend(alive, info, result)
+		if err == nil || errors.Is(err, errChildAnswered) { // what it does next is in the log
 			return nil
 		}
 	}
@@ -139,6 +140,9 @@ func (c *child) suspend(ctx context.Context, info RunInfo, result Result) error 
 	err := c.log.View(ctx, func(f *spool.Fold) error {
 		if f.Stop != nil {
 			return errChildStopped
+		}
+		if result = Missing(f, result); len(result.Waiting)+len(result.Children) == 0 {
+			return errChildAnswered
 		}
 		chunks = Suspension(f, result, expires)
 		return nil

@@ -67,7 +67,7 @@ func (s *step) runTools(ctx context.Context) (waiting []*call, err error) {
 				waiting = append(waiting, c)
 			}
 			if c.child == "" { // or it has begun, and goes on
-				err = s.append(ctx, &spool.ToolStart{ToolCallID: c.id, ToolName: c.name, Arguments: input, EffectID: c.effectID})
+				err = s.append(ctx, &spool.ToolStart{ToolCallID: c.id, ToolName: c.name, Arguments: input, EffectID: c.effectID, Client: verdict == callLeaves})
 			}
 			if err == nil && verdict == callRuns {
 				err = s.beget(ctx, c)

@@ -157,7 +157,31 @@ var (
 	errChildWaits   = errors.New("agent: the child waits for an answer")
 	errChildStopped = errors.New("agent: the child was stopped")
 	errChildLeft    = errors.New("agent: the child's run is over")
+
+	errChildAnswered = errors.New("agent: nothing is missing any more")
 )
+
+// Missing leaves the calls and children that were answered, while others ran, out
+// of what a run waits for.
+func Missing(f *spool.Fold, r Result) Result {
+	calls, children := r.Waiting, r.Children
+	r.Suspended, r.Waiting, r.Children = "awaiting_client_tool", nil, nil
+	for _, w := range calls {
+		if t := f.Call(w.CallID); t != nil && t.Waits() {
+			r.Waiting = append(r.Waiting, w)
+			if t.Approval != nil {
+				r.Suspended = "awaiting_approval"
+			}
+		}
+	}
+	for _, id := range children {
+		if c := f.Child(id); c != nil && len(c.PendingCalls()) > 0 {
+			r.Children = append(r.Children, id)
+			r.Suspended = "awaiting_children"
+		}
+	}
+	return r
+}
 
 // Suspension returns the chunks that pause the open run of a fold as a result
 // says, and when the pause expires, if the agent's own limit is at this time.

@@ -79,6 +79,7 @@ func undisturbed(t *testing.T, s scenario) (want string, records int, done map[s
 		var e effects
 		other.start(s.on(w.logs, e.add), nil)
 		w.say("s", "u1", s.name)
+		w.hasten(s)
 		f := w.finish(s)
 		want, records, done = outcome(f), len(w.settled("s")), e.calls()
 		if f.Reason != "completed" {
@@ -93,7 +94,7 @@ func undisturbed(t *testing.T, s scenario) (want string, records int, done map[s
 // ends with the same messages, state and reason, and no call that has an outcome
 // is made again.
 func TestKillAtEveryRecord(t *testing.T) {
-	for _, s := range scenarios() {
+	for _, s := range append(scenarios(), hasty()...) {
 		t.Run(s.title(), func(t *testing.T) {
 			want, n, done := undisturbed(t, s)
 			for _, lost := range []bool{false, true} {
@@ -119,6 +120,7 @@ func dieAt(t *testing.T, w *world, s scenario, k int, lost bool, want string, do
 	var e effects
 	_, stop := first.start(s.on(w.logs, e.add), &runner.Options{Observer: runner.Observer{Failed: func(string, error) {}}})
 	w.say("s", "u1", s.name)
+	w.hasten(s)
 	time.Sleep(time.Minute)
 	if w.reply(s, w.peek()) {
 		time.Sleep(time.Minute)

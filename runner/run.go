@@ -81,19 +81,15 @@ func (s *session) goOn(ctx context.Context, p plan) error {
 func (s *session) execute(ctx context.Context, p plan, info agent.RunInfo, recovered uint64) error {
 	r, a := s.r, s.agent
 	result, err := agent.Result{}, error(errStopped)
-	if !p.stop {
+	for again := !p.stop; again; {
 		result, err = s.steps(ctx, p, &info, recovered)
-	}
-	if err == nil && result.Suspended != "" && ctx.Err() == nil {
-		s.afterRun(ctx, info, agent.RunEnd{Suspended: result.Suspended})
-		if result.Suspended == suspendInterrupted {
-			err = s.interrupt(ctx, info)
-		} else {
-			err = s.suspend(ctx, info, result)
+		if err == nil && result.Suspended != "" && ctx.Err() == nil {
+			if err = s.pause(ctx, info, result); err == nil {
+				return nil
+			}
 		}
-		if err == nil {
-			return nil
-		}
+		again = errors.Is(err, errAnswered)
+		recovered = max(recovered, p.seq) // the open step is taken up as it stands
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx) // not ours any more: not a word
@@ -130,6 +126,25 @@ func (s *session) execute(ctx context.Context, p plan, info agent.RunInfo, recov
 		r.o.Observer.RunFinished(info, err)
 	}
 	return serr
+}
+
+// pause suspends a run, unless that has become needless.
+func (s *session) pause(ctx context.Context, info agent.RunInfo, result agent.Result) error {
+	if result.Suspended == suspendInterrupted {
+		s.afterRun(ctx, info, agent.RunEnd{Suspended: result.Suspended})
+		return s.interrupt(ctx, info)
+	}
+	err := s.log.View(ctx, func(f *spool.Fold) error {
+		if result = agent.Missing(f, result); len(result.Waiting)+len(result.Children) == 0 {
+			return errAnswered
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	s.afterRun(ctx, info, agent.RunEnd{Suspended: result.Suspended})
+	return s.suspend(ctx, info, result)
 }
 
 // steps runs the agent's steps until it is done, is stopped, or fails.
@@ -213,7 +228,8 @@ func (s *session) drive(ctx context.Context, cancel context.CancelCauseFunc, run
 }
 
 // suspend pauses the run: from here on nothing of it is anywhere but in the log.
-// It fails with errStopped or errSteered if something has asked the run to end.
+// It fails with errStopped or errSteered if something has asked the run to end,
+// and with errAnswered if all that it would wait for was answered meanwhile.
 func (s *session) suspend(ctx context.Context, info agent.RunInfo, result agent.Result) error {
 	var expires int64
 	if s.agent.WaitLimit > 0 {
@@ -227,13 +243,12 @@ func (s *session) suspend(ctx context.Context, info agent.RunInfo, result agent.
 		if err := asked(f); err != nil {
 			return err
 		}
-		chunks = agent.Suspension(f, result, expires)
-		below := f.PendingCalls() // of children
-		if len(result.Waiting) == 0 && len(below) == 0 {
-			return nil // they have their answers already: the session stays due
+		if result = agent.Missing(f, result); len(result.Waiting)+len(result.Children) == 0 {
+			return errAnswered
 		}
+		chunks = agent.Suspension(f, result, expires)
 		settle = &spool.Settle{Seen: f.Seq, Next: expires}
-		for _, c := range below {
+		for _, c := range f.PendingCalls() { // of children, too
 			if c.Expires != 0 && (settle.Next == 0 || c.Expires < settle.Next) {
 				settle.Next = c.Expires
 			}

@@ -26,6 +26,9 @@ type scenario struct {
 	during func() spool.Chunk
 	// hooked: hooks leave their marks everywhere.
 	hooked bool
+	// early answers a call as soon as it is asked for, while others still run;
+	// nil: not this one.
+	early func(asked spool.Chunk) spool.Chunk
 	// unknown: calls whose outcome is lost fail, so that only effects are the
 	// same and not what the model made of them.
 	unknown bool

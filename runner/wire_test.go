@@ -21,6 +21,7 @@ func recoveredLog(t *testing.T, s scenario, k int) (records []spool.Record) {
 		store.lives = k
 		_, stop := first.start(s.on(w.logs, func(tool.Call) {}), &runner.Options{Observer: runner.Observer{Failed: func(string, error) {}}})
 		w.say("s", "u1", s.name)
+		w.hasten(s)
 		time.Sleep(time.Minute)
 		if w.reply(s, w.peek()) {
 			time.Sleep(time.Minute)
@@ -36,7 +37,7 @@ func recoveredLog(t *testing.T, s scenario, k int) (records []spool.Record) {
 // Whoever reads a run on the AI SDK wire that died, paused or both, and attaches
 // anywhere in it, ends with what the log says.
 func TestRecoveredRunsOnTheWire(t *testing.T) {
-	for _, s := range scenarios() {
+	for _, s := range append(scenarios(), hasty()...) {
 		if s.unknown {
 			continue
 		}

@@ -37,7 +37,8 @@ var builtin = map[string]Scene{
 
 	"long": long,
 
-	"approve": approve,
+	"approve":   approve,
+	"meanwhile": approve,
 
 	"client-tool": Steps(
 		Say(
@@ -66,6 +67,7 @@ var tour = Steps(Say(Text("This is Spool's demo. No model is configured, so a sc
 	"- `tools`: three steps, two tools in parallel, progress and state.\n" +
 	"- `long`: " + strconv.Itoa(longDeltas) + " deltas. Reload, close the laptop, open a second tab.\n" +
 	"- `approve`: a call that waits for your approval, for days if need be.\n" +
+	"- `meanwhile`: the same, while another call still runs.\n" +
 	"- `client-tool`: a call that the browser answers.\n" +
 	"- `branch`: a journey of three steps, each a checkpoint to go back to or to branch from.\n" +
 	"- `agents`: two agents at work for another one, at the same time.\n" +
@@ -73,12 +75,15 @@ var tour = Steps(Say(Text("This is Spool's demo. No model is configured, so a sc
 	"- `fail`: an error in mid-answer.\n\n" +
 	"Set `OPENAI_API_KEY`, `OPENAI_BASE_URL` or `ANTHROPIC_API_KEY` to talk to a real model.")))
 
-// approve asks before it books, and takes no for an answer.
+// approve asks before it books, and takes no for an answer. Meanwhile it may look
+// at the weather.
 func approve(c Call) iter.Seq2[model.Part, error] {
 	if c.Round == 0 {
-		return Steps(Say(
-			Text("I can book three days in Lisbon. You decide. "),
-			Calls(ToolCall{ID: "call_0", Name: "book_trip", Arguments: `{"city":"Lisbon","days":3}`})))(c)
+		calls := []ToolCall{{ID: "call_0", Name: "book_trip", Arguments: `{"city":"Lisbon","days":3}`}}
+		if strings.HasPrefix(c.Text, "meanwhile") {
+			calls = append(calls, ToolCall{ID: "call_1", Name: "get_weather", Arguments: `{"city":"Lisbon"}`})
+		}
+		return Steps(Say(Text("I can book three days in Lisbon. You decide. "), Calls(calls...)))(c)
 	}
 	for _, m := range c.Request.Messages {
 		for _, p := range m.Parts {

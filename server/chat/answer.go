@@ -48,9 +48,10 @@ func ParseResult(callID string, data []byte) (Answer, error) {
 	return a, nil
 }
 
-// Submit gives an answer to a paused run. The first answer to a call counts; the
-// same again is answered the same. The run goes on once nothing is missing, as a
-// run of its own: Submit does not wait for it. Errors: [spool.ErrNotFound],
+// Submit gives an answer to a run that is paused, or that has asked already and
+// goes on with other calls. The first answer to a call counts; the same again is
+// answered the same. The turn goes on once nothing is missing; Submit does not
+// wait for it. Errors: [spool.ErrNotFound],
 // [ErrNoSuchCall], [ErrAlreadyAnswered] for another answer than the one that
 // counts, [ErrTooLate], [ErrNotWaiting], and the store's.
 func Submit(ctx context.Context, d *Deps, session string, a Answer) (*Settled, error) {
@@ -106,7 +107,7 @@ func given(f, owner *spool.Fold, t *spool.ToolPart, a Answer) (bool, error) {
 		return false, ErrTooLate.With(f.Session, nil)
 	case a.ApprovalID == "" && t.Approval != nil:
 		return false, ErrNoSuchCall.Because("this call waits for a decision, not for a result").With(f.Session, nil)
-	case owner.Status != spool.StatusPaused:
+	case !waitsFor(owner, t, a):
 		return false, ErrNotWaiting.With(f.Session, nil)
 	}
 	return false, nil

@@ -33,15 +33,17 @@ func locate(f *spool.Fold, a Answer) (owner *spool.Fold, t *spool.ToolPart, foun
 	return owner, nil, a
 }
 
-// waitsFor says whether an agent is paused with a call that waits for this kind
-// of answer. An output does not stand in for a decision.
+// waitsFor says whether a call waits for this kind of answer now: its agent's run
+// is paused, or has asked already and goes on with other calls. An output does not
+// stand in for a decision.
 func waitsFor(owner *spool.Fold, t *spool.ToolPart, a Answer) bool {
-	switch {
-	case owner == nil || t == nil || owner.Status != spool.StatusPaused || t.State.Settled():
+	if owner == nil || t == nil {
 		return false
-	case a.ApprovalID != "":
-		return t.Approval.Approved == nil
 	}
-	return t.Approval == nil && (owner.Reason != "awaiting_children" ||
-		slices.ContainsFunc(owner.PendingCalls(), func(c spool.PendingCall) bool { return c.Agent == owner.Session && c.CallID == t.CallID }))
+	open := owner.OpenRun() != nil
+	if !open && owner.Status != spool.StatusPaused || !t.Takes(a.ApprovalID != "", open) {
+		return false
+	}
+	return a.ApprovalID != "" || open || owner.Reason != "awaiting_children" ||
+		slices.ContainsFunc(owner.PendingCalls(), func(c spool.PendingCall) bool { return c.Agent == owner.Session && c.CallID == t.CallID })
 }

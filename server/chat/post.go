@@ -339,68 +339,6 @@ func (a *Answer) chunk(id string) spool.Chunk {
 	return &spool.ToolResultSubmitted{Base: spool.Base{AgentID: a.Agent}, CommandID: id, ToolCallID: a.CallID, Result: a.Output, Error: a.Error}
 }
 
-// segment streams the run that answers one of the commands, from its start, and
-// waits for it if need be.
-func (d *Deps) segment(g subject, incarnation uint64, ids []string, as wire, skip int) Source {
-	return &late{open: func(ctx context.Context) (Source, error) {
-		for {
-			var run *spool.Run
-			var turn *spool.Turn
-			var seq uint64
-			var message string
-			refused, waiting := false, false
-			err := view(ctx, g, func(f *spool.Fold) error {
-				seq = f.Position()
-				refused = refusal(f, ids) != nil
-				if t := f.LastTurn(); t != nil {
-					message = t.MessageID
-				}
-				for _, id := range ids {
-					v := f.Verdict(id)
-					waiting = waiting || v.State == spool.VerdictWaiting
-					if v.RunID != "" {
-						if r := f.Run(v.RunID); r != nil {
-							r, t := *r, *f.Turn(r.TurnID)
-							run, turn = &r, &t
-							return nil
-						}
-					}
-				}
-				return nil
-			})
-			switch {
-			case err != nil:
-				return nil, err
-			case run != nil:
-				return d.run(ctx, g, turn, run, as, skip)
-			case refused:
-				return as.settled("", "other"), nil
-			}
-			switch err := await(ctx, g, incarnation, seq, waiting); {
-			case errors.Is(err, io.EOF):
-				// Accepted, and nothing to do yet: other calls wait for answers.
-				return as.settled(message, "tool-calls"), nil
-			case err != nil:
-				return nil, err
-			}
-		}
-	}}
-}
-
-// run streams one run's frames, or the turn's message where the run's own
-// frames can no longer be had.
-func (d *Deps) run(ctx context.Context, g subject, turn *spool.Turn, run *spool.Run, as wire, skip int) (Source, error) {
-	h, err := g.Head(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if run.Start-1 < h.TraceFloor {
-		return d.whole(ctx, g, turn, as)
-	}
-	return d.paced(&turnSource{g: g, f: d.projection(g, h.Incarnation, turn, as).Follow(run.Start - 1), turn: turn.ID,
-		incarnation: h.Incarnation, run: run.Start, skip: skip}, as), nil
-}
-
 func whenBusy(w, otherwise spool.WhenBusy) spool.WhenBusy {
 	if w == "" {
 		return otherwise

@@ -13,6 +13,7 @@ func (a *attach) counted(ctx context.Context, res *Response, key string, start i
 	var turn *spool.Turn
 	var run *spool.Run
 	var command string
+	var from uint64
 	err := a.g.View(ctx, func(f *spool.Fold) error {
 		for _, w := range f.Waiting {
 			if key == "" || hash(w.ID) == key {
@@ -30,6 +31,12 @@ func (a *attach) counted(ctx context.Context, res *Response, key string, start i
 				}
 			}
 		}
+		for id, v := range f.Verdicts { // an answer that an open run took
+			if r := f.Run(v.RunID); command == "" && v.From != 0 && r != nil && hash(id) == key {
+				r, c := *r, *f.Turn(r.TurnID)
+				run, turn, command, from = &r, &c, id, v.From
+			}
+		}
 		return nil
 	})
 	if err != nil || command == "" {
@@ -40,7 +47,7 @@ func (a *attach) counted(ctx context.Context, res *Response, key string, start i
 		res.Stream = a.d.segment(a.g, a.h.Incarnation, []string{command}, a.as, max(start, 0))
 		return nil
 	}
-	n, discarded, err := a.count(ctx, turn, run)
+	n, discarded, err := a.count(ctx, turn, run, command, from)
 	if err != nil {
 		return err
 	}
@@ -52,24 +59,40 @@ func (a *attach) counted(ctx context.Context, res *Response, key string, start i
 	if discarded >= 0 && start > discarded {
 		return spool.ErrCursorRetracted.With(a.g.Session(), nil)
 	}
+	if from != 0 {
+		res.Stream, err = a.d.rest(ctx, a.g, turn, command, from, a.as, start)
+		return err
+	}
 	res.Stream, err = a.d.run(ctx, a.g, turn, run, a.as, start)
 	return err
 }
 
 // count returns how many frames a run has so far, the end mark not counted, and
-// how many came before its first retraction, or -1.
-func (a *attach) count(ctx context.Context, turn *spool.Turn, run *spool.Run) (n, discarded int, err error) {
+// how many came before its first retraction, or -1. With from set, they are those
+// of an answer's segment.
+func (a *attach) count(ctx context.Context, turn *spool.Turn, run *spool.Run, command string, from uint64) (n, discarded int, err error) {
 	discarded = -1
-	if run.Start-1 < a.h.TraceFloor {
+	after, begun := run.Start-1, false
+	if from != 0 {
+		after, begun = from, true
+	}
+	if after < a.h.TraceFloor {
 		return 0, -1, spool.ErrTrimmed.With(a.g.Session(), nil)
 	}
 	until := run.End
 	if until == 0 {
 		until = a.h.Seq
 	}
-	reader := a.d.projection(a.g, a.h.Incarnation, turn, a.as).Follow(run.Start - 1)
-	begun := false
-	for at := run.Start - 1; at < until; {
+	p := a.d.projection(a.g, a.h.Incarnation, turn, a.as)
+	if from != 0 {
+		lead, err := a.d.lead(ctx, a.g, p, turn, command, from, a.as)
+		if err != nil {
+			return 0, -1, err
+		}
+		n = len(lead)
+	}
+	reader := p.Follow(after)
+	for at := after; at < until; {
 		b, err := reader.Next(ctx)
 		if err != nil {
 			return 0, -1, err

@@ -115,7 +115,8 @@ func (p *Projector) applyChild(dst []spool.Frame, r spool.Record) ([]spool.Frame
 		a.said[c.CommandID] = &c.Message
 		return dst, nil
 	case *spool.ToolApprovalResponse, *spool.ToolResultSubmitted:
-		if !a.paused || !accepts(a.fold.Message(), c, a.kind, a.lastWait()) {
+		open := a.Status == spool.StatusActive
+		if !open && !a.paused || a.fold == nil || !accepts(a.fold.Message(), c, a.kind, a.lastWait(), open) {
 			return dst, nil
 		}
 		return p.answer(dst, r, func() {
@@ -231,16 +232,16 @@ func (a *childAgent) lastWait() []string {
 }
 
 // accepts reports whether an answer is one that the fold takes: the first one, of
-// the right kind, to a call that waits.
-func accepts(m *spool.Message, c spool.Chunk, kind string, pending []string) bool {
+// the right kind, to a call that waits. open says that its run has not paused.
+func accepts(m *spool.Message, c spool.Chunk, kind string, pending []string, open bool) bool {
 	return slices.ContainsFunc(m.Parts, func(part spool.Part) bool {
 		t := part.Tool
 		switch c := c.(type) {
 		case *spool.ToolApprovalResponse:
-			return t != nil && t.Approval != nil && t.Approval.ID == c.ApprovalID && t.Approval.Approved == nil
+			return t != nil && t.Approval != nil && t.Approval.ID == c.ApprovalID && t.Takes(true, open)
 		case *spool.ToolResultSubmitted:
-			return t != nil && t.CallID == c.ToolCallID && !t.State.Settled() && t.Approval == nil &&
-				(kind != "awaiting_children" || slices.Contains(pending, t.CallID))
+			return t != nil && t.CallID == c.ToolCallID && t.Takes(false, open) &&
+				(open || kind != "awaiting_children" || slices.Contains(pending, t.CallID))
 		}
 		return false
 	})

@@ -91,7 +91,7 @@ func (p *Projector) Apply(dst []spool.Frame, r spool.Record) ([]spool.Frame, err
 		return dst, err
 	}
 	if spool.IsCommand(r.Type) {
-		if !p.paused || !accepts(p.fold.Message(), c, p.kind, p.pending) {
+		if p.ended && !p.paused || !accepts(p.fold.Message(), c, p.kind, p.pending, !p.ended) {
 			return dst, nil // nobody waits for it
 		}
 		return p.answer(dst, r, func() { p.fold.Apply(r, c) }), p.lacking
@@ -214,7 +214,8 @@ func (p *Projector) startRun(c *spool.RunStarted) {
 }
 
 // answer folds a command that answers a waiting call, of the agent or of one
-// below. The run still stands where it paused, unless the log goes on.
+// below. A paused run still stands where it paused, unless the log goes on; an open
+// one knows the answer.
 func (p *Projector) answer(dst []spool.Frame, r spool.Record, fold func()) []spool.Frame {
 	before := map[string]outcome{}
 	for call, s := range p.view.tools {

@@ -82,12 +82,15 @@ func (p *Projector) Apply(dst []spool.Frame, r spool.Record) ([]spool.Frame, err
 		return dst, nil
 	case p.fold != nil && r.Agent != p.root:
 		return p.applyChild(dst, r)
-	case spool.IsCommand(r.Type) && (!p.paused || r.Type != spool.TypeToolApprovalResponse && r.Type != spool.TypeToolResultSubmitted):
-		return dst, nil // it answers nothing here
+	case spool.IsCommand(r.Type) && r.Type != spool.TypeToolApprovalResponse && r.Type != spool.TypeToolResultSubmitted:
+		return dst, nil
 	}
 	c, err := spool.DecodeChunk(r.Data)
 	if err != nil {
 		return dst, err
+	}
+	if spool.IsCommand(r.Type) && (p.ended && !p.paused || p.fold.Answered(c, !p.ended) == "") {
+		return dst, nil // it answers nothing here
 	}
 	base := c.ChunkBase()
 	if started, ok := c.(*spool.RunStarted); ok {

@@ -7,7 +7,7 @@ export async function startGate() {
   const sessions = new Map();
   const of = id => {
     let s = sessions.get(id);
-    if (!s) sessions.set(id, (s = { limit: Infinity, asked: 0, held: [], watchers: [] }));
+    if (!s) sessions.set(id, (s = { limit: Infinity, asked: 0, held: [], watchers: [], stop: undefined }));
     return s;
   };
   const settle = s => {
@@ -23,10 +23,17 @@ export async function startGate() {
     });
   };
   const server = createServer((request, response) => {
-    const [, id, n] = new URL(request.url, 'http://gate').pathname.split('/');
+    const url = new URL(request.url, 'http://gate');
+    const [, id, n] = url.pathname.split('/');
+    const types = url.searchParams.get('types') ?? '';
     const s = of(decodeURIComponent(id));
     s.asked = Math.max(s.asked, Number(n));
-    s.held.push({ n: Number(n), answer: () => response.writeHead(200, { 'Gate-Through': Math.min(s.limit, Number.MAX_SAFE_INTEGER) }).end() });
+    if (s.stop && types.split(',').includes(s.stop.type)) {
+      s.limit = Number(n) - 1;
+      s.stop.done();
+      s.stop = undefined;
+    }
+    s.held.push({ n: Number(n), answer: () => response.writeHead(200, { 'Gate-Through': s.stop ? Number(n) : Math.min(s.limit, Number.MAX_SAFE_INTEGER) }).end() });
     settle(s);
   });
   server.keepAliveTimeout = 60_000;
@@ -39,6 +46,8 @@ export async function startGate() {
       s.limit = n;
       settle(s);
     },
+    /** Holds the session's next append of a type, and resolves when the server asks for it. */
+    holdAt: (session, type) => new Promise(done => (of(session).stop = { type, done })),
     limit: session => of(session).limit,
     /** Resolves when the server asks for append n, which means that n - 1 is committed. */
     asked(session, n) {

@@ -13,6 +13,7 @@ const scenes = [
   ['tools', 'Tools, steps, progress'],
   ['long', '20,000 pieces'],
   ['approve', 'You decide'],
+  ['meanwhile', 'You decide meanwhile'],
   ['client-tool', 'Your page answers'],
   ['branch', 'Checkpoints to go back to'],
   ['fail', 'Fails in mid-answer'],

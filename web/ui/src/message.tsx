@@ -117,7 +117,7 @@ function AssistantMessage({ session, message, live, idle, last, onRegenerate, hi
   const steps = message.parts.filter((p, i) => p.type === 'step-start' && i < said).length;
   return (
     <article className="message assistant" data-role="assistant" data-id={message.id} aria-busy={live}>
-      {partsOf(message, live, idle && last ? session : undefined, mark, ends)}
+      {partsOf(message, live, (idle || live) && last ? session : undefined, mark, ends)}
       {live && empty && <Waiting />}
       {!live && (
         <div className="actions">

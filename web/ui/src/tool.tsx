@@ -27,21 +27,25 @@ export function ToolCall({ part, live, session, progress }: Props) {
   const [open, setOpen] = useState(false);
   const [sending, setSending] = useState(false);
   const [refused, setRefused] = useState<string>();
+  const [answered, setAnswered] = useState(false);
   const head = useRef<HTMLElement>(null);
   const name = part.type === 'dynamic-tool' ? part.toolName : part.type.slice('tool-'.length);
   const failed = part.state === 'output-error' || part.state === 'output-denied';
   const settled = failed || part.state === 'output-available';
   const preliminary = part.state === 'output-available' && part.preliminary === true;
   const input = part.input ?? (part as { rawInput?: unknown }).rawInput;
-  // Nothing runs in a session that is idle: what has no outcome waits for one.
-  const approval = session && part.state === 'approval-requested' ? part.approval.id : undefined;
-  const located = session !== undefined && part.state === 'input-available' && name === 'get_location';
+  // While other calls run, the stream does not tell that an answer was taken.
+  const waits = session !== undefined && !(live && answered);
+  const approval = waits && part.state === 'approval-requested' ? part.approval.id : undefined;
+  const located = waits && part.state === 'input-available' && name === 'get_location';
 
   const answer = async (send: Promise<string | undefined>) => {
     setSending(true);
     setRefused(undefined);
     head.current?.focus(); // what had the focus goes away
-    setRefused(await send);
+    const why = await send;
+    setRefused(why);
+    setAnswered(why === undefined);
     setSending(false);
   };
   return (
@@ -54,7 +58,7 @@ export function ToolCall({ part, live, session, progress }: Props) {
           <code className="tool-name">{name}</code>
           <span className="tool-hint">{brief(input)}</span>
           {progress && !settled && <Bar label={progress.label} percent={progress.percent} />}
-          <span className="tool-state">{preliminary ? 'working' : located ? 'waits for you' : words[part.state] ?? part.state}</span>
+          <span className="tool-state">{preliminary ? 'working' : located ? 'waits for you' : (waits || !answered || part.state !== 'approval-requested') ? words[part.state] ?? part.state : 'answered'}</span>
           <span className="chevron">
             <IconChevron />
           </span>

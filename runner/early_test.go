@@ -1,0 +1,193 @@
+package runner_test
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/agent"
+	"github.com/spool-run/spool/model/scripted"
+	"github.com/spool-run/spool/tool"
+)
+
+// hasty are scenarios whose user answers while a call of the same step still
+// runs: all that is asked for, or only the first call.
+func hasty() []scenario {
+	play := func(effect func(tool.Call)) *agent.Agent {
+		o := tool.Options{Recovery: tool.RecoverRetry}
+		slowly := func(c tool.Call) { time.Sleep(time.Second); effect(c) }
+		gated := o
+		gated.Approval = true
+		return &agent.Agent{Name: "demo",
+			Tools: []tool.Tool{effectful("work", slowly, o), effectful("gated", effect, gated), tool.Client[struct{}]("locate", "")},
+			Model: scripted.New(&scripted.Options{Scenes: map[string]scripted.Scene{
+				"hasty": then(scripted.Say(scripted.Text("may I? "), scripted.Calls(call("a", "gated", `{"n":1}`), call("b", "work", `{"n":2}`),
+					call("c", "locate", `{}`), call("d", "gated", `{"n":3}`)))),
+				"half": then(scripted.Say(scripted.Calls(call("a", "gated", `{"n":1}`), call("b", "work", `{"n":2}`), call("c", "locate", `{}`)))),
+			}}),
+		}
+	}
+	decide := func(callID, approvalID string) spool.Chunk {
+		return &spool.ToolApprovalResponse{CommandID: "answer-" + callID, ApprovalID: approvalID, Approved: callID == "a", Reason: "because"}
+	}
+	submit := func(callID string) spool.Chunk {
+		return &spool.ToolResultSubmitted{CommandID: "answer-" + callID, ToolCallID: callID, Result: json.RawMessage(`{"lat":52.5}`)}
+	}
+	answer := func(t *spool.ToolPart) spool.Chunk {
+		if t.Approval == nil {
+			return submit(t.CallID)
+		}
+		return decide(t.CallID, t.Approval.ID)
+	}
+	all := func(asked spool.Chunk) spool.Chunk {
+		switch c := asked.(type) {
+		case *spool.ToolApprovalRequest:
+			return decide(c.ToolCallID, c.ApprovalID)
+		case *spool.ToolStart:
+			if c.Client {
+				return submit(c.ToolCallID)
+			}
+		}
+		return nil
+	}
+	decisions := func(asked spool.Chunk) spool.Chunk {
+		if _, ok := asked.(*spool.ToolApprovalRequest); ok {
+			return all(asked)
+		}
+		return nil
+	}
+	return []scenario{
+		{name: "hasty", agent: play, answer: answer, early: all},
+		{name: "half", agent: play, answer: answer, early: decisions},
+	}
+}
+
+// hasten gives a scenario's early answers until the test ends.
+func (w *world) hasten(s scenario) {
+	if s.early == nil {
+		return
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	g := w.log("s")
+	go func() {
+		defer close(done)
+		for r, err := range g.Records(ctx, spool.ReadOptions{Follow: true}) {
+			if err != nil {
+				return
+			}
+			if answer := s.early(w.decode(r)); answer != nil {
+				if _, err := g.Command(ctx, spool.Row{}, answer); err != nil {
+					w.t.Error(err)
+				}
+			}
+		}
+	}()
+	*w.ends = append(*w.ends, func() { cancel(); <-done })
+}
+
+// Whoever answers while other calls run is not asked again: the run goes on
+// without a pause, or pauses for the rest alone.
+func TestAnswersWhileTheRunIsOpen(t *testing.T) {
+	for _, s := range hasty() {
+		t.Run(s.name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				var e effects
+				w.start(s.agent(e.add), nil)
+				w.say("s", "u1", s.name)
+				w.hasten(s)
+				f := w.fold("s")
+				run := f.Turns[0].Runs[0]
+				for _, id := range []string{"answer-a", "answer-c", "answer-d"} {
+					v := f.Verdict(id)
+					switch {
+					case s.name == "hasty" && (v.State != spool.VerdictAccepted || v.RunID != run.ID || v.From <= run.Start || v.From >= run.End):
+						t.Errorf("%s: %+v, run %+v", id, v, run)
+					case s.name == "half" && id == "answer-a" && v != spool.Verdict{State: spool.VerdictAccepted}:
+						t.Errorf("%s: %+v", id, v)
+					}
+				}
+				want := "completed"
+				if s.name == "half" {
+					want = "awaiting_client_tool"
+					if !slices.Equal(run.Pending, []string{"c"}) || e.count("a") != 0 {
+						t.Errorf("it waits for %v, %v", run.Pending, e.calls())
+					}
+				}
+				if f.Reason != want || len(f.Turns[0].Runs) != 1 {
+					t.Fatalf("%s, %s", f.Reason, kinds(w.settled("s")))
+				}
+				f = w.finish(s)
+				if f.Reason != "completed" || e.count("a") != 1 || e.count("b") != 1 || e.count("d") != 0 {
+					t.Errorf("%s, %v: %s", f.Reason, e.calls(), outcome(f))
+				}
+				if n := len(f.Turns[0].Runs); s.name == "half" && (n != 2 || !slices.Equal(f.Turns[0].Runs[1].Commands, []string{"answer-a", "answer-c"})) {
+					t.Errorf("%d runs, %v", n, f.Turns[0].Runs[n-1].Commands)
+				}
+				checkLog(t, w.settled("s"))
+			})
+		})
+	}
+}
+
+// An answer that no call waits for while the run is open is refused: one that
+// runs, one that was answered, one that does not exist.
+func TestForgedAnswersWhileTheRunIsOpen(t *testing.T) {
+	inWorld(t, func(w *world) {
+		s := hasty()[0]
+		w.start(s.agent(func(tool.Call) {}), nil)
+		w.say("s", "u1", "hasty")
+		w.until("s", spool.TypeToolApprovalRequest, func(c spool.Chunk) bool { return c.(*spool.ToolApprovalRequest).ToolCallID == "d" })
+		asked := w.peek()
+		w.command("s",
+			&spool.ToolResultSubmitted{CommandID: "running", ToolCallID: "b", Result: json.RawMessage(`"trust me"`)},
+			&spool.ToolResultSubmitted{CommandID: "gated", ToolCallID: "a", Result: json.RawMessage(`"trust me"`)},
+			&spool.ToolApprovalResponse{CommandID: "made-up", ApprovalID: "made-up", Approved: true},
+			&spool.ToolApprovalResponse{CommandID: "deny", ApprovalID: asked.Call("a").Approval.ID},
+			&spool.ToolApprovalResponse{CommandID: "after-all", ApprovalID: asked.Call("a").Approval.ID, Approved: true},
+			&spool.ToolResultSubmitted{CommandID: "first", ToolCallID: "c", Result: json.RawMessage(`1`)},
+			&spool.ToolResultSubmitted{CommandID: "second", ToolCallID: "c", Result: json.RawMessage(`2`)})
+		f := w.finish(s)
+		for id, want := range map[string]spool.VerdictState{"running": spool.VerdictRefused, "gated": spool.VerdictRefused, "made-up": spool.VerdictRefused,
+			"deny": spool.VerdictAccepted, "after-all": spool.VerdictRefused, "first": spool.VerdictAccepted, "second": spool.VerdictRefused} {
+			if got := f.Verdict(id).State; got != want {
+				t.Errorf("%s: %s", id, got)
+			}
+		}
+		if a, c := f.Call("a"), f.Call("c"); a.State != spool.ToolDenied || string(c.Output) != "1" || f.Reason != "completed" {
+			t.Errorf("%s: %s %s", f.Reason, mustJSON(a), mustJSON(c))
+		}
+	})
+}
+
+// The last answer comes in the very moment in which the run pauses.
+func TestAnswerInTheMomentOfThePause(t *testing.T) {
+	inWorld(t, func(w *world) {
+		s := hasty()[0]
+		w.start(s.agent(func(tool.Call) {}), nil)
+		w.say("s", "u1", "hasty")
+		w.until("s", spool.TypeRunSuspended, nil)
+		records := w.settled("s")
+		f := spool.NewFold("s")
+		for _, r := range records[:len(records)-1] {
+			if err := f.Apply(r); err != nil {
+				t.Fatal(err)
+			}
+		}
+		last := records[len(records)-1]
+		for _, id := range []string{"a", "c", "d"} {
+			answer := s.answer(f.Call(id))
+			f.ApplyChunk(spool.Record{Seq: last.Seq, Type: answer.ChunkType(), Agent: "s"}, answer)
+			last.Seq++
+		}
+		if err := f.Apply(last); err != nil {
+			t.Fatal(err)
+		}
+		if f.Continue == nil || f.Continue.Mode != "approval" || f.Status != spool.StatusPaused || len(f.Answers) != 3 {
+			t.Errorf("it waits for ever: %s", mustJSON(f))
+		}
+	})
+}
