@@ -308,3 +308,19 @@ func (h hanging) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	return h.Background.RoundTrip(r)
 }
+
+// Whoever reads an answer that two processes have heard on the AI SDK wire, and
+// attaches anywhere in it, ends with what the log says.
+func TestReattachedRunsOnTheWire(t *testing.T) {
+	const name = "parallel"
+	eachEvent(background(t, name), 20, func(round, number int) {
+		var log []spool.Record
+		inWorld(t, func(w *world) {
+			dieOf(t, w, background(t, name), round, number, nil)
+			log = w.settled("s")
+		})
+		for _, ui7 := range []bool{false, true} {
+			t.Run(fmt.Sprintf("answer %d, event %d, ui7 %v", round, number, ui7), func(t *testing.T) { onTheWire(t, log, ui7) })
+		}
+	})
+}

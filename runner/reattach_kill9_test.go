@@ -3,9 +3,13 @@ package runner_test
 import (
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 
@@ -13,8 +17,10 @@ import (
 	"github.com/spool-run/spool/agent"
 	"github.com/spool-run/spool/model/modeltest"
 	"github.com/spool-run/spool/model/openai"
+	"github.com/spool-run/spool/server"
 	"github.com/spool-run/spool/store/sqlitestore"
 	"github.com/spool-run/spool/tool"
+	"github.com/spool-run/spool/wire/aisdk"
 )
 
 // The environment of a child that listens to a background provider until it is
@@ -34,7 +40,7 @@ func listen(args []string) error {
 	if err != nil {
 		return err
 	}
-	_, err = play(store, args[0], overheard(args[1]), true)
+	_, err = play(store, args[0], overheard(args[1]), false)
 	return errors.Join(err, store.Close())
 }
 
@@ -109,6 +115,10 @@ func killedAt(t *testing.T, name string, round, number int, want string) {
 		t.Fatal(err)
 	}
 	defer o.Down()
+	if _, err := g.Command(t.Context(), spool.Row{}, say("u1", "go")); err != nil {
+		t.Fatal(err)
+	}
+	watched := watch(t, logs)
 	child = exec.Command(os.Args[0])
 	child.Env = append(os.Environ(), fmt.Sprintf("%s=%s|%s", envListener, dir, o.URL()))
 	if err := child.Start(); err != nil {
@@ -137,4 +147,48 @@ func killedAt(t *testing.T, name string, round, number int, want string) {
 		t.Fatal(err)
 	}
 	nothingRetracted(t, records, where)
+	seen := <-watched
+	if seen.err != nil || !strings.HasSuffix(seen.stream, "data: [DONE]\n\n") || strings.Contains(seen.stream, "resync") || strings.Contains(seen.stream, "discarded") {
+		t.Errorf("%s: a reader saw %v\n%s", where, seen.err, seen.stream)
+	}
+	if got, want := text(seen.message), f.Messages[1].Text(); got != want || want == "" {
+		t.Errorf("%s: a reader saw %q, not %q", where, got, want)
+	}
+}
+
+// watched is what a reader on the AI SDK wire got.
+type watched struct {
+	stream  string
+	message aisdk.UIMessage
+	err     error
+}
+
+// watch attaches a reader over HTTP that stays to the end, whoever dies.
+func watch(t *testing.T, logs *spool.Logs) <-chan watched {
+	t.Helper()
+	h := server.New(logs, nil)
+	s := httptest.NewServer(h)
+	t.Cleanup(s.Close)
+	resp, err := http.Get(s.URL + "/api/chat/s/stream")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan watched, 1)
+	go func() {
+		defer resp.Body.Close()
+		stream, err := io.ReadAll(resp.Body)
+		c := &aisdk.Client{}
+		err = errors.Join(err, c.Write(stream))
+		done <- watched{string(stream), c.Message, err}
+	}()
+	return done
+}
+
+func text(m aisdk.UIMessage) (all string) {
+	for _, p := range m.Parts {
+		if p.Type == "text" {
+			all += p.Text
+		}
+	}
+	return all
 }

@@ -50,24 +50,30 @@ func TestRecoveredRunsOnTheWire(t *testing.T) {
 			log := recoveredLog(t, s, k)
 			for _, ui7 := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s, died at %d, ui7 %v", s.title(), k, ui7), func(t *testing.T) {
-					wiretest.Run(t, wiretest.Wire{
-						Log:     log,
-						PerTurn: true,
-						New: func(turn *spool.Turn) spool.Projector {
-							return aisdk.NewProjector(turn.ID, &aisdk.Options{UI7: ui7})
-						},
-						Fold: func(stream []byte) (json.RawMessage, error) {
-							c := &aisdk.Client{UI7: ui7}
-							if err := c.Write(stream); err != nil {
-								return nil, err
-							}
-							return canonical(c.Message, ui7), nil
-						},
-					})
+					onTheWire(t, log, ui7)
 				})
 			}
 		}
 	}
+}
+
+// onTheWire checks that whoever attaches anywhere in a log ends with what it says.
+func onTheWire(t *testing.T, log []spool.Record, ui7 bool) {
+	t.Helper()
+	wiretest.Run(t, wiretest.Wire{
+		Log:     log,
+		PerTurn: true,
+		New: func(turn *spool.Turn) spool.Projector {
+			return aisdk.NewProjector(turn.ID, &aisdk.Options{UI7: ui7})
+		},
+		Fold: func(stream []byte) (json.RawMessage, error) {
+			c := &aisdk.Client{UI7: ui7}
+			if err := c.Write(stream); err != nil {
+				return nil, err
+			}
+			return canonical(c.Message, ui7), nil
+		},
+	})
 }
 
 // canonical leaves out what the older profile does not tell: a user's decision.
