@@ -2,8 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"net/url"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -48,7 +51,12 @@ func chooseModel(ctx context.Context, flag string, rate, replayRate float64, log
 	case "openai":
 		m = openai.New(&openai.Options{APIKey: env("OPENAI_API_KEY"), BaseURL: env("OPENAI_BASE_URL"), Model: name})
 	case "openai-responses":
-		m = openai.NewResponses(&openai.Options{APIKey: env("OPENAI_API_KEY"), BaseURL: env("OPENAI_BASE_URL"), Model: name})
+		o := openai.Options{APIKey: env("OPENAI_API_KEY"), BaseURL: env("OPENAI_BASE_URL")}
+		var err error
+		if o.Model, o.Background, err = responsesName(name); err != nil {
+			return nil, server.Info{}, &usageError{"--model " + flag + ": " + err.Error()}
+		}
+		m = openai.NewResponses(&o)
 	case "anthropic":
 		m = anthropic.New(&anthropic.Options{APIKey: env("ANTHROPIC_API_KEY"), AuthToken: env("ANTHROPIC_AUTH_TOKEN"),
 			BaseURL: env("ANTHROPIC_BASE_URL"), Model: name, Cache: "5m"})
@@ -63,4 +71,22 @@ func chooseModel(ctx context.Context, flag string, rate, replayRate float64, log
 		return m, server.Info{Model: kind}, nil
 	}
 	return m, server.Info{Model: kind + ":" + id}, nil
+}
+
+// responsesName takes NAME?background=1 apart.
+func responsesName(s string) (name string, background bool, err error) {
+	name, options, _ := strings.Cut(s, "?")
+	if name == "" {
+		return "", false, errors.New("the model has no name")
+	}
+	values, err := url.ParseQuery(options)
+	if v := values["background"]; err == nil && len(v) == 1 && len(values) == 1 {
+		background, err = strconv.ParseBool(v[0])
+	} else if len(values) > 0 {
+		err = errors.New("another option")
+	}
+	if err != nil {
+		return "", false, errors.New("what follows the name can be ?background=1 or ?background=0")
+	}
+	return name, background, nil
 }

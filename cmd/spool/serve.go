@@ -24,7 +24,7 @@ import (
 type serveCmd struct {
 	Addr        string        `default:"127.0.0.1:8080" help:"HOST:PORT to listen on; port 0 takes a free one."`
 	Store       string        `default:"sqlite:spool.db" help:"sqlite:PATH or memory."`
-	Model       string        `help:"scripted, openai:NAME, openai-responses:NAME, anthropic:NAME or replay:PATH (a recorded provider stream, or a folder of them from which the message names one); default from the environment (OPENAI_ or ANTHROPIC_ with API_KEY, BASE_URL, MODEL), else scripted."`
+	Model       string        `help:"scripted, openai:NAME, openai-responses:NAME (with ?background=1 the provider works on when the connection or this process is lost, and is found again), anthropic:NAME or replay:PATH (a recorded provider stream, or a folder of them from which the message names one); default from the environment (OPENAI_ or ANTHROPIC_ with API_KEY, BASE_URL, MODEL), else scripted."`
 	DemoRate    float64       `default:"40" help:"Deltas per second of the scripted model; 0 is as fast as it can."`
 	ReplayRate  float64       `default:"0" help:"Events per second of a replayed recording; 0 is as recorded."`
 	UI          int           `name:"ui" enum:"6,7" default:"6" help:"Default AI SDK profile: 6 or 7."`
