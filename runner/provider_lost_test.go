@@ -11,8 +11,10 @@ import (
 	"time"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/agent"
 	"github.com/spool-run/spool/model/modeltest"
 	"github.com/spool-run/spool/model/openai"
+	"github.com/spool-run/spool/model/scripted"
 	"github.com/spool-run/spool/runner"
 )
 
@@ -322,5 +324,77 @@ func TestReattachedRunsOnTheWire(t *testing.T) {
 		for _, ui7 := range []bool{false, true} {
 			t.Run(fmt.Sprintf("answer %d, event %d, ui7 %v", round, number, ui7), func(t *testing.T) { onTheWire(t, log, ui7) })
 		}
+	})
+}
+
+// A run that is taken over and ended ends what its children's providers do, too.
+func TestStopCancelsTheAnswersOfChildren(t *testing.T) {
+	inWorld(t, func(w *world) {
+		b := background(t, "text")
+		reached := make(chan struct{})
+		b.Before = func(e modeltest.Event) modeltest.Fate {
+			if e.Number == 6 {
+				close(reached)
+				return modeltest.Stall
+			}
+			return modeltest.Send
+		}
+		kid := inMemory(b)
+		kid.Name = "kid"
+		a := parent(map[string]scripted.Scene{"go": useTool(call("a", "subagent__kid", `{"task":"look"}`))}, agent.SubAgentOptions{}, kid)
+		first, store := w.second("first")
+		_, stop := first.start(a, &runner.Options{Observer: runner.Observer{Failed: func(string, error) {}}})
+		w.say("s", "u1", "go")
+		<-reached
+		time.Sleep(time.Second) // of the bubble
+		store.die()
+		stop()
+		w.stop("s", "stop")
+		w.start(a, nil)
+		f := w.fold("s")
+		time.Sleep(time.Second)
+		if f.Reason != "stopped" || mustJSON(b.Cancelled()) != "[0]" {
+			t.Errorf("%s, cancelled %v\n%s", f.Reason, b.Cancelled(), kinds(w.settled("s")))
+		}
+	})
+}
+
+// A child's answer is taken up again as its parent's is.
+func TestChildReattaches(t *testing.T) {
+	task := func(b *modeltest.Background) *agent.Agent {
+		kid := inMemory(b)
+		kid.Name = "kid"
+		return parent(map[string]scripted.Scene{"go": useTool(call("a", "subagent__kid", `{"task":"look"}`))}, agent.SubAgentOptions{}, kid)
+	}
+	want := ""
+	inWorld(t, func(w *world) {
+		w.start(task(background(t, "reasoning")), nil)
+		w.say("s", "u1", "go")
+		want = said(w.fold("s"))
+	})
+	eachEvent(background(t, "reasoning"), 4, func(_, number int) {
+		inWorld(t, func(w *world) {
+			b := background(t, "reasoning")
+			reached := make(chan struct{})
+			b.Before = func(e modeltest.Event) modeltest.Fate {
+				if e.Number == number && e.Connection == 0 {
+					close(reached)
+					return modeltest.Stall
+				}
+				return modeltest.Send
+			}
+			first, store := w.second("first")
+			_, stop := first.start(task(b), &runner.Options{Observer: runner.Observer{Failed: func(string, error) {}}})
+			w.say("s", "u1", "go")
+			<-reached
+			time.Sleep(time.Second) // of the bubble
+			store.die()
+			stop()
+			w.start(task(b), nil)
+			if got := said(w.fold("s")); got != want || b.Asked() != 1 {
+				t.Errorf("at event %d: asked %d times\n%s\nundisturbed:\n%s\n%s", number, b.Asked(), got, want, kinds(w.settled("s")))
+			}
+			nothingRetracted(t, w.settled("s"), fmt.Sprint("at event ", number))
+		})
 	})
 }
