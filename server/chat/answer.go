@@ -107,7 +107,7 @@ func given(f, owner *spool.Fold, t *spool.ToolPart, a Answer) (bool, error) {
 		return false, ErrTooLate.With(f.Session, nil)
 	case a.ApprovalID == "" && t.Approval != nil:
 		return false, ErrNoSuchCall.Because("this call waits for a decision, not for a result").With(f.Session, nil)
-	case !waitsFor(owner, t, a):
+	case !asks(owner, t, a):
 		return false, ErrNotWaiting.With(f.Session, nil)
 	}
 	return false, nil

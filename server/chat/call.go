@@ -33,17 +33,18 @@ func locate(f *spool.Fold, a Answer) (owner *spool.Fold, t *spool.ToolPart, foun
 	return owner, nil, a
 }
 
-// waitsFor says whether a call waits for this kind of answer now: its agent's run
-// is paused, or has asked already and goes on with other calls. An output does not
+// asks says whether a call waits for this kind of answer now: its agent's run is
+// paused, or has asked already and goes on with other calls. An output does not
 // stand in for a decision.
-func waitsFor(owner *spool.Fold, t *spool.ToolPart, a Answer) bool {
-	if owner == nil || t == nil {
-		return false
-	}
+func asks(owner *spool.Fold, t *spool.ToolPart, a Answer) bool {
 	open := owner.OpenRun() != nil
-	if !open && owner.Status != spool.StatusPaused || !t.Takes(a.ApprovalID != "", open) {
-		return false
-	}
-	return a.ApprovalID != "" || open || owner.Reason != "awaiting_children" ||
-		slices.ContainsFunc(owner.PendingCalls(), func(c spool.PendingCall) bool { return c.Agent == owner.Session && c.CallID == t.CallID })
+	return (open || owner.Status == spool.StatusPaused) && t.Takes(a.ApprovalID != "", open)
+}
+
+// waitsFor is asks for a call that may not be there, and that may wait for a child
+// instead.
+func waitsFor(owner *spool.Fold, t *spool.ToolPart, a Answer) bool {
+	return owner != nil && t != nil && asks(owner, t, a) &&
+		(a.ApprovalID != "" || owner.OpenRun() != nil || owner.Reason != "awaiting_children" ||
+			slices.ContainsFunc(owner.PendingCalls(), func(c spool.PendingCall) bool { return c.Agent == owner.Session && c.CallID == t.CallID }))
 }
