@@ -15,7 +15,7 @@ func waitingWorld(w *world, name string, limit time.Duration) (scenario, *effect
 	w.t.Helper()
 	var s scenario
 	for _, s = range scenarios() {
-		if s.name == name {
+		if s.title() == name {
 			break
 		}
 	}
@@ -23,7 +23,7 @@ func waitingWorld(w *world, name string, limit time.Duration) (scenario, *effect
 	a := s.agent(e.add)
 	a.WaitLimit = limit
 	_, stop := w.start(a, nil)
-	w.say("s", "u1", name)
+	w.say("s", "u1", s.name)
 	if f := w.fold("s"); f.Status != spool.StatusPaused {
 		w.t.Fatalf("it does not wait: %s", outcome(f))
 	}
@@ -37,7 +37,7 @@ func TestPauseOutlivesItsProcess(t *testing.T) {
 		if s.answer == nil {
 			continue
 		}
-		name := s.name
+		name := s.title()
 		want, _, done := undisturbed(t, s)
 		inWorld(t, func(w *world) {
 			s, e := waitingWorld(w, name, 0)
