@@ -7,7 +7,7 @@ import (
 
 // FoldVersion changes whenever the same records fold into something else. Saved
 // folds of another version are ignored.
-const FoldVersion = 7
+const FoldVersion = 8
 
 // Fold is a session's state: what its log's records, folded in order, say. It
 // is a deterministic function of them, and the same from all records and from
@@ -32,6 +32,10 @@ type Fold struct {
 	// one, or the one that a rollback went back to. Checkpoints keeps all, so that
 	// one can come back to what a rollback has left.
 	CheckpointID string `json:"checkpointId,omitempty"`
+
+	// Retired are the ids of calls that the history holds no more. They are not
+	// used again: answers to calls are known by them.
+	Retired []string `json:"retired,omitempty"`
 
 	// Waiting holds the commands that will open a run and have not yet.
 	Waiting []*Command `json:"waiting,omitempty"`

@@ -171,7 +171,7 @@ func (f *Fold) rewindTo(id string) {
 		}
 		keep = i + 1
 	}
-	f.Messages = slices.Clip(f.Messages[:keep])
+	f.replaceMessages(slices.Clip(f.Messages[:keep]))
 }
 
 func (f *Fold) replace(c *HistoryReplaced) {
@@ -218,12 +218,13 @@ func (f *Fold) replace(c *HistoryReplaced) {
 		return
 	}
 	if whole.Messages != nil {
-		f.Messages = make([]*Message, 0, len(*whole.Messages))
+		messages := make([]*Message, 0, len(*whole.Messages))
 		for _, m := range *whole.Messages {
 			if m.Role != RoleSystem { // agents bring their own instructions
-				f.Messages = append(f.Messages, &m)
+				messages = append(messages, &m)
 			}
 		}
+		f.replaceMessages(messages)
 	}
 	if whole.State != nil {
 		f.State, f.committed, f.staged = whole.State, whole.State, nil

@@ -168,12 +168,37 @@ func (f *Fold) rollBack(whole *HistoryReplaced) Verdict {
 			}
 		}
 	}
-	f.Messages = messages
+	f.replaceMessages(messages)
 	f.State, f.committed, f.staged = whole.State, whole.State, nil
 	f.Status, f.Reason, f.Error = StatusEnded, "", nil
 	f.CheckpointID, f.Answers = at.ID, nil
 	f.restored = at.ID
 	return Verdict{State: VerdictAccepted}
+}
+
+// replaceMessages gives the session another history, and retires the calls that
+// are not in it.
+func (f *Fold) replaceMessages(messages []*Message) {
+	ids := map[string]bool{}
+	for _, id := range f.Retired {
+		ids[id] = true
+	}
+	for _, m := range messages {
+		for _, p := range m.Parts {
+			if p.Tool != nil {
+				ids[p.Tool.CallID] = true
+			}
+		}
+	}
+	for _, m := range f.Messages {
+		for _, p := range m.Parts {
+			if p.Tool != nil && !ids[p.Tool.CallID] {
+				ids[p.Tool.CallID] = true
+				f.Retired = append(f.Retired, p.Tool.CallID)
+			}
+		}
+	}
+	f.Messages = messages
 }
 
 // Content returns the fold's messages and state as the history_replaced series

@@ -171,7 +171,9 @@ func (s *step) request(ctx context.Context) (*model.Request, error) {
 	if err := r.Log.Flush(ctx); err != nil {
 		return nil, err
 	}
+	var retired []string
 	err := r.Log.View(ctx, func(f *spool.Fold) error {
+		retired = slices.Clone(f.Retired)
 		if f.Phase() == spool.PhaseModel {
 			s.begun, s.id = true, f.Step().ID
 		}
@@ -187,6 +189,9 @@ func (s *step) request(ctx context.Context) (*model.Request, error) {
 	}
 	if r.callIDs == nil {
 		r.callIDs = map[string]bool{}
+	}
+	for _, id := range retired {
+		r.callIDs[id] = true
 	}
 	for _, m := range req.Messages {
 		for i := range m.Parts {
