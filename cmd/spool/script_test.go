@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/spool-run/spool/model/modeltest"
 )
 
 func TestMain(m *testing.M) {
@@ -28,6 +30,7 @@ func TestScripts(t *testing.T) {
 		RequireExplicitExec: true,
 		Setup: func(env *testscript.Env) error {
 			env.Values["servers"] = &servers{byName: map[string]*process{}}
+			env.Values["providers"] = map[string]*modeltest.Background{}
 			for _, name := range []string{"OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_MODEL", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "ANTHROPIC_MODEL"} {
 				env.Setenv(name, "")
 			}
@@ -42,6 +45,10 @@ func TestScripts(t *testing.T) {
 			"follow": followScript,
 			"text":   textScript,
 			"decide": decideScript,
+
+			"provider": providerScript,
+			"asked":    askedScript,
+			"halt":     stopScript,
 		},
 	})
 }
@@ -79,7 +86,7 @@ func serveScript(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	p := &process{cmd: exec.Command(path, append([]string{"serve", "--addr", "127.0.0.1:0"}, args[1:]...)...), log: &strings.Builder{}}
 	p.cmd.Dir = ts.Getenv("WORK")
-	p.cmd.Env = append(os.Environ(), "OPENAI_API_KEY=", "OPENAI_BASE_URL=", "OPENAI_MODEL=", "ANTHROPIC_API_KEY=", "ANTHROPIC_BASE_URL=", "ANTHROPIC_MODEL=")
+	p.cmd.Env = append(os.Environ(), "OPENAI_API_KEY=", "OPENAI_BASE_URL="+ts.Getenv("PROVIDER"), "OPENAI_MODEL=", "ANTHROPIC_API_KEY=", "ANTHROPIC_BASE_URL=", "ANTHROPIC_MODEL=")
 	p.cmd.Stderr = p.log
 	out, err := p.cmd.StdoutPipe()
 	ts.Check(err)
