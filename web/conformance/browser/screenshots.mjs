@@ -76,6 +76,32 @@ for (const [device, options] of Object.entries(devices)) {
   await shoot(refresh.page, 'restarted');
   await refresh.page.context().close();
 
+  // A message that waits, one that is being written, and the pause after it.
+  const second = 44;
+  const pause = await open('pause', second);
+  await say(pause.page, 'branch');
+  await gate.asked(pause.session, second + 1);
+  await pause.page.getByText('Then halfway').waitFor();
+  await say(pause.page, 'hello, and thank you');
+  await pause.page.locator('.queue li').waitFor();
+  await pause.page.getByRole('textbox', { name: 'Message', exact: true }).fill('No: by train, please');
+  await pause.page.getByRole('radio', { name: 'Steer' }).check();
+  await shoot(pause.page, 'waiting');
+  await pause.page.context().close();
+
+  const journey = await open('journey');
+  await say(journey.page, 'branch');
+  await journey.page.getByText('a step each').waitFor();
+  await settled(journey.page);
+  const mark = journey.page.locator('.checkpoint').nth(1);
+  await mark.getByRole('button').scrollIntoViewIfNeeded();
+  await mark.getByRole('button').click();
+  await shoot(journey.page, 'checkpoint');
+  await journey.page.getByRole('menuitem', { name: 'Branch from here' }).click();
+  await journey.page.getByRole('button', { name: 'Continue' }).waitFor();
+  await shoot(journey.page, 'branched');
+  await journey.page.context().close();
+
   const stopped = await open('stop', 90);
   await say(stopped.page, 'long');
   await gate.asked(stopped.session, 91);

@@ -108,3 +108,101 @@ test('a message that waits is shown in every tab, and answered in turn', async (
   }
   await page.context().close();
 });
+
+// Records of `branch` until the text of its second step has begun.
+const midSecond = 44;
+
+test('pause behind a step, and go on after a reload', async () => {
+  const { session, page } = await held('pause', midSecond);
+  await say(page, 'branch');
+  await gate.asked(session, midSecond + 1);
+  await page.getByText('Then halfway').waitFor();
+  await stored(session, () => page.keyboard.press('Control+.'));
+  gate.allow(session, Infinity);
+  await page.getByText('Paused.').waitFor();
+  await settled(page);
+  const paused = await same(page);
+  assert.deepEqual([paused.status, paused.reason], ['paused', 'interrupted']);
+  assert.deepEqual(paused.state.itinerary.map(t => t.city), ['Lisbon', 'Coimbra']);
+  assert.equal(await page.locator('.tool').count(), 2);
+  await page.reload();
+  const goOn = page.getByRole('button', { name: 'Continue' });
+  await goOn.waitFor();
+  await same(page);
+  await goOn.focus();
+  await page.keyboard.press('Enter');
+  await page.getByText(end).waitFor();
+  await settled(page);
+  const whole = await same(page);
+  assert.equal(whole.status, 'ended');
+  assert.deepEqual(whole.state.itinerary.map(t => t.city), ['Lisbon', 'Coimbra', 'Porto']);
+  assert.equal(await page.locator('.tool').count(), 3);
+  assert.equal(await goOn.count(), 0);
+  await page.context().close();
+});
+
+test('rewind to a checkpoint, seen by another tab', async () => {
+  const { page } = await held('rewind');
+  await say(page, 'branch');
+  await page.getByText(end).waitFor();
+  await settled(page);
+  await checkpoints(page).nth(3).waitFor();
+  const second = await openPage(browser, page.url(), { context: page.context() });
+  await second.getByText(end).waitFor();
+  const first = (await same(page)).messages.at(-1);
+  await choose(page, checkpoints(page).nth(0), 'Rewind to here');
+  for (const p of [page, second]) {
+    // The answer as it was at the checkpoint, and what the journey became since.
+    await p.locator('.assistant').nth(1).getByText(end).waitFor();
+    await settled(p);
+    const { state, messages, status } = await same(p, 2);
+    assert.equal(status, 'ended');
+    assert.equal(messages[1].id, first.id);
+    assert.deepEqual(state.itinerary.map(t => t.city), ['Lisbon', 'Coimbra', 'Porto']);
+    assert.equal(await p.locator('.assistant').nth(0).locator('.tool').count(), 1);
+    assert.equal(await p.locator('.assistant').nth(1).locator('.tool').count(), 2);
+  }
+  await page.context().close();
+});
+
+test('a message steers an answer, and another takes its place', async () => {
+  for (const [mode, ends, cities] of [
+    ['Steer', undefined, ['Lisbon', 'Coimbra']],
+    ['Interrupt', 'Stopped.', ['Lisbon']],
+  ]) {
+    const { session, page } = await held(mode.toLowerCase(), midSecond);
+    await say(page, 'branch');
+    await gate.asked(session, midSecond + 1);
+    await page.getByText('Then halfway').waitFor();
+    const box = page.getByRole('textbox', { name: 'Message', exact: true });
+    await box.fill('hello');
+    await page.getByRole('radio', { name: 'Queue' }).focus();
+    for (const last of mode === 'Steer' ? ['ArrowRight'] : ['ArrowRight', 'ArrowRight']) await page.keyboard.press(last);
+    assert.ok(await page.getByRole('radio', { name: mode }).isChecked());
+    await stored(session, () => box.press('Enter'));
+    gate.allow(session, Infinity);
+    await page.getByText('nothing is lost').waitFor();
+    await settled(page);
+    const { state } = await same(page, 2);
+    assert.deepEqual(state.itinerary.map(t => t.city), cities);
+    assert.equal(await page.locator('.assistant').first().locator('.interrupted').count(), ends ? 1 : 0);
+    assert.equal(await page.locator('.queue').count(), 0);
+    await page.context().close();
+  }
+});
+
+test('try again what failed', async () => {
+  const { page } = await held('retry');
+  await say(page, 'fail');
+  const retry = page.getByRole('button', { name: 'Retry' });
+  await retry.waitFor();
+  await settled(page);
+  const before = await page.locator('.assistant').getAttribute('data-id');
+  await retry.click();
+  await page.waitForFunction(id => (document.querySelector('.assistant')?.dataset.id ?? id) !== id, before);
+  await retry.waitFor();
+  await settled(page);
+  await same(page);
+  assert.equal(await page.locator('.problem').count(), 0);
+  await page.context().close();
+});

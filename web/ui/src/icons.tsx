@@ -15,7 +15,11 @@ export const IconStop = () => (
     <rect x="5" y="5" width="10" height="10" rx="2" fill="currentColor" />
   </svg>
 );
-export const IconPause = () => icon(<path d="M7.5 5v10M12.5 5v10" />);
+export const IconPause = () => (
+  <svg viewBox="0 0 20 20" width="1em" height="1em" aria-hidden="true">
+    <path d="M5.5 5h3v10h-3zM11.500 5h3v10h-3z" fill="currentColor" />
+  </svg>
+);
 export const IconHistory = () => icon(<path d="M4.2 10a5.8 5.8 0 1 1 1.8 4.200M4.200 14.800v-3.600M10 7v3.300l2.200 1.300" />);
 export const IconBranch = () => icon(<path d="M6 6.300v7.400M14 8.300c0 3.200-3 3.700-7.500 4.500M7.800 4.500a1.800 1.800 0 1 1-3.600 0 1.800 1.800 0 0 1 3.600 0zM7.800 15.500a1.800 1.800 0 1 1-3.600 0 1.800 1.800 0 0 1 3.600 0zM15.800 6.500a1.800 1.800 0 1 1-3.600 0 1.800 1.800 0 0 1 3.600 0z" />);
 export const IconRewind = () => icon(<path d="M9 5L4 10l5 5M16 5l-5 5 5 5" />);
