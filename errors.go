@@ -38,6 +38,12 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
+// Category says where the failure comes from.
+func (e *Error) Category() Category { return InfoOf(e.Code).Category }
+
+// Retryable reports whether the same may succeed later.
+func (e *Error) Retryable() bool { return InfoOf(e.Code).Retryable }
+
 // Is reports whether target is an *Error with the same code.
 func (e *Error) Is(target error) bool {
 	t, ok := target.(*Error)

@@ -3,6 +3,7 @@ package spool
 import (
 	"encoding/json"
 	"slices"
+	"time"
 )
 
 // FoldVersion changes whenever the same records fold into something else. Saved
@@ -357,6 +358,19 @@ func (f *Fold) endRun(r Record, say func(*Run)) {
 	}
 	f.Interrupt = nil
 	f.run, f.step, f.stepID, f.phase, f.cursor = nil, 0, "", PhaseNone, ""
+}
+
+// Spent returns how long the open run has taken by now, with the runs that it took
+// up; what they were paused does not count. 0 if none is open.
+func (f *Fold) Spent(now time.Time) time.Duration {
+	if f.run == nil {
+		return 0
+	}
+	spent := now.Sub(time.UnixMilli(f.run.StartTime))
+	for _, run := range f.LastTurn().Before(f.run.ID) {
+		spent += time.Duration(run.EndTime-run.StartTime) * time.Millisecond
+	}
+	return max(spent, 0)
 }
 
 // Live reports whether a run is open or a command waits to open one.

@@ -11,6 +11,7 @@ type Snapshot struct {
 	SessionID string          `json:"sessionId"`
 	Status    Status          `json:"status"` // active while a run is open or a command waits for one
 	Reason    string          `json:"reason,omitempty"`
+	Code      string          `json:"code,omitempty"` // which limit the last run has reached, or how it failed
 	Error     *ErrorInfo      `json:"error,omitempty"`
 	State     json.RawMessage `json:"state"` // null until something set it
 	Messages  []Message       `json:"messages"`
@@ -60,6 +61,9 @@ func (f *Fold) Snapshot(o SnapshotOptions) Snapshot {
 		s.Status, s.Reason, s.Error = StatusActive, "", nil
 	}
 	turn := f.LastTurn()
+	if turn != nil && (s.Status == StatusEnded || s.Status == StatusFailed) {
+		s.Code = turn.LastRun().Code
+	}
 	switch {
 	case len(f.Waiting) > 0 && f.run == nil && !f.Asks():
 		s.StartSequence = f.Waiting[0].Seq - 1

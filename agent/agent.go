@@ -63,13 +63,16 @@ const (
 // RunInfo describes a run to metadata functions.
 type RunInfo struct {
 	Session   string
+	Agent     string // its name
 	RunID     string
 	TurnID    string
 	MessageID string
 	Mode      string
+	Started   time.Time // by whoever started it
 	// Set when the run finishes.
 	Outcome      spool.Outcome
 	FinishReason string
+	Code         string // which limit it has reached, or how it failed
 	Steps        int
 	Usage        spool.Usage
 }
@@ -167,33 +170,6 @@ type Seams struct {
 
 	Logger *slog.Logger // gets the stacks of tools that panicked; nil: discard
 }
-
-// Describe says what a failed run's log tells about its error.
-func Describe(err error) spool.ErrorInfo {
-	info := describe(err)
-	info.Error = clip(info.Error)
-	return info
-}
-
-func describe(err error) spool.ErrorInfo {
-	if e, ok := errors.AsType[*model.Error](err); ok {
-		return spool.ErrorInfo{Error: e.Message, Code: e.Code, Recoverable: e.Retryable}
-	}
-	if e, ok := errors.AsType[*spool.Error](err); ok {
-		text := e.Message
-		if e.Err != nil {
-			text += ": " + e.Err.Error()
-		}
-		return spool.ErrorInfo{Error: text, Code: e.Code}
-	}
-	return spool.ErrorInfo{Error: err.Error(), Code: "agent_failed"}
-}
-
-// How a run fails other than by its model.
-var (
-	ErrToolFatal     = &spool.Error{Code: "tool_fatal", Message: "a tool ended the run"}
-	ErrOutputInvalid = &spool.Error{Code: "output_invalid", Message: "the answer is not of the shape that was asked for"}
-)
 
 // metadata encodes what a metadata function returned. What is no JSON object, or
 // larger than 64 KiB, is dropped: metadata must not fail a run.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/spool-run/spool"
 )
@@ -107,8 +108,9 @@ type childPlan struct {
 
 func (c *child) plan(ctx context.Context) (p childPlan, err error) {
 	err = c.log.View(ctx, func(f *spool.Fold) error {
-		p.info.Session = c.session
+		p.info.Session, p.info.Agent, p.info.Started = c.session, c.agent.Name, c.parent.Seams.Now()
 		if run := f.OpenRun(); run != nil {
+			p.info.Started = time.UnixMilli(run.StartTime)
 			p.info.RunID, p.info.TurnID, p.info.Mode = run.ID, run.TurnID, run.Mode
 			p.info.MessageID, p.goesOn = f.Turn(run.TurnID).MessageID, true
 			p.over = f.Stop != nil || run.Mode == spool.ModeStop

@@ -21,7 +21,7 @@ func (h *host) runChild(alive context.Context, outcomes chan<- error) {
 		late, cancel = context.WithTimeoutCause(alive, limit, errTimeout)
 	}
 	defer cancel()
-	begun := h.step.run.Seams.Now()
+	begun, ended := h.step.run.Seams.Now(), h.step.toolCalled(c)
 	result, err, ends := h.step.delegate(alive, late, s, c)
 	switch {
 	case errors.Is(ends, errChildWaits):
@@ -43,6 +43,7 @@ func (h *host) runChild(alive context.Context, outcomes chan<- error) {
 		h.afterSubAgent(context.WithoutCancel(alive), t)
 	}
 	_, ends = h.finish(alive, t.Result, t.Err)
+	ended(t.Err)
 	outcomes <- ends
 }
 
@@ -52,7 +53,7 @@ func (s *step) delegate(alive, late context.Context, sub *subAgent, c *call) (re
 	if depth(c.child) > s.run.maxDepth {
 		return nil, fmt.Errorf("agents may be nested %d deep, not deeper", s.run.maxDepth), nil
 	}
-	text, err := promptOf(sub, json.RawMessage(c.args))
+	text, err := s.promptOf(sub, json.RawMessage(c.args))
 	if err != nil {
 		return nil, err, nil
 	}
@@ -67,10 +68,11 @@ func (s *step) delegate(alive, late context.Context, sub *subAgent, c *call) (re
 	return result, err, nil
 }
 
-func promptOf(sub *subAgent, input json.RawMessage) (text string, err error) {
+func (s *step) promptOf(sub *subAgent, input json.RawMessage) (text string, err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			err = fmt.Errorf("the prompt of %s panicked: %v", sub.child.Name, v)
+			s.panicked("the prompt of a sub-agent panicked", v, "agent", sub.child.Name)
+			err = fmt.Errorf("the prompt of %s panicked", sub.child.Name)
 		}
 	}()
 	return sub.prompt(input), nil

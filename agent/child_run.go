@@ -3,8 +3,6 @@ package agent
 import (
 	"context"
 	"errors"
-	"fmt"
-	"runtime/debug"
 	"time"
 
 	"github.com/spool-run/spool"
@@ -29,7 +27,7 @@ func (c *child) execute(alive, late context.Context, p childPlan) error {
 	if err != nil {
 		return err
 	}
-	run := &Run{Info: p.info, Log: c.log, Seams: c.parent.Seams, Hooks: c.parent.Hooks, Inherited: c.inherited, maxDepth: c.parent.maxDepth}
+	run := &Run{Info: p.info, Log: c.log, Seams: c.parent.Seams, Hooks: c.parent.Hooks, Inherited: c.inherited, Observer: c.parent.Observer, maxDepth: c.parent.maxDepth}
 	result, info := Result{}, p.info
 	err = errChildStopped
 	if !p.over {
@@ -59,6 +57,7 @@ func (c *child) execute(alive, late context.Context, p childPlan) error {
 	default:
 		info.Outcome, info.FinishReason = spool.OutcomeFailed, "error"
 		failure = Describe(err)
+		c.parent.failed("a sub-agent failed", info, failure, err)
 	}
 	over := RunEnd{Outcome: info.Outcome, FinishReason: info.FinishReason, Code: failure.Code}
 	if info.Outcome == spool.OutcomeFailed {
@@ -210,11 +209,7 @@ func (c *child) limitRun(ctx context.Context, cancel context.CancelCauseFunc) (s
 		return func() {}, nil
 	}
 	err = c.log.View(ctx, func(f *spool.Fold) error {
-		run := f.OpenRun()
-		for _, before := range f.LastTurn().Before(run.ID) {
-			left -= time.Duration(before.EndTime-before.StartTime) * time.Millisecond
-		}
-		left -= c.parent.Seams.Now().Sub(time.UnixMilli(run.StartTime))
+		left -= f.Spent(c.parent.Seams.Now())
 		return nil
 	})
 	if err != nil {
@@ -240,10 +235,7 @@ func (c *child) alarm(ctx context.Context, d time.Duration, fn func()) (stop fun
 func (c *child) drive(ctx context.Context, cancel context.CancelCauseFunc, run *Run, goesOn bool) (result Result, err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			if log := run.Seams.Logger; log != nil {
-				log.Error("the agent panicked", "session", c.session, "panic", v, "stack", string(debug.Stack()))
-			}
-			err = fmt.Errorf("the agent panicked: %v", v)
+			err = run.Panicked(v)
 		}
 	}()
 	next := c.agent.Step

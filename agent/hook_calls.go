@@ -4,10 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"runtime/debug"
 	"slices"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/internal/redact"
 	"github.com/spool-run/spool/model"
 	"github.com/spool-run/spool/tool"
 )
@@ -141,15 +143,28 @@ func (s *step) callHook(c HookContext, name string, fn func(HookContext) error) 
 }
 
 // panicked logs what must not be shown.
-func (s *step) panicked(msg string, v any, args ...any) {
-	if log := s.run.Seams.Logger; log != nil {
-		args = append(args, "session", s.run.Info.Session, "run", s.run.Info.RunID, "panic", v, "stack", string(debug.Stack()))
+func (s *step) panicked(msg string, v any, args ...any) { s.run.panicked(msg, v, args...) }
+
+func (r *Run) panicked(msg string, v any, args ...any) {
+	if log := r.Seams.Logger; log != nil {
+		args = append(args, "session", r.Info.Session, "run", r.Info.RunID, "panic", redact.Text(fmt.Sprint(v)), "stack", string(debug.Stack()))
 		log.Error(msg, args...)
 	}
 }
 
-// ErrHookFailed is how a run fails whose hook did.
-var ErrHookFailed = &spool.Error{Code: "hook_failed", Message: "a hook ended the run"}
+// Panicked logs that the run's model or its agent's own code panicked, and
+// returns the run's error.
+func (r *Run) Panicked(v any) error {
+	r.panicked("the agent panicked", v)
+	return errPanicked
+}
+
+// failed logs the cause of a failure, which the log does not hold.
+func (r *Run) failed(msg string, info RunInfo, failure spool.ErrorInfo, err error) {
+	if log := r.Seams.Logger; log != nil {
+		log.Warn(msg, "session", info.Session, "run", info.RunID, "code", failure.Code, "error", redact.Text(err.Error()))
+	}
+}
 
 // hookFailed makes the error of a hook the run's.
 func (s *step) hookFailed(ctx context.Context, err error) error {
@@ -217,8 +232,8 @@ func cloneRequest(r *model.Request) *model.Request {
 	return &c
 }
 
-func (s *step) afterModel(ctx context.Context, a Answer) error {
-	a.Text, a.FinishReason, a.Usage = s.text.String(), s.finish, s.usage
+func (s *step) afterModel(ctx context.Context, m ModelCall) error {
+	a := Answer{Text: s.text.String(), FinishReason: s.finish, Usage: s.usage, Duration: m.Duration}
 	for _, c := range s.calls {
 		a.Calls = append(a.Calls, AnswerCall{c.id, c.name, c.args})
 	}

@@ -277,6 +277,7 @@ func (t *transcript) restart(ctx context.Context) error {
 	}
 	t.before, t.cursor, t.visible = nil, "", false
 	s := t.step
+	s.run.stepDiscarded(s.number, "provider_restarted")
 	err := s.append(ctx, &spool.StepDiscarded{StepID: s.id, Reason: "provider_restarted"}, &spool.StepStarted{StepID: s.id})
 	if err != nil {
 		return err

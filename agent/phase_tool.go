@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -181,7 +180,7 @@ func (s *step) checkCall(c *call) (input json.RawMessage, refusal string) {
 		return input, fmt.Sprintf("there is no tool %q; there are: %s", c.name, strings.Join(names, ", "))
 	}
 	if err := tool.Check(t, input); err != nil {
-		return input, clip(err.Error())
+		return input, shown(err.Error())
 	}
 	return input, ""
 }
@@ -255,7 +254,7 @@ func (h *host) run(ctx context.Context, outcomes chan<- error) {
 		callCtx, cancel = context.WithTimeoutCause(ctx, limit, errTimeout)
 	}
 	defer cancel()
-	begun := h.step.run.Seams.Now()
+	begun, ended := h.step.run.Seams.Now(), h.step.toolCalled(h.call)
 	finish := func(result json.RawMessage, err error) {
 		if !h.comesBack(err != nil) {
 			return
@@ -275,6 +274,7 @@ func (h *host) run(ctx context.Context, outcomes chan<- error) {
 			h.afterTool(outcome, t)
 		}
 		_, err = h.finish(ctx, t.Result, t.Err)
+		ended(t.Err)
 		outcomes <- err
 	}
 	// A tool that ignores its context does not hold up the step.
@@ -297,10 +297,8 @@ var errTimeout = errors.New("agent: the tool took too long")
 func (h *host) callTool(ctx tool.Context, t tool.Tool, input json.RawMessage) (result json.RawMessage, err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			if log := h.step.run.Seams.Logger; log != nil {
-				log.Error("a tool panicked", "session", h.step.run.Info.Session, "tool", h.call.name, "panic", v, "stack", string(debug.Stack()))
-			}
-			result, err = nil, fmt.Errorf("the tool panicked: %v", v)
+			h.step.panicked("a tool panicked", v, "tool", h.call.name)
+			result, err = nil, errors.New("the tool panicked")
 		}
 	}()
 	result, err = t.Call(ctx, input)
@@ -341,8 +339,9 @@ func (h *host) finish(ctx context.Context, result json.RawMessage, err error) (d
 		return true, err
 	}
 	fatal := tool.IsFatal(failed)
-	err = h.step.append(ctx, append(h.call.over(h.step, nil, clip(failed.Error())),
-		&spool.ToolEnd{ToolCallID: h.call.id, ToolName: h.call.name, Error: clip(failed.Error()), Fatal: fatal})...)
+	text := shown(failed.Error())
+	err = h.step.append(ctx, append(h.call.over(h.step, nil, text),
+		&spool.ToolEnd{ToolCallID: h.call.id, ToolName: h.call.name, Error: text, Fatal: fatal})...)
 	if err == nil && fatal {
 		err = ErrToolFatal.With(h.step.run.Info.Session, failed)
 	}

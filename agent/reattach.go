@@ -82,12 +82,14 @@ func (a *Agent) reattach(ctx context.Context, r *Run) (*step, error) {
 		return nil, err
 	}
 	r.callIDs, r.Info.Steps = callIDs, s.number
-	begun := r.Seams.Now()
+	r.stepStarted(s.number)
+	ended := s.modelCalled(0, true)
 	err = s.resume(ctx, cursor, before)
+	call := ended(err)
 	r.Info.Usage = r.Info.Usage.Add(s.usage)
 	switch {
 	case err == nil:
-		if err := s.afterModel(ctx, Answer{Duration: r.Seams.Now().Sub(begun)}); err != nil {
+		if err := s.afterModel(ctx, call); err != nil {
 			return nil, err
 		}
 		return s, s.closeModelPhase(ctx)
@@ -139,6 +141,7 @@ func (s *step) resume(ctx context.Context, cursor string, before *said) error {
 	}
 	// The provider's word counts: what the log has of it is retracted.
 	t.forget()
+	s.run.stepDiscarded(s.number, "provider_restarted")
 	err = s.append(ctx, &spool.StepDiscarded{StepID: s.id, Reason: "provider_restarted"}, &spool.StepStarted{StepID: s.id},
 		&spool.AnswerStarted{StepID: s.id, Cursor: cursor})
 	if err == nil {

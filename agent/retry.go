@@ -27,10 +27,11 @@ func (s *step) answer(ctx context.Context, base *model.Request) error {
 	}
 	for attempt := 0; ; attempt++ {
 		t := &transcript{step: s, ids: map[string]*call{}}
-		begun := s.run.Seams.Now()
+		ended := s.modelCalled(attempt, false)
 		err := t.stream(ctx, s.agent.Model.Stream(ctx, req))
+		call := ended(err)
 		if err == nil {
-			return s.afterModel(ctx, Answer{Duration: s.run.Seams.Now().Sub(begun)})
+			return s.afterModel(ctx, call)
 		}
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -47,6 +48,7 @@ func (s *step) answer(ctx context.Context, base *model.Request) error {
 				return err
 			}
 		}
+		s.run.modelRetry(call, delay)
 		if err := s.announce(ctx, failed, attempt+1, delay); err != nil {
 			return err
 		}
@@ -59,6 +61,7 @@ func (s *step) answer(ctx context.Context, base *model.Request) error {
 		if err := s.append(ctx, &spool.StepStarted{StepID: s.id}); err != nil {
 			return err
 		}
+		s.run.stepStarted(s.number)
 		if req, err = s.beforeModel(ctx, base); err != nil {
 			return err
 		}
@@ -102,6 +105,7 @@ func (s *step) discard(ctx context.Context, reason string) error {
 	}
 	s.forget()
 	s.state = nil
+	s.run.stepDiscarded(s.number, reason)
 	return s.append(ctx, chunks...)
 }
 

@@ -19,6 +19,7 @@ type Run struct {
 
 	Inherited []*Hooks // of the agents above, outermost first
 	Hooks     *Hooks   // of whoever runs it, called last; nil for none
+	Observer  *Observer
 
 	begun  string      // id of the step in which BeforeRun was called
 	before spool.Usage // of the runs that it takes up after pauses
@@ -62,6 +63,7 @@ func (a *Agent) Step(ctx context.Context, r *Run) (Result, error) {
 			return Result{}, err
 		}
 	}
+	r.stepStarted(s.number)
 	err = s.answer(ctx, req)
 	r.Info.Usage = r.Info.Usage.Add(s.usage) // what a cut answer has cost counts too
 	if err != nil {
@@ -338,7 +340,11 @@ func (s *step) commit(ctx context.Context) error {
 	if err := s.append(ctx, chunks...); err != nil {
 		return err
 	}
-	return s.run.Log.Flush(ctx)
+	err = s.run.Log.Flush(ctx)
+	if err == nil {
+		s.run.stepCommitted(s.number)
+	}
+	return err
 }
 
 // tail returns the last n bytes of an id.

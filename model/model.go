@@ -143,6 +143,7 @@ const (
 	CodeTimeout        = "provider_timeout"
 	CodeTruncated      = "provider_truncated" // the stream ended before the answer did
 	CodeInvalidRequest = "provider_invalid_request"
+	CodeContextLength  = "provider_context_length" // the conversation is longer than the model takes
 	CodeAuthentication = "provider_authentication"
 	CodeContentFilter  = "provider_content_filter"
 	CodeProtocol       = "provider_protocol"    // what came is not the protocol
@@ -150,7 +151,8 @@ const (
 	CodeUnknown        = "provider_error"
 )
 
-// Error is a failed model call.
+// Error is a failed model call. What a client of the log sees of it is its code,
+// its message and whether it is retryable.
 type Error struct {
 	Code       string
 	Message    string // for people; never holds a secret
@@ -158,14 +160,18 @@ type Error struct {
 	StatusCode int           // HTTP, 0 if none
 	RetryAfter time.Duration // 0 if the provider did not say
 	Finish     string        // the finish reason that came before the error, as the provider said it
-	Err        error
+	Err        error         // the cause, for operators; may be nil
 }
 
 func (e *Error) Error() string {
+	text := fmt.Sprintf("model: %s (%s)", e.Message, e.Code)
 	if e.StatusCode != 0 {
-		return fmt.Sprintf("model: %s (%s, HTTP %d)", e.Message, e.Code, e.StatusCode)
+		text = fmt.Sprintf("model: %s (%s, HTTP %d)", e.Message, e.Code, e.StatusCode)
 	}
-	return fmt.Sprintf("model: %s (%s)", e.Message, e.Code)
+	if e.Err != nil {
+		text += ": " + e.Err.Error()
+	}
+	return text
 }
 
 // Unwrap returns the cause.

@@ -66,8 +66,8 @@ func (s *session) interrupt(ctx context.Context, info agent.RunInfo) error {
 	s.w.SetStep(0)
 	_, err = s.w.Commit(ctx, spool.Row{Status: spool.StatusPaused}, settle, chunks...)
 	s.w.SetRun("")
-	if err == nil && s.r.o.Observer.RunSuspended != nil {
-		s.r.o.Observer.RunSuspended(info, suspendInterrupted)
+	if err == nil {
+		s.r.tell.RunSuspended(info, suspendInterrupted)
 	}
 	return err
 }

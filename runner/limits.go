@@ -11,7 +11,7 @@ import (
 // agentRun is a run as the agent sees it.
 func (s *session) agentRun(info agent.RunInfo, g *gate) *agent.Run {
 	l := s.r.logs
-	return &agent.Run{Info: info, Log: g, Hooks: s.r.o.Hooks,
+	return &agent.Run{Info: info, Log: g, Hooks: s.r.o.Hooks, Observer: &s.r.tell.Observer,
 		Seams: agent.Seams{Now: l.Now, NewID: l.NewID, Go: l.Go, Sleep: l.Sleep, Logger: l.Logger()}}
 }
 
@@ -23,11 +23,7 @@ func (s *session) limitRun(ctx context.Context, cancel context.CancelCauseFunc) 
 		return func() {}, nil
 	}
 	err = s.log.View(ctx, func(f *spool.Fold) error {
-		run := f.OpenRun()
-		for _, before := range f.LastTurn().Before(run.ID) {
-			left -= time.Duration(before.EndTime-before.StartTime) * time.Millisecond
-		}
-		left -= s.r.logs.Now().Sub(time.UnixMilli(run.StartTime))
+		left -= f.Spent(s.r.logs.Now())
 		return nil
 	})
 	if err != nil {
@@ -62,13 +58,19 @@ func (r *Runner) alarm(ctx context.Context, d time.Duration, fn func()) (stop fu
 	return func() { cancel(); <-done }
 }
 
-// afterRun calls the hooks that end a run. They may still write, and get as long
-// as a stopped run does.
+// afterRunLimit is how long the hooks of a run's end may take.
+const afterRunLimit = 30 * time.Second
+
+// afterRun calls the hooks that end a run. They may still write.
 func (s *session) afterRun(ctx context.Context, info agent.RunInfo, e agent.RunEnd) {
 	if s.r.o.Hooks == nil && s.agent.Hooks == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.r.o.StopGrace)
+	limit := afterRunLimit
+	if e.Outcome == spool.OutcomeStopped {
+		limit = s.r.o.StopGrace // somebody waits for it
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	g := &gate{Writer: s.w, log: s.log}
 	done := make(chan error, 1)

@@ -4,8 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"runtime/debug"
 	"sync"
 	"time"
 
@@ -24,6 +22,8 @@ func (s *session) run(ctx context.Context, p plan) error {
 	r, a := s.r, s.agent
 	info := agent.RunInfo{
 		Session:   s.lease.Session,
+		Agent:     s.agent.Name,
+		Started:   r.logs.Now(),
 		RunID:     r.logs.NewID(),
 		TurnID:    p.work.ID,
 		MessageID: r.logs.NewID(),
@@ -38,9 +38,7 @@ func (s *session) run(ctx context.Context, p plan) error {
 	if _, err := s.w.Commit(ctx, row, nil, chunks...); err != nil {
 		return err
 	}
-	if r.o.Observer.RunStarted != nil {
-		r.o.Observer.RunStarted(info)
-	}
+	r.tell.RunStarted(info)
 	return s.execute(ctx, p, info, 0)
 }
 
@@ -49,6 +47,8 @@ func (s *session) goOn(ctx context.Context, p plan) error {
 	r := s.r
 	info := agent.RunInfo{
 		Session:   s.lease.Session,
+		Agent:     s.agent.Name,
+		Started:   r.logs.Now(),
 		RunID:     r.logs.NewID(),
 		TurnID:    p.turn.ID,
 		MessageID: p.turn.MessageID,
@@ -69,9 +69,7 @@ func (s *session) goOn(ctx context.Context, p plan) error {
 	if _, err := s.w.Commit(ctx, row, nil, chunks...); err != nil {
 		return err
 	}
-	if r.o.Observer.RunStarted != nil {
-		r.o.Observer.RunStarted(info)
-	}
+	r.tell.RunStarted(info)
 	return s.execute(ctx, p, info, p.seq)
 }
 
@@ -111,6 +109,7 @@ func (s *session) execute(ctx context.Context, p plan, info agent.RunInfo, recov
 		info.Outcome, info.FinishReason = spool.OutcomeFailed, "error"
 		failure = agent.Describe(err)
 	}
+	info.Code = failure.Code
 	over := agent.RunEnd{Outcome: info.Outcome, FinishReason: info.FinishReason, Code: failure.Code}
 	if info.Outcome == spool.OutcomeFailed {
 		over.Err = err
@@ -119,11 +118,11 @@ func (s *session) execute(ctx context.Context, p plan, info agent.RunInfo, recov
 	end := a.Finish(ctx, info)
 	end.Error, end.Code, end.Recoverable = failure.Error, failure.Code, failure.Recoverable
 	serr := s.settle(ctx, info, end)
-	if serr == nil && r.o.Observer.RunFinished != nil {
+	if serr == nil {
 		if info.Outcome != spool.OutcomeFailed {
 			err = nil
 		}
-		r.o.Observer.RunFinished(info, err)
+		r.tell.RunFinished(info, err)
 	}
 	return serr
 }
@@ -205,8 +204,7 @@ func (s *session) drive(ctx context.Context, cancel context.CancelCauseFunc, run
 	r, a := s.r, s.agent
 	defer func() {
 		if v := recover(); v != nil {
-			r.logs.Logger().Error("the agent panicked", "session", run.Info.Session, "panic", v, "stack", string(debug.Stack()))
-			err = fmt.Errorf("the agent panicked: %v", v)
+			err = run.Panicked(v)
 		}
 	}()
 	if recovered {
@@ -260,8 +258,8 @@ func (s *session) suspend(ctx context.Context, info agent.RunInfo, result agent.
 	}
 	_, err = s.w.Commit(ctx, spool.Row{Status: spool.StatusPaused}, settle, chunks...)
 	s.w.SetRun("")
-	if err == nil && s.r.o.Observer.RunSuspended != nil {
-		s.r.o.Observer.RunSuspended(info, result.Suspended)
+	if err == nil {
+		s.r.tell.RunSuspended(info, result.Suspended)
 	}
 	return err
 }

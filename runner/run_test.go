@@ -114,7 +114,7 @@ func TestToolOutcomes(t *testing.T) {
 		code    string
 	}{
 		"error":     {[]scripted.ToolCall{call("a", "fails", "{}")}, "tool_start state_patch state_patch tool_end", []string{"it did not work"}, "completed", ""},
-		"panic":     {[]scripted.ToolCall{call("a", "panics", "")}, "tool_start tool_end", []string{"out of cheese"}, "completed", ""},
+		"panic":     {[]scripted.ToolCall{call("a", "panics", "")}, "tool_start tool_end", []string{"the tool panicked"}, "completed", ""},
 		"unknown":   {[]scripted.ToolCall{call("a", "fly", "{}")}, "tool_input_error", []string{`there is no tool "fly"`}, "completed", ""},
 		"not JSON":  {[]scripted.ToolCall{call("a", "get_weather", `{"city":`)}, "tool_input_error", []string{"not valid JSON"}, "completed", ""},
 		"bad input": {[]scripted.ToolCall{call("a", "get_weather", `{"town":"x"}`)}, "tool_input_error", []string{"town"}, "completed", ""},

@@ -15,6 +15,7 @@ import (
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/agent"
+	"github.com/spool-run/spool/internal/redact"
 )
 
 // Options are a runner's settings. The zero value works.
@@ -43,20 +44,10 @@ type Options struct {
 	MaxRecoveries int
 	// Hooks are called in every run, after those of its agent.
 	Hooks *agent.Hooks
-	// Observer is told what happens.
+	// Observer is told what happens; so are the logs' logger, and Metrics if there
+	// are any.
 	Observer Observer
-}
-
-// Observer holds hooks for metrics and logs; each may be nil. They are called
-// from the goroutine of the run and must not block.
-type Observer struct {
-	RunStarted   func(r agent.RunInfo)
-	RunRecovered func(r agent.RunInfo)              // its owner was lost; it goes on here
-	RunSuspended func(r agent.RunInfo, kind string) // it waits for answers
-	RunFinished  func(r agent.RunInfo, err error)   // err: why it failed
-	// Failed reports what kept a session from being served, "" for claiming
-	// itself. nil: the logs' logger.
-	Failed func(session string, err error)
+	Metrics  *Metrics
 }
 
 const (
@@ -83,6 +74,7 @@ type Runner struct {
 	leaser spool.Leaser
 	agents []*agent.Agent
 	o      Options
+	tell   Observer // everyone who is to be told
 
 	slots  chan struct{}
 	wg     sync.WaitGroup
@@ -132,6 +124,11 @@ func New(logs *spool.Logs, agents []*agent.Agent, o *Options) (*Runner, error) {
 	if r.o.MaxRecoveries <= 0 {
 		r.o.MaxRecoveries = defaultRecoveries
 	}
+	told := []Observer{logged(logs.Logger(), logs.Now)}
+	if r.o.Metrics != nil {
+		told = append(told, r.o.Metrics.observer())
+	}
+	r.tell = all(append(told, r.o.Observer)...)
 	r.slots = make(chan struct{}, r.o.MaxConcurrent)
 	r.ctx, r.cancel = context.WithCancelCause(context.Background())
 	return r, nil
@@ -240,7 +237,7 @@ func (r *Runner) failed(session string, err error) {
 		r.o.Observer.Failed(session, err)
 		return
 	}
-	r.logs.Logger().Warn("a session is not served", "session", session, "error", err)
+	r.logs.Logger().Warn("a session is not served", "session", session, "error", redact.Text(err.Error()))
 }
 
 // agent returns the agent of a session, by the name in its row.

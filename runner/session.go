@@ -47,6 +47,8 @@ type plan struct {
 
 // serve does all there is to do in a claimed session and releases it.
 func (r *Runner) serve(lease spool.Lease) {
+	r.tell.Claimed(lease.Session, waited(lease, r.logs.Now()))
+	defer r.tell.Released(lease.Session)
 	ctx, release := r.hold(lease)
 	err := r.work(ctx, lease)
 	if cause := context.Cause(ctx); cause != nil && err != nil {
@@ -203,12 +205,14 @@ func (s *session) recover(ctx context.Context, p plan) error {
 		p.stop = p.stop || over
 		return s.abandon(ctx, p)
 	}
-	info := agent.RunInfo{Session: s.lease.Session, RunID: p.open.ID, TurnID: p.open.TurnID,
-		MessageID: p.turn.MessageID, Mode: p.open.Mode}
+	info := agent.RunInfo{Session: s.lease.Session, Agent: s.agent.Name, RunID: p.open.ID, TurnID: p.open.TurnID,
+		MessageID: p.turn.MessageID, Mode: p.open.Mode, Started: time.UnixMilli(p.open.StartTime)}
 	s.w.SetRun(p.open.ID)
 	chunks := []spool.Chunk{superseded()}
+	discarded := 0
 	err := s.log.View(ctx, func(f *spool.Fold) error {
 		if f.Shown() && !s.agent.Reattaches(f) {
+			discarded = f.Step().Number
 			chunks = append(chunks, f.Discard("crash_recovery")...)
 		}
 		return nil
@@ -219,8 +223,9 @@ func (s *session) recover(ctx context.Context, p plan) error {
 	if _, err := s.w.Commit(ctx, spool.Row{Status: spool.StatusActive}, nil, chunks...); err != nil {
 		return err
 	}
-	if s.r.o.Observer.RunRecovered != nil {
-		s.r.o.Observer.RunRecovered(info)
+	s.r.tell.RunRecovered(info)
+	if discarded > 0 {
+		s.r.tell.StepDiscarded(info, discarded, "crash_recovery")
 	}
 	return s.execute(ctx, p, info, p.open.Start)
 }
@@ -244,8 +249,17 @@ func (s *session) abandon(ctx context.Context, p plan) error {
 	case p.external:
 		end.Error, end.Code = "the producer was lost", CodeProducerLost
 	}
-	info := agent.RunInfo{Session: s.lease.Session, RunID: p.open.ID, TurnID: p.open.TurnID, Mode: p.open.Mode}
-	return s.settle(ctx, info, end)
+	info := agent.RunInfo{Session: s.lease.Session, Agent: p.open.AgentType, RunID: p.open.ID, TurnID: p.open.TurnID, Mode: p.open.Mode,
+		Started: time.UnixMilli(p.open.StartTime), Outcome: end.Outcome, FinishReason: end.FinishReason, Code: end.Code, Steps: p.open.Steps, Usage: p.open.Usage}
+	err := s.settle(ctx, info, end)
+	if err == nil && s.r != nil {
+		var lost error
+		if end.Outcome == spool.OutcomeFailed {
+			lost = &spool.Error{Code: end.Code, Message: end.Error}
+		}
+		s.r.tell.RunFinished(info, lost)
+	}
+	return err
 }
 
 // The codes of runs that failed without having failed.

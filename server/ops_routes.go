@@ -37,6 +37,11 @@ func (s *Server) readyz(w http.ResponseWriter, r *request) error {
 func (s *Server) metricsText(w http.ResponseWriter, _ *request) error {
 	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 	_, _ = w.Write([]byte(s.metrics.text()))
+	for _, more := range s.o.Metrics {
+		if _, err := more.WriteTo(w); err != nil {
+			break // nobody is there
+		}
+	}
 	return nil
 }
 

@@ -32,57 +32,8 @@ var (
 	errUnexpected  = &spool.Error{Code: "internal", Message: "something went wrong here"}
 )
 
-// statuses is the one table from codes to HTTP. A code that is not in it is a
-// 500.
-var statuses = map[string]int{
-	"invalid_id":           400,
-	"invalid_session_id":   400,
-	"invalid":              400,
-	"invalid_chunk":        400,
-	"malformed_json":       400,
-	"no_message":           400,
-	"cursor_malformed":     400,
-	"override_not_allowed": 403,
-	"cross_origin":         403,
-	"executor_superseded":  403,
-	"producer_fenced":      403,
-	"not_found":            404,
-	"no_such_route":        404,
-	"no_such_message":      404,
-	"no_such_call":         404,
-	"no_such_checkpoint":   404,
-	"nothing_to_resume":    409,
-	"not_interruptible":    409,
-	"already_answered":     409,
-	"too_late":             409,
-	"not_waiting":          409,
-	"method_not_allowed":   405,
-	"busy":                 409,
-	"nothing_to_continue":  409,
-	"refused":              409,
-	"session_exists":       409,
-	"cursor_trimmed":       409,
-	"cursor_retracted":     409,
-	"cursor_ahead":         409,
-	"producer_gap":         409,
-	"producer_stopped":     409,
-	"nothing_due":          409,
-	"stream_failed":        410,
-	"too_large":            413,
-	"chunk_not_allowed":    422,
-	"unsupported":          501,
-	"unavailable":          503,
-	"closed":               503,
-	"draining":             503,
-}
-
-// statusOf returns the HTTP status of an error's code.
-func statusOf(err error) int {
-	if s, ok := statuses[spool.CodeOf(err)]; ok {
-		return s
-	}
-	return http.StatusInternalServerError
-}
+// statusOf returns the HTTP status of an error: its code's.
+func statusOf(err error) int { return spool.InfoOf(spool.CodeOf(err)).Status }
 
 // fail answers with an error. What the table does not know is logged and not
 // shown.

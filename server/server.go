@@ -8,6 +8,7 @@ package server
 
 import (
 	"context"
+	"io"
 	"io/fs"
 	"log/slog"
 	"math/rand/v2"
@@ -75,6 +76,10 @@ type Options struct {
 	// Agents are those of the runners, if they are known here: a stop that a run's
 	// owner does not obey then ends its provider's background work as well.
 	Agents []*agent.Agent
+
+	// Metrics are written behind the server's own at /metrics: those of runners
+	// ([runner.Metrics]), and others in the same format.
+	Metrics []io.WriterTo
 
 	Agent  string       // Row.Agent of sessions created here
 	Info   Info         //

@@ -19,6 +19,8 @@ import (
 	"syscall"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/spool-run/spool/internal/redact"
 )
 
 type cli struct {
@@ -67,10 +69,10 @@ func run(args []string, std streams) int {
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal does not ask
 	k.BindTo(ctx, (*context.Context)(nil))
-	k.Bind(std, slog.New(slog.NewTextHandler(std.err, nil)))
+	k.Bind(std, newLogger(std.err, slog.LevelInfo))
 	if err := k.Run(); err != nil {
 		var usage *usageError
-		fmt.Fprintln(std.err, "spool:", err)
+		fmt.Fprintln(std.err, "spool:", redact.Text(err.Error()))
 		if errors.As(err, &usage) {
 			return 2
 		}

@@ -45,7 +45,7 @@ const shutdownLimit = 10 * time.Second
 
 func (c *serveCmd) Run(ctx context.Context, std streams, log *slog.Logger) error {
 	if c.Verbose {
-		log = slog.New(slog.NewTextHandler(std.err, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		log = newLogger(std.err, slog.LevelDebug)
 	}
 	store, err := openStore(c.Store)
 	if err != nil {
@@ -71,14 +71,12 @@ func (c *serveCmd) Run(ctx context.Context, std streams, log *slog.Logger) error
 	a := demoAgent(m, c.DemoRate)
 	_, a.FailPartial = m.(*replay.Model) // a recording is the same the next time
 	agents := []*agent.Agent{a}
+	metrics := new(runner.Metrics)
 	runs, err := runner.New(logs, agents, &runner.Options{
 		LeaseTTL:   c.LeaseTTL,
 		DrainGrace: c.DrainGrace,
 		FailLost:   !c.Recover,
-		Observer: runner.Observer{
-			Failed:      func(session string, err error) { log.Error("session not served", "session", session, "err", err) },
-			RunFinished: runFailed(log),
-		},
+		Metrics:    metrics,
 	})
 	if err != nil {
 		return err
@@ -97,6 +95,7 @@ func (c *serveCmd) Run(ctx context.Context, std streams, log *slog.Logger) error
 		Info:         info,
 		Assets:       web.FS(),
 		Logger:       log,
+		Metrics:      []io.WriterTo{metrics},
 	})
 	listener, err := net.Listen("tcp", c.Addr)
 	if err != nil {
@@ -152,12 +151,4 @@ func grace(d time.Duration) time.Duration {
 		return -1
 	}
 	return d
-}
-
-func runFailed(log *slog.Logger) func(agent.RunInfo, error) {
-	return func(r agent.RunInfo, err error) {
-		if err != nil {
-			log.Warn("run failed", "session", r.Session, "run", r.RunID, "err", err)
-		}
-	}
 }

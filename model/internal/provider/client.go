@@ -11,9 +11,11 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 	"time"
 
+	"github.com/spool-run/spool/internal/redact"
 	"github.com/spool-run/spool/model"
 )
 
@@ -179,12 +181,13 @@ func (c *Client) do(ctx context.Context, r Request) (*http.Response, error) {
 }
 
 // transport is the error of a request that was not answered. The client's own
-// text holds the address; its cause does not.
+// text holds the address; its cause does not, but may name hosts: it is not for
+// everyone.
 func transport(err error) *model.Error {
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		err = u.Err
 	}
-	e := &model.Error{Code: model.CodeUnavailable, Message: "the provider cannot be reached: " + Excerpt(err.Error()), Retryable: true, Err: err}
+	e := &model.Error{Code: model.CodeUnavailable, Message: "the provider cannot be reached", Retryable: true, Err: err}
 	if t, ok := errors.AsType[interface {
 		error
 		Timeout() bool
@@ -213,15 +216,42 @@ func (c *Client) failed(ctx context.Context, w *watch, err error) error {
 	return c.Clean(failure)
 }
 
-// Clean takes secrets out of an error.
+// Clean takes secrets out of an error: the key, what headers hold that say who
+// asks, and the address.
 func (c *Client) Clean(failure *model.Error) *model.Error {
 	clean := *failure
-	clean.Message = Redact(clean.Message)
-	if len(c.Secret) > 3 {
-		clean.Message = strings.ReplaceAll(clean.Message, c.Secret, "[redacted]")
-		if clean.Err != nil && strings.Contains(clean.Err.Error(), c.Secret) {
-			clean.Err = nil
-		}
+	secrets := c.secrets()
+	clean.Message = redact.Secrets(clean.Message, secrets...)
+	if clean.Err != nil && redact.Secrets(clean.Err.Error(), secrets...) != clean.Err.Error() {
+		clean.Err = nil
 	}
 	return &clean
 }
+
+func (c *Client) secrets() []string {
+	secrets := []string{c.Secret}
+	for name, values := range c.Header {
+		if !secretName.MatchString(name) {
+			continue
+		}
+		for _, v := range values {
+			_, rest, _ := strings.Cut(v, " ") // behind a scheme
+			secrets = append(secrets, v, rest)
+		}
+	}
+	if address, err := url.Parse(c.BaseURL); err == nil {
+		if password, ok := address.User.Password(); ok {
+			secrets = append(secrets, password)
+		} else {
+			secrets = append(secrets, address.User.Username())
+		}
+		for name, values := range address.Query() {
+			if secretName.MatchString(name) {
+				secrets = append(secrets, values...)
+			}
+		}
+	}
+	return secrets
+}
+
+var secretName = regexp.MustCompile(`(?i)auth|key|token|secret|cookie|password`)

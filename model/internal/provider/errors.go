@@ -3,12 +3,12 @@ package provider
 import (
 	"encoding/json"
 	"net/http"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
 
+	"github.com/spool-run/spool/internal/redact"
 	"github.com/spool-run/spool/model"
 )
 
@@ -63,7 +63,7 @@ func ParseError(status int, header http.Header, body []byte) *model.Error {
 	if more := text(e.Metadata.Raw); more != "" && !strings.Contains(e.Message, more) {
 		failure.Message += " (" + strings.TrimSpace(e.Metadata.Provider+" ") + ": " + Excerpt(more) + ")"
 	}
-	failure.Message = Redact(failure.Message)
+	failure.Message = redact.Text(failure.Message)
 	return failure
 }
 
@@ -105,6 +105,8 @@ func classify(status int, kind, message string) *model.Error {
 		e.Code = model.CodeRateLimited
 	case has("content_filter", "content_policy", "moderation"):
 		e.Code = model.CodeContentFilter
+	case has("context_length", "context_window", "prompt_too_long"), tooLong(message):
+		e.Code = model.CodeContextLength
 	case has("authentication", "invalid_api_key", "permission", "unauthorized"), status == http.StatusUnauthorized, status == http.StatusForbidden:
 		e.Code = model.CodeAuthentication
 	case has("overloaded"), status == 529:
@@ -122,7 +124,7 @@ func classify(status int, kind, message string) *model.Error {
 		}
 	case has("server_error", "internal", "unavailable", "api_error"):
 		e.Code, e.Retryable = model.CodeUnavailable, true
-	case has("invalid", "context_length", "not_found", "bad_request"), status >= 300:
+	case has("invalid", "not_found", "bad_request"), status >= 300:
 		e.Code = model.CodeInvalidRequest
 	case strings.Contains(message, "overloaded"):
 		e.Code, e.Retryable = model.CodeOverloaded, true
@@ -132,6 +134,18 @@ func classify(status int, kind, message string) *model.Error {
 		e.Retryable = true // nothing known speaks against it
 	}
 	return e
+}
+
+// tooLong knows the words of providers that have no code for a conversation that
+// is longer than the model takes.
+func tooLong(message string) bool {
+	for _, words := range []string{"maximum context length", "context window", "prompt is too long", "input is too long",
+		"exceeds the context", "exceed context limit", "input token count"} {
+		if strings.Contains(message, words) {
+			return true
+		}
+	}
+	return false
 }
 
 // retryAfter reads how long to wait. A date counts from the answer's own Date.
@@ -156,13 +170,6 @@ func bounded(seconds float64) time.Duration {
 		return 0
 	}
 	return time.Duration(min(seconds, 86400) * float64(time.Second))
-}
-
-var secrets = regexp.MustCompile(`(?i)\b(sk|pk|rk|gsk|xai|key|nvapi|hf)[-_][\w*.-]{6,}|\bbearer\s+[\w*.=+/-]{6,}|\bAIza[\w-]{10,}`)
-
-// Redact takes out what looks like a key.
-func Redact(s string) string {
-	return secrets.ReplaceAllString(s, "[redacted]")
 }
 
 // Excerpt returns the beginning of s, on one line.

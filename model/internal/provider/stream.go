@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/internal/redact"
 	"github.com/spool-run/spool/internal/sse"
 	"github.com/spool-run/spool/model"
 )
@@ -145,7 +146,7 @@ func (e *Emitter) Fail(err *model.Error) {
 	}
 	e.report()
 	if !e.Stopped {
-		err.Message, err.Finish = Redact(err.Message), e.Finish
+		err.Message, err.Finish = redact.Text(err.Message), e.Finish
 		e.Yield(nil, err)
 		e.Stopped = true
 	}

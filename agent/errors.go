@@ -1,0 +1,39 @@
+package agent
+
+import (
+	"errors"
+
+	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/internal/redact"
+	"github.com/spool-run/spool/model"
+)
+
+// How a run fails other than by its model.
+var (
+	ErrToolFatal     = &spool.Error{Code: "tool_fatal", Message: "a tool ended the run"}
+	ErrOutputInvalid = &spool.Error{Code: "output_invalid", Message: "the answer is not of the shape that was asked for"}
+	ErrHookFailed    = &spool.Error{Code: "hook_failed", Message: "a hook ended the run"}
+)
+
+var errPanicked = errors.New("agent: it panicked")
+
+// Describe says what a failed run's log, and so everyone who reads it, is told of
+// its error: the code and the message of a [*model.Error] or a [*spool.Error],
+// without their causes, and nothing of any other error but that there was one. A
+// cause may name hosts and hold secrets; whoever runs the run logs it.
+func Describe(err error) spool.ErrorInfo {
+	if e, ok := errors.AsType[*model.Error](err); ok {
+		return spool.ErrorInfo{Error: shown(e.Message), Code: e.Code, Recoverable: e.Retryable}
+	}
+	if e, ok := errors.AsType[*spool.Error](err); ok {
+		text := e.Message
+		if e.Err != nil && (e.Code == ErrToolFatal.Code || e.Code == ErrOutputInvalid.Code) {
+			text += ": " + e.Err.Error() // the model was told the same
+		}
+		return spool.ErrorInfo{Error: shown(text), Code: e.Code, Recoverable: e.Retryable()}
+	}
+	return spool.ErrorInfo{Error: "the agent failed", Code: "agent_failed"}
+}
+
+// shown makes a text that others made fit to be stored and shown.
+func shown(text string) string { return clip(redact.Text(text)) }
