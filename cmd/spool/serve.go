@@ -70,6 +70,9 @@ func (c *serveCmd) Run(ctx context.Context, std streams, log *slog.Logger) error
 	}
 	a := demoAgent(m, c.DemoRate)
 	_, a.FailPartial = m.(*replay.Model) // a recording is the same the next time
+	if !info.Demo {
+		a.FinishMetadata = agent.TokenMetadata(info.Model)
+	}
 	agents := []*agent.Agent{a}
 	metrics := new(runner.Metrics)
 	runs, err := runner.New(logs, agents, &runner.Options{
