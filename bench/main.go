@@ -4,6 +4,8 @@
 //
 //	go run . fanout   one stream to 1, 200 and 1,000 readers, against a bare handler
 //	go run . attach   a finished long answer, compacted against delta by delta
+//	go run . ingest   provider streams of 20,000 deltas, against the official SDKs
+//	go run . latency  from the provider's socket to the client's, against a copying handler
 package main
 
 import (
@@ -21,10 +23,11 @@ import (
 func main() {
 	runs := flag.Int("runs", 5, "runs of each side")
 	messages := flag.Int("messages", 2000, "messages of one fan-out run")
+	words := flag.Int("words", 400, "words of one latency run")
 	serve := flag.String("serve", "", "internal: be the server of this kind")
 	flag.Parse()
 	if *serve != "" {
-		fail(serveKind(*serve))
+		fail(serveKind(*serve, flag.Arg(0)))
 		return
 	}
 	what := flag.Arg(0)
@@ -33,6 +36,12 @@ func main() {
 	}
 	if what == "" || what == "attach" {
 		fail(attach(*runs))
+	}
+	if what == "" || what == "ingest" {
+		fail(ingest(*runs))
+	}
+	if what == "" || what == "latency" {
+		fail(latency(*runs, *words))
 	}
 }
 
@@ -49,12 +58,12 @@ type child struct {
 	addr string
 }
 
-func start(kind string) (*child, error) {
+func start(kind string, args ...string) (*child, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.Command(self, "-serve", kind)
+	cmd := exec.Command(self, append([]string{"-serve", kind}, args...)...)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {

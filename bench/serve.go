@@ -5,20 +5,46 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/agent"
+	"github.com/spool-run/spool/model/openai"
 	"github.com/spool-run/spool/model/scripted"
 	"github.com/spool-run/spool/runner"
 	"github.com/spool-run/spool/server"
 	"github.com/spool-run/spool/store/memstore"
+	"github.com/spool-run/spool/store/sqlitestore"
 )
 
-func serveKind(kind string) error {
+func serveKind(kind, provider string) error {
 	var h http.Handler
 	switch kind {
+	case "proxy":
+		h = proxy(provider)
+	case "chat-memory":
+		s, err := newChat(memstore.New(nil), provider)
+		if err != nil {
+			return err
+		}
+		h = s
+	case "chat-sqlite":
+		dir, err := os.MkdirTemp("", "spool-bench") // small, and gone at the next start of the machine
+		if err != nil {
+			return err
+		}
+		store, err := sqlitestore.Open(filepath.Join(dir, "spool.db"), nil)
+		if err != nil {
+			return err
+		}
+		s, err := newChat(store, provider)
+		if err != nil {
+			return err
+		}
+		h = s
 	case "bare":
 		h = newBare()
 	case "spool":
@@ -123,6 +149,44 @@ func newSpool() (http.Handler, error) {
 		}
 	})
 	return mux, nil
+}
+
+// newChat is the real server with a provider.
+func newChat(store spool.Store, provider string) (http.Handler, error) {
+	logs := spool.NewLogs(store, nil)
+	m := openai.New(&openai.Options{BaseURL: provider, Model: "m"})
+	run, err := runner.New(logs, []*agent.Agent{{Name: "bench", Model: m}}, nil)
+	if err != nil {
+		return nil, err
+	}
+	go func() { _ = run.Run(context.Background()) }()
+	return server.New(logs, nil), nil
+}
+
+// proxy asks the provider and copies what it says.
+func proxy(provider string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		res, err := http.Post(provider+"/chat/completions", "application/json", r.Body)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadGateway)
+			return
+		}
+		defer res.Body.Close()
+		w.Header().Set("Content-Type", "text/event-stream")
+		flush := http.NewResponseController(w).Flush
+		buf := make([]byte, 32<<10)
+		for {
+			n, err := res.Body.Read(buf)
+			if n > 0 {
+				if _, werr := w.Write(buf[:n]); werr != nil || flush() != nil {
+					return
+				}
+			}
+			if err != nil {
+				return
+			}
+		}
+	}
 }
 
 func open(ctx context.Context, logs *spool.Logs) (*spool.Writer, error) {
