@@ -8,6 +8,7 @@ import (
 	"iter"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -239,6 +240,38 @@ func TestReattachedAnswerDiverges(t *testing.T) {
 		want, _, _ := heard(t, &agent.Agent{Name: "a", Model: fresh}, nil)
 		if err != nil || got != want || !retracted(l) || len(k.requests) != 0 {
 			t.Errorf("%s: %v, %s\n%s\nwant %s", name, err, l.kinds(), got, want)
+		}
+	}
+}
+
+// So is one that says the same in another order: what the log has open is closed
+// by what comes now.
+func TestReattachedAnswerIsInAnotherOrder(t *testing.T) {
+	said := []model.Part{model.TextDelta{ID: "t", Delta: "Hel"}, model.TextDelta{ID: "t", Delta: "lo"}}
+	called := []model.Part{model.ToolCallStart{ID: "c", Name: "f", ProviderExecuted: true}, model.ToolCallEnd{ID: "c", Name: "f"}, model.ToolResult{ID: "c", Result: []byte("1")}}
+	for name, order := range map[string]struct {
+		first  []model.Part
+		stored int // records
+		again  []model.Part
+	}{
+		"call before text":    {slices.Concat(said, called), 3, slices.Concat(called, said)},
+		"start before text":   {slices.Concat(said, called[:2]), 3, slices.Concat(called[:2], said)},
+		"result before text":  {slices.Concat(called[:2], said, called[2:]), 5, slices.Concat(called, said)},
+		"text after the text": {slices.Concat(said, called), 6, slices.Concat(said[:1], called, said[1:])},
+	} {
+		k := &keeper{}
+		k.steps = []scripted.Step{{Parts: append([]model.Part{position}, append(order.first, finish)...)}}
+		_, l, err := heard(t, &agent.Agent{Name: "a", Model: k}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again := scripted.Step{Parts: append(slices.Clone(order.again), finish)}
+		k.steps = []scripted.Step{again}
+		want, _, _ := heard(t, &agent.Agent{Name: "a", Model: k}, nil)
+		k = &keeper{again: func(string) scripted.Step { return again }}
+		got, again2, err := heard(t, &agent.Agent{Name: "a", Model: k}, l.chunks[2:2+order.stored])
+		if err != nil || got != want || !retracted(again2) || len(k.requests) != 0 {
+			t.Errorf("%s: %v, %s\n%s\nwant %s", name, err, again2.kinds(), got, want)
 		}
 	}
 }

@@ -182,7 +182,6 @@ func (b *said) turn(kind spool.PartType, id string) (*saidBlock, error) {
 		b.at, b.growing = b.at+1, true
 	}
 	if b.at >= len(b.blocks) {
-		b.close()
 		return nil, nil
 	}
 	block := &b.blocks[b.at]
@@ -236,7 +235,6 @@ func (b *said) thinking(c *spool.Thinking) (spool.Chunk, error) {
 	if !block.open {
 		return nil, nil
 	}
-	block.open = false
 	return c, nil
 }
 
