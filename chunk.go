@@ -417,7 +417,7 @@ type StreamResync struct {
 	StepCount    int    `json:"stepCount"`
 	MessageCount int    `json:"messageCount"`
 	FromSequence uint64 `json:"fromSequence"`
-	Reason       string `json:"reason"` // crash_recovery, rollback, branch
+	Reason       string `json:"reason"` // crash_recovery, model_retry, rollback, branch
 
 	// Of a branch: where it came from, and the command that made it.
 	SourceSessionID string `json:"sourceSessionId,omitempty"`

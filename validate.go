@@ -146,7 +146,7 @@ var (
 	outcomes       = []Outcome{OutcomeCompleted, OutcomeStopped, OutcomeSteered, OutcomeLimit, OutcomeFailed}
 	whenBusy       = []WhenBusy{BusyReject, BusyQueue, BusyInterrupt, BusySteer}
 	suspendKinds   = []string{"interrupted", "awaiting_approval", "awaiting_client_tool", "awaiting_children"}
-	resyncReasons  = []string{"crash_recovery", "rollback", "branch"}
+	resyncReasons  = []string{"crash_recovery", "model_retry", "rollback", "branch"}
 	resumeModes    = []string{"continue", "with_message", "with_confirmation", "retry", "branch", "from_checkpoint", "client_tool_result", "approval"}
 	resumeRequests = []string{ModeContinue, ModeWithMessage, ModeRetry, ModeFromCheckpoint}
 	progressState  = []string{"pending", "running", "done", "failed"}

@@ -15,6 +15,7 @@ import (
 	"github.com/spool-run/spool/agent"
 	"github.com/spool-run/spool/runner"
 	"github.com/spool-run/spool/store/memstore"
+	"github.com/spool-run/spool/tool"
 )
 
 // mortal is a store whose process can die: then nothing gets through any more.
@@ -279,24 +280,31 @@ func TestManySessions(t *testing.T) {
 }
 
 func TestSameSeamsSameLog(t *testing.T) {
-	record := func() string {
-		var log string
-		inWorld(t, func(w *world) {
-			w.start(demo(nil), nil)
-			for i, text := range []string{"tools", "think", "fail", "long"} {
-				w.say("s", fmt.Sprintf("u%d", i), text)
-				w.settled("s")
+	plain := func(func(tool.Call)) *agent.Agent { return demo(nil) }
+	for name, make := range map[string]func(func(tool.Call)) *agent.Agent{
+		"plain": plain, "with hooks": hooked(plain), "asked again": breaking(plain),
+	} {
+		t.Run(name, func(t *testing.T) {
+			record := func() string {
+				var log string
+				inWorld(t, func(w *world) {
+					w.start(make(nil), nil)
+					for i, text := range []string{"tools", "think", "fail", "long"} {
+						w.say("s", fmt.Sprintf("u%d", i), text)
+						w.settled("s")
+					}
+					var b strings.Builder
+					for _, r := range w.settled("s") {
+						fmt.Fprintf(&b, "%d %s\n", r.Seq, r.Data)
+					}
+					log = b.String()
+				})
+				return log
 			}
-			var b strings.Builder
-			for _, r := range w.settled("s") {
-				fmt.Fprintf(&b, "%d %s\n", r.Seq, r.Data)
+			if a, b := record(), record(); a != b {
+				t.Errorf("two logs differ: %d and %d bytes", len(a), len(b))
 			}
-			log = b.String()
 		})
-		return log
-	}
-	if a, b := record(), record(); a != b {
-		t.Errorf("two logs differ: %d and %d bytes", len(a), len(b))
 	}
 }
 

@@ -29,6 +29,8 @@ type scenario struct {
 	// early answers a call as soon as it is asked for, while others still run;
 	// nil: not this one.
 	early func(asked spool.Chunk) spool.Chunk
+	// breaks: the first answer breaks off, in every process.
+	breaks bool
 	// unknown: calls whose outcome is lost fail, so that only effects are the
 	// same and not what the model made of them.
 	unknown bool
@@ -119,9 +121,39 @@ func scenarios() []scenario {
 		}},
 		{name: "parallel", agent: hooked(steps(retry)), hooked: true},
 		{name: "approval", agent: hooked(steps(retry)), hooked: true, answer: approve},
+		{name: "parallel", agent: breaking(steps(retry)), breaks: true},
 		{name: "tools", agent: steps(tool.Options{}), unknown: true},
 		{name: "sub-agents", agent: family},
 		{name: "sub-approval", agent: family, answer: approve},
+	}
+}
+
+// breaking has a model whose first answer breaks off behind a call, and whose
+// second one behind nothing.
+func breaking(steps func(func(tool.Call)) *agent.Agent) func(func(tool.Call)) *agent.Agent {
+	return func(effect func(tool.Call)) *agent.Agent {
+		a := steps(effect)
+		a.Model = &breaksOff{Model: a.Model}
+		return a
+	}
+}
+
+type breaksOff struct {
+	model.Model
+	asked int
+}
+
+func (m *breaksOff) Stream(ctx context.Context, r *model.Request) iter.Seq2[model.Part, error] {
+	if m.asked++; m.asked > 2 {
+		return m.Model.Stream(ctx, r)
+	}
+	first := m.asked == 1
+	return func(yield func(model.Part, error) bool) {
+		if first && !(yield(model.TextDelta{Delta: "let me"}, nil) && yield(model.ToolCallStart{ID: "a", Name: "work"}, nil) &&
+			yield(model.ToolCallDelta{ID: "a", Delta: `{"n"`}, nil)) {
+			return
+		}
+		yield(nil, &model.Error{Code: model.CodeTruncated, Message: "the line broke", Retryable: true})
 	}
 }
 
@@ -169,6 +201,8 @@ func hooked(steps func(func(tool.Call)) *agent.Agent) func(func(tool.Call)) *age
 // title names a scenario among those that begin with the same words.
 func (s scenario) title() string {
 	switch {
+	case s.breaks:
+		return s.name + ", asked again"
 	case s.hooked:
 		return s.name + " with hooks"
 	case s.unknown:

@@ -51,3 +51,72 @@ export async function requestError(response: Response): Promise<RequestError> {
   }
   return new RequestError(response.status, code, message);
 }
+
+/** Where a failure comes from. */
+export type ErrorCategory = 'provider' | 'tool' | 'agent' | 'limit' | 'executor' | 'producer' | 'store' | 'unknown';
+
+const categories: Record<string, ErrorCategory> = {
+  hook_failed: 'agent',
+  output_invalid: 'agent',
+  max_steps: 'limit',
+  max_tokens: 'limit',
+  step_timeout: 'limit',
+  run_timeout: 'limit',
+  unavailable: 'store',
+  closed: 'store',
+};
+
+/**
+ * The error of a run, made of what the stream or a snapshot tells of it. `code`
+ * is stable (`provider_rate_limited`, `tool_fatal`, …); `retryable` says whether
+ * trying again may help.
+ */
+export class StreamError extends Error {
+  override readonly name = 'StreamError';
+  constructor(
+    readonly code: string,
+    message: string,
+    readonly retryable: boolean,
+    readonly runId?: string,
+  ) {
+    super(message || `the run failed${code && ` (${code})`}`);
+  }
+
+  get category(): ErrorCategory {
+    const prefix = this.code.split('_', 1)[0] ?? '';
+    const known = ['provider', 'tool', 'agent', 'limit', 'executor', 'producer', 'store'];
+    return categories[this.code] ?? (known.includes(prefix) ? (prefix as ErrorCategory) : 'unknown');
+  }
+
+  /**
+   * Reads an `error` chunk, a `run_finished` that failed, a `fail` frame, a
+   * `data-error` part or frame, or a snapshot's `error`. null: it tells of none.
+   */
+  static from(value: unknown): StreamError | null {
+    if (typeof value === 'string') return value === '' ? null : new StreamError('', value, false);
+    if (typeof value !== 'object' || value === null) return null;
+    const v = value as Record<string, unknown>;
+    if (v['type'] === 'data-error') return StreamError.from(v['data']);
+    if (v['type'] === 'chunk') return StreamError.from(v['chunk']);
+    switch (v['type']) {
+      case undefined:
+      case 'error':
+      case 'fail':
+        break;
+      case 'run_finished':
+        if (v['outcome'] !== 'failed') return null;
+        break;
+      default:
+        return null;
+    }
+    const text = [v['error'], v['errorText'], v['message']].find((t) => typeof t === 'string' && t !== '');
+    const code = typeof v['code'] === 'string' ? v['code'] : '';
+    if (text === undefined && code === '') return null;
+    return new StreamError(code, (text as string | undefined) ?? '', v['recoverable'] === true, v['runId'] as string | undefined);
+  }
+}
+
+/** Tells a StreamError also when it crossed a bundle's border. */
+export function isStreamError(error: unknown): error is StreamError {
+  return error instanceof Error && error.name === 'StreamError';
+}

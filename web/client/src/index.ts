@@ -1,6 +1,6 @@
 export * from './commands.js';
 export { createResumingFetch, type ConnectionState, type ResumingFetchOptions } from './fetch.js';
-export { isResyncError, RequestError, ResyncError } from './errors.js';
+export { type ErrorCategory, isResyncError, isStreamError, RequestError, ResyncError, StreamError } from './errors.js';
 export { joinDeltas } from './join.js';
 export * from './prepare.js';
 export { loadSnapshot, stop, type Snapshot, type SnapshotRequest, type WaitingMessage } from './snapshot.js';

@@ -18,11 +18,14 @@ export interface Snapshot<Message = unknown, State = unknown> {
   incarnation?: number;
   title?: string;
   reason?: string;
+  /** Which limit the last run has reached (`max_steps`, `max_tokens`, …), or how it failed. */
+  code?: string;
   /** The messages that wait behind a run or a pause; they are not among `messages` yet. */
   waiting?: (Message & WaitingMessage)[];
   /** Where a branch came from. */
   origin?: { sessionId: string; checkpointId: string };
-  error?: { error?: string; message?: string; code?: string } | string | null;
+  /** See `StreamError.from`. */
+  error?: { error?: string; message?: string; code?: string; recoverable?: boolean } | string | null;
 }
 
 /** What a message that waits says beside itself. */
