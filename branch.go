@@ -30,8 +30,8 @@ type BranchOptions struct {
 // for the log's fold and a page of records.
 //
 // Errors: [ErrNotFound] for an unknown session or checkpoint, [ErrInvalidID],
-// [ErrExists] if the new session's id is taken, [ErrSuperseded] if somebody else
-// makes the same branch now, [ErrUnsupported], [ErrTooLarge], or the store's.
+// [ErrExists] if the new session's id is taken, [ErrBusy] if somebody else is
+// making the same branch and takes long, [ErrUnsupported], [ErrTooLarge], or the store's.
 func (g *Log) Branch(ctx context.Context, o BranchOptions) (*Origin, error) {
 	if err := errors.Join(CheckSessionID(g.session), CheckSessionID(o.Session)); err != nil {
 		return nil, err
@@ -51,6 +51,19 @@ func (g *Log) Branch(ctx context.Context, o BranchOptions) (*Origin, error) {
 	if err := b.plan(ctx); err != nil {
 		return nil, err
 	}
+	made, err := b.make(ctx, leaser)
+	switch {
+	case errors.Is(err, ErrExists): // perhaps somebody has made it meanwhile
+		if made, madeErr := target.madeBy(ctx, g.session, o); made != nil || madeErr != nil {
+			return made, madeErr
+		}
+	case errors.Is(err, ErrSuperseded):
+		return b.await(ctx)
+	}
+	return made, err
+}
+
+func (b *branching) make(ctx context.Context, leaser Leaser) (*Origin, error) {
 	if err := b.claim(ctx, leaser); err != nil {
 		return nil, err
 	}
@@ -59,6 +72,21 @@ func (g *Log) Branch(ctx context.Context, o BranchOptions) (*Origin, error) {
 		return nil, err
 	}
 	return b.finish(ctx)
+}
+
+// await waits a few seconds for the branch of whoever has taken over.
+func (b *branching) await(ctx context.Context) (*Origin, error) {
+	for tries := range 10 {
+		if err := b.from.logs.Sleep(ctx, backoff(tries)); err != nil {
+			return nil, err
+		}
+		if made, err := b.to.madeBy(ctx, b.from.session, b.o); made != nil || err != nil {
+			return made, err
+		}
+	}
+	busy := *ErrBusy
+	busy.Message, busy.Hint = "somebody else is making this branch", "ask again"
+	return nil, busy.With(b.o.Session, nil)
 }
 
 // madeBy returns the origin of a session that this very call has made, nil if

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -310,6 +311,39 @@ func TestBranchSurvivesItsMaker(t *testing.T) {
 	}
 }
 
+// Whoever asks for the same branch at once gets the same.
+func TestBranchTwiceAtOnce(t *testing.T) {
+	records := wiretest.Corpus()
+	mem := memstore.New(nil)
+	whole := foldOf(t, loaded(t, mem, wiretest.Session, records, spool.Row{}), wiretest.Session)
+	at := whole.Checkpoints[len(whole.Checkpoints)-1].ID
+	const askers = 4
+	origins, errs := make([]*spool.Origin, askers), make([]error, askers)
+	var all sync.WaitGroup
+	for i := range askers {
+		logs := spool.NewLogs(mem, &spool.Options{BatchRecords: 1 + i})
+		defer logs.Close()
+		g, err := logs.Log(wiretest.Session)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.Go(func() {
+			origins[i], errs[i] = g.Branch(t.Context(), spool.BranchOptions{CheckpointID: at, Session: "b", CommandID: "c"})
+		})
+	}
+	all.Wait()
+	for i, o := range origins {
+		if errs[i] != nil || *o != *origins[0] {
+			t.Errorf("asker %d: %+v, %v", i, o, errs[i])
+		}
+	}
+	logs := spool.NewLogs(mem, nil)
+	defer logs.Close()
+	if diff := cmp.Diff(expected(t, records, wiretest.Session, at), foldOf(t, logs, "b"), sameFold); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestBranchRefusals(t *testing.T) {
 	records := wiretest.Corpus()
 	store := memstore.New(nil)
@@ -438,5 +472,60 @@ func TestBranchTakesLargeValues(t *testing.T) {
 	said, err := f.Messages[0].Parts[0].Whole(func(v json.RawMessage) (json.RawMessage, error) { return b.Blob(t.Context(), v) })
 	if err != nil || len(said.Text) != 100_000 {
 		t.Errorf("%d bytes of the question, %v", len(said.Text), err)
+	}
+}
+
+// Children that are at work when their root is branched are stopped there, with
+// what they have shown; those that rest are as they were.
+func TestBranchStopsChildren(t *testing.T) {
+	f := spool.NewFold("s")
+	var records []spool.Record
+	add := func(chunks ...spool.Chunk) {
+		t.Helper()
+		for _, c := range chunks {
+			b := c.ChunkBase()
+			if b.AgentID == "" {
+				b.AgentID = "s"
+				if !spool.IsCommand(c.ChunkType()) {
+					b.RunID = "r"
+				}
+			}
+			b.Timestamp = int64(1000 + len(records))
+			data, err := spool.AppendChunk(nil, c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := spool.Record{Seq: uint64(len(records) + 1), Type: c.ChunkType(), Agent: b.AgentID, Time: b.Timestamp, Class: spool.ClassOf(c), Data: data}
+			records = append(records, r)
+			if err := f.Apply(r); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	child := func(n int) spool.Base {
+		return spool.Base{AgentID: fmt.Sprint("s.", n), RunID: fmt.Sprintf("r.%d-r1", n)}
+	}
+	begin := func(n int) {
+		add(&spool.SubAgentStart{SubAgentType: "helper", SubSessionID: fmt.Sprint("s.", n), CallID: fmt.Sprint("c", n), Mode: spool.ChildBackground},
+			&spool.RunStarted{Base: child(n), TurnID: fmt.Sprint("t", n), MessageID: fmt.Sprint("m", n), Mode: "start"},
+			&spool.StepStarted{Base: child(n), StepID: fmt.Sprint("s", n)}, &spool.TextDelta{Base: child(n), Delta: "half a wo"})
+	}
+	add(&spool.UserMessage{CommandID: "u", Message: spool.Message{ID: "u", Role: spool.RoleUser, Parts: []spool.Part{{Type: spool.PartText, Text: "hi"}}}},
+		&spool.RunStarted{TurnID: "u", MessageID: "m", Mode: "start", Commands: []string{"u"}}, &spool.StepStarted{StepID: "st"}, &spool.TextDelta{Delta: "go"})
+	add(f.CloseModelPhase("tool-calls", nil)...)
+	begin(1)
+	begin(2)
+	add(&spool.AssistantMessage{Base: child(2), MessageID: "m2", StepID: "s2", Parts: []spool.Part{{Type: spool.PartText, First: 12, Text: "all of it"}}},
+		&spool.StepCommitted{Base: child(2), StepID: "s2"}, &spool.RunFinished{Base: child(2), Outcome: spool.OutcomeCompleted})
+	add(f.CloseStep("cp")...)
+	add(&spool.CheckpointCreated{CheckpointID: "cp", StepCount: 1}, &spool.StepStarted{StepID: "st2"},
+		&spool.TextDelta{Base: child(1), Delta: "rd, and so on"})
+
+	logs := loaded(t, memstore.New(nil), "s", records, spool.Row{})
+	checkBranches(t, logs, "s", records)
+	got := foldOf(t, logs, "branch-s-0")
+	if len(got.Children) != 2 || got.Children[0].Session != "branch-s-0.1" || got.Children[0].OpenRun() != nil || got.Children[0].Reason != "stopped" ||
+		got.Children[0].Messages[0].Parts[1].Text != "half a wo" || got.Children[1].Reason != "completed" {
+		t.Errorf("children %+v, %+v", got.Children[0], got.Children[1])
 	}
 }

@@ -261,3 +261,44 @@ func TestWaitingMessages(t *testing.T) {
 		t.Errorf("info %s", info())
 	}
 }
+
+// A rollback leaves checkpoints behind. They can still be looked at, branched at
+// and come back to.
+func TestCheckpointsAfterARollback(t *testing.T) {
+	t.Parallel()
+	k := newKit(t, nil)
+	k.twoSteps("s")
+	k.branch("s", `{"mode":"branch","checkpointId":"cp-run-u1","sessionId":"before"}`)
+	k.status(http.StatusOK, "POST", "/api/chat/s/resume", `{"mode":"from_checkpoint","checkpointId":"cp-1"}`)
+	if text := mustJSON(k.snapshot("s").Messages); !strings.Contains(text, `"one "`) || strings.Contains(text, "two") {
+		t.Fatalf("rolled back: %s", text)
+	}
+	var page chat.CheckpointsPage
+	if err := json.Unmarshal(k.status(http.StatusOK, "GET", "/api/chat/s/checkpoints", ""), &page); err != nil || len(page.Items) != 2 ||
+		page.Items[0].StepIndex != 0 || page.Items[1].StepIndex != -1 {
+		t.Errorf("checkpoints %+v, %v", page, err)
+	}
+	if data := k.status(http.StatusOK, "GET", "/api/chat/s/snapshot?checkpoint=cp-run-u1", ""); !strings.Contains(string(data), "two") {
+		t.Errorf("at the one left behind: %s", data)
+	}
+	k.problem(http.StatusNotFound, "not_found", "GET", "/api/chat/s/snapshot?checkpoint=cp-2", "")
+	b := k.branch("s", `{"mode":"branch","checkpointId":"cp-run-u1","sessionId":"after"}`)
+	if b.Status != spool.StatusEnded || mustJSON(k.snapshot("after").Messages) != mustJSON(k.snapshot("before").Messages) {
+		t.Errorf("a branch at the one left behind: %+v %s", b, mustJSON(k.snapshot("after").Messages))
+	}
+	// A branch of what is there now holds the rollback, too.
+	e := k.say("s", "u2", "more")
+	o := k.own("s")
+	o.start("u2")
+	o.text("three")
+	o.finish()
+	e.all()
+	k.branch("s", `{"mode":"branch","checkpointId":"cp-run-u2","sessionId":"now"}`)
+	if got, want := mustJSON(k.snapshot("now").Messages), mustJSON(k.snapshot("s").Messages); got != want {
+		t.Errorf("the branch holds %s, its source %s", got, want)
+	}
+	k.branch("now", `{"mode":"branch","checkpointId":"cp-run-u1","sessionId":"then"}`)
+	if got, want := mustJSON(k.snapshot("then").Messages), mustJSON(k.snapshot("before").Messages); got != want {
+		t.Errorf("a branch of the branch, at the one left behind: %s, want %s", got, want)
+	}
+}

@@ -1,0 +1,45 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { interrupt, loadCheckpoints, RequestError, resume } from '../dist/index.js';
+
+const api = '/api/chat/s';
+
+/** A fetch that answers once, and what it was asked. */
+function answering(status, body) {
+  const asked = [];
+  const fetch = async (url, init = {}) => {
+    asked.push({ url: String(url), method: init.method ?? 'GET', headers: new Headers(init.headers), body: init.body && JSON.parse(init.body) });
+    return new Response(JSON.stringify(body), { status });
+  };
+  return { fetch, asked };
+}
+
+test('commands post what they are told and return where the session stands', async () => {
+  const settled = { sessionId: 's', status: 'paused', reason: 'interrupted', streamSequence: 7 };
+  for (const [call, path, body] of [
+    [o => interrupt(o, 'a pause'), 'interrupt', { reason: 'a pause' }],
+    [o => resume(o, { mode: 'continue' }), 'resume', { mode: 'continue' }],
+    [o => resume(o, { mode: 'branch', checkpointId: 'cp', commandId: 'c' }), 'resume', { mode: 'branch', checkpointId: 'cp', commandId: 'c' }],
+  ]) {
+    const net = answering(200, settled);
+    assert.deepEqual(await call({ api, fetch: net.fetch, headers: { 'x-mine': 'a' } }), settled);
+    const [asked] = net.asked;
+    assert.deepEqual([asked.url, asked.method, asked.body], [`${api}/${path}`, 'POST', body]);
+    assert.equal(asked.headers.get('x-mine'), 'a');
+    assert.equal(asked.headers.get('content-type'), 'application/json');
+  }
+});
+
+test('checkpoints come newest first, in pages', async () => {
+  const page = { items: [{ id: 'cp', runId: 'r', stepCount: 1, seq: 9, time: 1, stepIndex: 0 }], total: 3, hasMore: true };
+  const net = answering(200, page);
+  assert.deepEqual(await loadCheckpoints({ api, fetch: net.fetch }, { offset: 1, limit: 1 }), page);
+  assert.equal(net.asked[0].url, `${api}/checkpoints?order=desc&offset=1&limit=1`);
+});
+
+test('what the server refuses is a RequestError with its code', async () => {
+  for (const call of [o => interrupt(o), o => resume(o, { mode: 'retry' }), o => loadCheckpoints(o)]) {
+    const net = answering(409, { error: 'a run is active', code: 'busy' });
+    await assert.rejects(call({ api, fetch: net.fetch }), e => e instanceof RequestError && e.status === 409 && e.code === 'busy' && /active/.test(e.message));
+  }
+});
