@@ -283,6 +283,26 @@ func TestStopCancelsTheAnswer(t *testing.T) {
 		}
 		check(w, b, "by force")
 	})
+	inWorld(t, func(w *world) { // while it is heard again
+		b := background(t, "text")
+		again := make(chan struct{})
+		dieOf(t, w, b, 0, 6, func() {
+			b.Before = func(e modeltest.Event) modeltest.Fate {
+				if e.Number == 6 {
+					close(again)
+					return modeltest.Stall
+				}
+				return modeltest.Send
+			}
+		})
+		<-again
+		w.stop("s", "stop")
+		check(w, b, "by the owner that took over")
+		if f := w.fold("s"); f.Messages[1].Text() != "Hel" {
+			t.Errorf("kept %q", f.Messages[1].Text())
+		}
+		nothingRetracted(t, w.settled("s"), "stopped")
+	})
 	// A run that goes on elsewhere, and one that is complete, cancel nothing: see
 	// TestReattachAtEveryRecord. A provider that cannot be reached delays nobody.
 	inWorld(t, func(w *world) {

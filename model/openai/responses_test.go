@@ -256,10 +256,59 @@ func TestBackgroundGivesUp(t *testing.T) {
 		t.Errorf("%+v", a)
 	}
 	for _, cursor := range []string{"", "resp_1", "resp_1:x", ":1"} {
-		if _, err := modeltest.Collect(k.model(t).Resume(t.Context(), cursor)); err == nil {
-			t.Errorf("%q is taken for a cursor", cursor)
+		_, err := modeltest.Collect(k.model(t).Resume(t.Context(), cursor))
+		if e, ok := errors.AsType[*model.Error](err); !ok || e.Code != model.CodeGone {
+			t.Errorf("%q is taken for a cursor: %v", cursor, err)
 		}
 	}
+}
+
+// The provider's word about an answer that it does not have is told apart from
+// what may pass.
+func TestBackgroundAnswerIsGone(t *testing.T) {
+	var pauses []time.Duration
+	provider, err := modeltest.NewBackground(bytes.Join(newKeeper(t, "background.sse").events, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	connect := func() *openai.Responses {
+		return openai.NewResponses(&openai.Options{BaseURL: "http://x.example/v1", Model: "m", Background: true,
+			HTTPClient: &http.Client{Transport: busy{provider, &pauses}},
+			Sleep:      func(ctx context.Context, d time.Duration) error { pauses = append(pauses, d); return ctx.Err() }})
+	}
+	provider.Before = func(e modeltest.Event) modeltest.Fate {
+		if e.Number == 7 {
+			return modeltest.Cut
+		}
+		return modeltest.Send
+	}
+	provider.Gone = func(int) bool { return true }
+	_, err = modeltest.Collect(connect().Stream(t.Context(), question))
+	if e, ok := errors.AsType[*model.Error](err); !ok || e.Code != model.CodeTruncated || !e.Retryable {
+		t.Errorf("%+v", err)
+	}
+	_, err = modeltest.Collect(connect().Resume(t.Context(), "resp_0:3"))
+	if e, ok := errors.AsType[*model.Error](err); !ok || e.Code != model.CodeGone || e.Retryable {
+		t.Errorf("%+v", err)
+	}
+	// A busy provider says when to come back.
+	provider.Gone, provider.Before, pauses = nil, nil, []time.Duration{0}
+	if _, err = modeltest.Collect(connect().Resume(t.Context(), "resp_0:3")); err != nil || !reflect.DeepEqual(pauses, []time.Duration{0, 7 * time.Second}) {
+		t.Errorf("%v, %v", err, pauses)
+	}
+}
+
+// busy sends away who comes while one pause is on the list.
+type busy struct {
+	*modeltest.Background
+	pauses *[]time.Duration
+}
+
+func (b busy) RoundTrip(r *http.Request) (*http.Response, error) {
+	if len(*b.pauses) == 1 {
+		return &http.Response{StatusCode: 503, Header: http.Header{"Retry-After": {"7"}}, Body: http.NoBody, Request: r}, nil
+	}
+	return b.Background.RoundTrip(r)
 }
 
 func TestCancelAnswer(t *testing.T) {
