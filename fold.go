@@ -8,7 +8,7 @@ import (
 
 // FoldVersion changes whenever the same records fold into something else. Saved
 // folds of another version are ignored.
-const FoldVersion = 8
+const FoldVersion = 9
 
 // Fold is a session's state: what its log's records, folded in order, say. It
 // is a deterministic function of them, and the same from all records and from
@@ -141,6 +141,7 @@ type Run struct {
 	Expires   int64    `json:"expires,omitempty"`   // when it stops waiting, Unix milliseconds
 	Step      int      `json:"step,omitempty"`      // number of the step in which it was suspended,
 	StepID    string   `json:"stepId,omitempty"`    // and its id
+	Finish    string   `json:"finish,omitempty"`    // why its model had stopped
 	More      bool     `json:"more,omitempty"`      // suspended before the provider had said all
 	Steps     int      `json:"steps"`
 	Usage     Usage    `json:"usage"`
@@ -263,7 +264,7 @@ func (f *Fold) ApplyChunk(r Record, c Chunk) {
 	case *RunSuspended:
 		f.endRun(r, func(run *Run) {
 			run.Suspended, run.Pending, run.Expires = c.Kind, c.ToolCallIDs, c.ExpiresAt
-			run.Step, run.StepID, run.More = f.step, c.StepID, f.more
+			run.Step, run.StepID, run.More, run.Finish = f.step, c.StepID, f.more, f.finish
 			f.Status, f.Reason, f.Error = StatusPaused, c.Kind, nil
 			f.unheeded(run)
 		})

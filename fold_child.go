@@ -217,6 +217,22 @@ func (f *Fold) FindCall(match func(t *ToolPart) bool) (agent string, t *ToolPart
 	return "", nil
 }
 
+// EndChild returns what ends a child of the open run's agent for good, whatever it
+// does: nothing of an unknown one, or one that has ended. callID is the call that
+// ends it.
+func (f *Fold) EndChild(session, callID, why string) []Chunk {
+	i := slices.IndexFunc(f.Children, func(c *Fold) bool { return c.Session == session })
+	if i < 0 || f.run == nil || f.Children[i].Ended > 0 {
+		return nil
+	}
+	c := f.Children[i]
+	chunks := c.windUp(f, why)
+	if c.Mode != "" {
+		chunks = append(chunks, &SubAgentEnd{Base: f.base(), SubAgentType: c.AgentType, SubSessionID: session, CallID: callID, Error: why})
+	}
+	return chunks
+}
+
 // windUp returns what ends whatever a child still does, deepest first: its open
 // run, or else its pause, then what it was told and has not begun. Parent is the
 // parent with the run that ends them.

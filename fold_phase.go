@@ -106,8 +106,8 @@ func (f *Fold) enter(r Record, c Chunk) {
 
 // goOn makes a new run take up the step in which the turn's last run paused.
 func (f *Fold) goOn(last *Run) {
-	f.step, f.more = last.Step, last.More
-	if last.awaits() {
+	f.step, f.more, f.finish = last.Step, last.More, last.Finish
+	if last.awaits() && last.StepID != "" { // else it waited, done itself, for a child
 		f.stepID, f.phase = last.StepID, PhaseTools
 	}
 }

@@ -24,7 +24,8 @@ type Agent struct {
 	Instructions string // the system prompt
 	Model        model.Model
 	Tools        []tool.Tool
-	Output       *Output // what the final answer must be; nil for free text: see [OutputOf]
+	Companions   []Companion // agents that the model can spawn and talk to
+	Output       *Output     // what the final answer must be; nil for free text: see [OutputOf]
 
 	MaxDepth    int           // of sub-agents below a run of this agent; 0: 5
 	MaxTokens   int           // of one answer; 0: the provider's default
@@ -116,7 +117,7 @@ func (a *Agent) maxRetries() int {
 }
 
 func (a *Agent) tool(name string) tool.Tool {
-	for _, t := range a.Tools {
+	for _, t := range a.tools() {
 		if t.Spec().Name == name {
 			return t
 		}

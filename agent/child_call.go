@@ -14,18 +14,30 @@ import (
 // runChild makes a call that is a child's, and reports once, as run does.
 func (h *host) runChild(alive context.Context, outcomes chan<- error) {
 	c := h.call
-	s := subAgentOf(h.step.agent.tool(c.name))
+	t := h.step.agent.tool(c.name)
+	sub := subAgentOf(t)
 	late, cancel := alive, context.CancelFunc(func() {})
-	limit := h.step.agent.tool(c.name).Spec().Timeout
+	limit := t.Spec().Timeout
 	if limit > 0 {
 		late, cancel = context.WithTimeoutCause(alive, limit, errTimeout)
 	}
 	defer cancel()
-	begun, ended := h.step.run.Seams.Now(), h.step.toolCalled(c)
-	result, err, ends := h.step.delegate(alive, late, s, c)
+	var (
+		begun     = h.step.run.Seams.Now()
+		ended     = h.step.toolCalled(c)
+		result    json.RawMessage
+		err, ends error
+	)
+	if sub != nil {
+		result, err, ends = h.step.delegate(alive, late, sub, c)
+	} else {
+		result, err, ends = h.step.accompany(alive, t.(*companionTool).op, c)
+	}
 	switch {
 	case errors.Is(ends, errChildWaits):
-		c.waits = true
+		if c.waitsFor = c.child; c.child == "" {
+			c.waitsFor = inputOf(c).ChildID
+		}
 		outcomes <- nil
 		return
 	case ends != nil:
@@ -34,16 +46,23 @@ func (h *host) runChild(alive context.Context, outcomes chan<- error) {
 	case err != nil && late.Err() != nil && alive.Err() == nil:
 		err = fmt.Errorf("timed out after %v", limit.Round(time.Millisecond))
 	}
-	if err != nil && s.o.Fatal {
+	if err != nil && sub != nil && sub.o.Fatal {
 		err = tool.Fatal(err)
 	}
-	t := &SubAgentCall{SubAgent: s.child.Name, Session: c.child, ToolCall: ToolCall{ID: c.id, Name: c.name, EffectID: c.effectID,
-		Input: json.RawMessage(c.args), Result: result, Err: err, Duration: h.step.run.Seams.Now().Sub(begun)}}
-	if err == nil || !cancelled(alive) {
-		h.afterSubAgent(context.WithoutCancel(alive), t)
+	made := &ToolCall{ID: c.id, Name: c.name, EffectID: c.effectID,
+		Input: json.RawMessage(c.args), Result: result, Err: err, Duration: h.step.run.Seams.Now().Sub(begun)}
+	of, _ := h.step.begets(c)
+	switch outcome := context.WithoutCancel(alive); {
+	case err != nil && cancelled(alive):
+	case of == nil:
+		h.afterTool(outcome, made)
+	default:
+		started := &SubAgentCall{SubAgent: of.Name, Session: c.child, ToolCall: *made}
+		h.afterSubAgent(outcome, started)
+		made = &started.ToolCall
 	}
-	_, ends = h.finish(alive, t.Result, t.Err)
-	ended(t.Err)
+	_, ends = h.finish(alive, made.Result, made.Err)
+	ended(made.Err)
 	outcomes <- ends
 }
 
@@ -51,7 +70,7 @@ func (h *host) runChild(alive context.Context, outcomes chan<- error) {
 // call's outcome, or what keeps it from having one.
 func (s *step) delegate(alive, late context.Context, sub *subAgent, c *call) (result json.RawMessage, failed, ends error) {
 	if depth(c.child) > s.run.maxDepth {
-		return nil, fmt.Errorf("agents may be nested %d deep, not deeper", s.run.maxDepth), nil
+		return nil, tooDeep(s.run.maxDepth), nil
 	}
 	text, err := s.promptOf(sub, json.RawMessage(c.args))
 	if err != nil {
@@ -68,6 +87,8 @@ func (s *step) delegate(alive, late context.Context, sub *subAgent, c *call) (re
 	return result, err, nil
 }
 
+func tooDeep(levels int) error { return fmt.Errorf("agents may be nested %d deep, not deeper", levels) }
+
 func (s *step) promptOf(sub *subAgent, input json.RawMessage) (text string, err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -80,11 +101,11 @@ func (s *step) promptOf(sub *subAgent, input json.RawMessage) (text string, err 
 
 // beforeCall is beforeTool, or beforeSubAgent for a call that starts an agent.
 func (s *step) beforeCall(ctx context.Context, c *call, input json.RawMessage) (json.RawMessage, bool, error) {
-	sub := subAgentOf(s.agent.tool(c.name))
-	if sub == nil {
+	of, _ := s.begets(c)
+	if of == nil {
 		return s.beforeTool(ctx, c, input)
 	}
-	return s.beforeSubAgent(ctx, c, &SubAgentCall{SubAgent: sub.child.Name, Session: s.childSession(),
+	return s.beforeSubAgent(ctx, c, &SubAgentCall{SubAgent: of.Name, Session: s.childSession(),
 		ToolCall: ToolCall{ID: c.id, Name: c.name, EffectID: c.effectID, Input: input}})
 }
 
@@ -107,13 +128,19 @@ func (s *step) children(ctx context.Context) error {
 // beget begins the child of a call, if it is an agent's and has none yet. That
 // is done in the order of the calls, so that the children's numbers are theirs.
 func (s *step) beget(ctx context.Context, c *call) error {
-	sub := subAgentOf(s.agent.tool(c.name))
-	if sub == nil || c.child != "" {
+	of, mode := s.begets(c)
+	if of == nil || c.child != "" {
 		return nil
 	}
-	c.child = s.childSession()
+	c.child, c.childMode = s.childSession(), mode
 	s.nextChild++
-	return s.append(ctx, &spool.SubAgentStart{SubAgentType: sub.child.Name, SubSessionID: c.child, CallID: c.id})
+	return s.append(ctx, &spool.SubAgentStart{SubAgentType: of.Name, SubSessionID: c.child, CallID: c.id, Mode: mode})
+}
+
+// involves reports whether a call is made by an agent, or about one.
+func involves(t tool.Tool) bool {
+	_, companion := t.(*companionTool)
+	return companion || subAgentOf(t) != nil
 }
 
 // over returns what ends a call's child with the call.
@@ -122,8 +149,8 @@ func (c *call) over(s *step, result json.RawMessage, failed string) []spool.Chun
 		return nil
 	}
 	end := &spool.SubAgentEnd{SubSessionID: c.child, CallID: c.id, Result: result, Error: failed}
-	if sub := subAgentOf(s.agent.tool(c.name)); sub != nil {
-		end.SubAgentType = sub.child.Name
+	if of, _ := s.begets(c); of != nil {
+		end.SubAgentType = of.Name
 	}
 	return []spool.Chunk{end}
 }

@@ -238,6 +238,7 @@ func (c *child) drive(ctx context.Context, cancel context.CancelCauseFunc, run *
 			err = run.Panicked(v)
 		}
 	}()
+	defer run.Leave()
 	next := c.agent.Step
 	if goesOn {
 		next = c.agent.Recover

@@ -25,7 +25,7 @@ type call struct {
 	client           bool            // the client executes it
 	child            string          // session of the agent that it began
 	childMode        string          // how that is related to the call
-	waits            bool            // because its child does
+	waitsFor         string          // the child that waits for an answer, and the call with it
 	part             *spool.ToolPart // as the log has it, of a call that another process or run has begun
 }
 

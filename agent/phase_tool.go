@@ -81,7 +81,7 @@ func (s *step) runTools(ctx context.Context) (waiting []*call, err error) {
 	}
 	err = s.dispatch(ctx, dispatched, state)
 	for _, c := range dispatched {
-		if c.waits {
+		if c.waitsFor != "" {
 			waiting = append(waiting, c)
 		}
 	}
@@ -174,7 +174,7 @@ func (s *step) checkCall(c *call) (input json.RawMessage, refusal string) {
 	t := s.agent.tool(c.name)
 	if t == nil {
 		names := make([]string, 0, len(s.agent.Tools))
-		for _, t := range s.agent.Tools {
+		for _, t := range s.agent.tools() {
 			names = append(names, t.Spec().Name)
 		}
 		return input, fmt.Sprintf("there is no tool %q; there are: %s", c.name, strings.Join(names, ", "))
@@ -240,7 +240,7 @@ func (h *host) comesBack(failed bool) bool {
 // run makes the call and reports once: nil when its outcome is in the log, or
 // what ends the run.
 func (h *host) run(ctx context.Context, outcomes chan<- error) {
-	if h.call.child != "" {
+	if involves(h.step.agent.tool(h.call.name)) {
 		h.runChild(ctx, outcomes)
 		return
 	}

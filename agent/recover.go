@@ -16,7 +16,15 @@ func (a *Agent) Recover(ctx context.Context, r *Run) (Result, error) {
 	if err := r.Log.Flush(ctx); err != nil {
 		return Result{}, err
 	}
-	r.begin(a)
+	r.begin(ctx, a)
+	if _, err := a.takeUp(ctx, r); err != nil {
+		return Result{}, err
+	}
+	result, err := a.recover(ctx, r)
+	return a.join(ctx, r, result, err)
+}
+
+func (a *Agent) recover(ctx context.Context, r *Run) (Result, error) {
 	if s, err := a.reattach(ctx, r); err != nil {
 		return Result{}, err
 	} else if s != nil {

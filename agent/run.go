@@ -28,6 +28,7 @@ type Run struct {
 	correction string          // what the model is told about its last answer
 	corrected  bool
 	maxDepth   int // of agents below this one; 0: as the agent says
+	crew       *crew
 }
 
 // Result says how the run goes on after a step.
@@ -50,7 +51,12 @@ type Waiting struct{ CallID, Name string }
 // Step runs the next step and commits it. An error leaves the step open: whoever
 // owns the run settles it. Cancelling ctx stops the model and the tools.
 func (a *Agent) Step(ctx context.Context, r *Run) (Result, error) {
-	r.begin(a)
+	r.begin(ctx, a)
+	result, err := a.step(ctx, r)
+	return a.join(ctx, r, result, err)
+}
+
+func (a *Agent) step(ctx context.Context, r *Run) (Result, error) {
 	s := &step{agent: a, run: r, number: r.Info.Steps + 1}
 	s.id = fmt.Sprintf("%s-s%d", r.Info.RunID, s.number)
 	req, err := s.request(ctx)
@@ -98,8 +104,8 @@ func (s *step) toolPhase(ctx context.Context) (Result, error) {
 func (s *step) suspend(calls []*call) Result {
 	result := Result{Suspended: "awaiting_client_tool"}
 	for _, c := range calls {
-		if c.waits {
-			result.Children = append(result.Children, c.child)
+		if c.waitsFor != "" {
+			result.Children = append(result.Children, c.waitsFor)
 			continue
 		}
 		if !c.client {
@@ -111,15 +117,6 @@ func (s *step) suspend(calls []*call) Result {
 		result.Suspended = "awaiting_children"
 	}
 	return result
-}
-
-// begin notes what the whole run needs of its agent.
-func (r *Run) begin(a *Agent) {
-	if r.maxDepth == 0 {
-		if r.maxDepth = a.MaxDepth; r.maxDepth == 0 {
-			r.maxDepth = defaultMaxDepth
-		}
-	}
 }
 
 // step is one step while it runs.
@@ -163,7 +160,7 @@ func (s *step) request(ctx context.Context) (*model.Request, error) {
 		RunID:        r.Info.RunID,
 		Step:         s.number,
 	}
-	for _, t := range a.Tools {
+	for _, t := range a.tools() {
 		spec := t.Spec()
 		req.Tools = append(req.Tools, model.ToolSpec{Name: spec.Name, Description: spec.Description, InputSchema: spec.Input})
 	}

@@ -117,7 +117,7 @@ func (a *Agent) checkChildren(above []*Agent) error {
 			return fmt.Errorf("agent %s: %w", a.Name, err)
 		}
 	}
-	return nil
+	return a.checkCompanions(above)
 }
 
 // Find returns the agent of that name among this one and those below it, or nil.
@@ -128,9 +128,18 @@ func (a *Agent) find(name string, seen map[*Agent]bool) *Agent {
 		return a
 	}
 	seen[a] = true
+	var below []*Agent
 	for _, t := range a.Tools {
-		if s := subAgentOf(t); s != nil && !seen[s.child] {
-			if found := s.child.find(name, seen); found != nil {
+		if s := subAgentOf(t); s != nil {
+			below = append(below, s.child)
+		}
+	}
+	for _, c := range a.Companions {
+		below = append(below, c.Agent)
+	}
+	for _, b := range below {
+		if !seen[b] {
+			if found := b.find(name, seen); found != nil {
 				return found
 			}
 		}

@@ -207,6 +207,7 @@ func (s *session) drive(ctx context.Context, cancel context.CancelCauseFunc, run
 			err = run.Panicked(v)
 		}
 	}()
+	defer run.Leave()
 	if recovered {
 		over := r.limitStep(ctx, cancel, a.StepTimeout)
 		result, err = a.Recover(ctx, run)

@@ -125,6 +125,8 @@ func scenarios() []scenario {
 		{name: "tools", agent: steps(tool.Options{}), unknown: true},
 		{name: "sub-agents", agent: family},
 		{name: "sub-approval", agent: family, answer: approve},
+		{name: "companions", agent: company},
+		{name: "companion-approval", agent: company, answer: approve},
 	}
 }
 
@@ -264,6 +266,33 @@ func family(effect func(tool.Call)) *agent.Agent {
 		"sub-approval": then(scripted.Say(scripted.Calls(call("a", "subagent__researcher", `{"task":"book it"}`), call("b", "work", `{"n":0}`),
 			call("c", "subagent__researcher", `{"task":"book it, too"}`)))),
 	}, work, agent.SubAgent(researcher, agent.SubAgentOptions{Description: "Finds things out."}))
+}
+
+// company is an agent with companions: one in the background, one that blocks.
+func company(effect func(tool.Call)) *agent.Agent {
+	retry := tool.Options{Recovery: tool.RecoverRetry}
+	work := effectful("work", effect, retry)
+	kid := &agent.Agent{Name: "digger", Tools: []tool.Tool{work, effectful("gated", effect, tool.Options{Recovery: tool.RecoverRetry, Approval: true})},
+		Model: scripted.New(&scripted.Options{Scenes: map[string]scripted.Scene{
+			"dig":    scripted.Steps(scripted.Say(scripted.Calls(call("a", "work", `{"n":1}`))), scripted.Say(scripted.Text("found it"))),
+			"deeper": scripted.Steps(scripted.Say(scripted.Calls(call("b", "work", `{"n":2}`))), scripted.Say(scripted.Text("found more"))),
+			"book":   scripted.Steps(scripted.Say(scripted.Calls(call("g", "gated", `{"n":1}`))), scripted.Say(scripted.Text("booked"))),
+		}})}
+	adviser := *kid
+	adviser.Name = "adviser"
+	return &agent.Agent{Name: "demo", Tools: []tool.Tool{work}, Companions: []agent.Companion{
+		{Agent: kid, Mode: spool.ChildBackground, Description: "Digs."}, {Agent: &adviser, Description: "Advises."}},
+		Model: scripted.New(&scripted.Options{Scenes: map[string]scripted.Scene{
+			"companions": then(
+				scripted.Say(scripted.Text("go: "), scripted.Calls(call("a", "companion__spawnAgent", `{"agent":"digger","task":"dig there"}`),
+					call("b", "companion__spawnAgent", `{"agent":"adviser","task":"dig here"}`))),
+				scripted.Say(scripted.Calls(call("c", "companion__sendMessage", `{"childId":"s.2","message":"deeper"}`), call("d", "companion__waitForResult", `{"childId":"s.1"}`),
+					call("e", "work", `{"n":0}`), call("f", "companion__sendMessage", `{"childId":"s.9","message":"hello"}`))),
+				scripted.Say(scripted.Calls(call("g", "companion__terminateChild", `{"childId":"s.1"}`))),
+				scripted.Say(scripted.Calls(call("h", "companion__listChildren", `{}`), call("i", "companion__getChildStatus", `{"childId":"s.2"}`),
+					call("j", "companion__sendMessage", `{"childId":"s.1","message":"deeper"}`)))),
+			"companion-approval": then(scripted.Say(scripted.Calls(call("a", "companion__spawnAgent", `{"agent":"digger","task":"book it"}`)))),
+		}})}
 }
 
 // structured answers wrongly at first, after a tool.
