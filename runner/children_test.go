@@ -198,7 +198,7 @@ func TestFailingChildren(t *testing.T) {
 	}{
 		"fails":        {scene: broken, outcome: spool.OutcomeFailed, said: "the agent failed: no quota"},
 		"fatal":        {scene: broken, o: agent.SubAgentOptions{Fatal: true}, outcome: spool.OutcomeFailed, said: "the agent failed: no quota", failed: "tool_fatal"},
-		"panics":       {scene: panics, outcome: spool.OutcomeFailed, said: "the agent failed: the agent panicked"},
+		"panics":       {scene: panics, outcome: spool.OutcomeFailed, said: "the agent failed"},
 		"bad tool":     {scene: useTool(call("a", "fatal", `{}`)), outcome: spool.OutcomeFailed, said: "the agent failed: a tool ended the run: no licence"},
 		"steps":        {scene: endless, adjust: func(kid *agent.Agent) { kid.MaxSteps = 2 }, outcome: spool.OutcomeLimit, said: "the agent reached a limit"},
 		"run time":     {scene: sayFor(100, time.Second), adjust: func(kid *agent.Agent) { kid.RunTimeout = 5 * time.Second }, outcome: spool.OutcomeLimit, said: "the agent reached a limit"},
