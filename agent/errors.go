@@ -15,6 +15,17 @@ var (
 	ErrHookFailed    = &spool.Error{Code: "hook_failed", Message: "a hook ended the run"}
 )
 
+// foreign is the error of a model, a tool or a hook. Those of the run's own log
+// must not be taken for what it is made of.
+func foreign(err error) error {
+	for _, own := range []*spool.Error{spool.ErrSuperseded, spool.ErrClosed, spool.ErrUnavailable} {
+		if errors.Is(err, own) {
+			return errors.New(err.Error())
+		}
+	}
+	return err
+}
+
 var errPanicked = errors.New("agent: it panicked")
 
 // Describe says what a failed run's log, and so everyone who reads it, is told of

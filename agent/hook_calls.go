@@ -174,6 +174,7 @@ func (s *step) hookFailed(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}
+	err = foreign(err)
 	_, limit := errors.AsType[*Limit](err)
 	_, known := errors.AsType[*spool.Error](err)
 	_, provider := errors.AsType[*model.Error](err)

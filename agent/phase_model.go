@@ -45,7 +45,7 @@ type transcript struct {
 func (t *transcript) stream(ctx context.Context, parts iter.Seq2[model.Part, error]) error {
 	for part, err := range parts {
 		if err != nil {
-			return err
+			return foreign(err)
 		}
 		if ctx.Err() != nil {
 			return context.Cause(ctx)

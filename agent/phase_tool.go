@@ -343,7 +343,7 @@ func (h *host) finish(ctx context.Context, result json.RawMessage, err error) (d
 	err = h.step.append(ctx, append(h.call.over(h.step, nil, text),
 		&spool.ToolEnd{ToolCallID: h.call.id, ToolName: h.call.name, Error: text, Fatal: fatal})...)
 	if err == nil && fatal {
-		err = ErrToolFatal.With(h.step.run.Info.Session, failed)
+		err = ErrToolFatal.With(h.step.run.Info.Session, foreign(failed))
 	}
 	return true, err
 }

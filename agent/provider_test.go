@@ -136,7 +136,7 @@ func TestToolNamesThatNoLogTakes(t *testing.T) {
 func TestProviderExecutedTools(t *testing.T) {
 	m, _, _ := message(t, corpusStep(t, "server-tool.sse"))
 	if got := partsOf(m); !strings.HasPrefix(got, `step; text I search.; tool web_search{"query":"go"}={"type":"web_search_tool_result"`) ||
-		!strings.HasSuffix(got, `completed by provider; source https://a.example A; text Go is fun; text .`) {
+		!strings.HasSuffix(got, `completed by provider; source https://a.example A; text Go is fun; source https://a.example A; text .`) {
 		t.Error(got)
 	}
 	m, _, _ = message(t, corpusStep(t, "server-tool-failed.sse"))

@@ -307,3 +307,25 @@ func TestForeignErrorsAreGeneric(t *testing.T) {
 		}
 	})
 }
+
+// An application whose own store fails does not look like ours: the run ends.
+func TestForeignStoresMayFail(t *testing.T) {
+	theirs := spool.ErrUnavailable.With("s", errors.New("theirs"))
+	for name, a := range map[string]*agent.Agent{
+		"model": {Model: failing{theirs}},
+		"hook":  {Model: scripted.New(nil), Hooks: &agent.Hooks{AfterModel: func(agent.HookContext, agent.Answer) error { return theirs }}},
+		"tool": {Model: scripted.New(&scripted.Options{Scenes: map[string]scripted.Scene{"go": useTool(call("a", "tells", "{}"))}}),
+			Tools: []tool.Tool{tool.New("tells", "", func(tool.Context, struct{}) (int, error) { return 0, tool.Fatal(theirs) })}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				a.Name = "demo"
+				w.start(a, nil)
+				w.say("s", "u1", "go")
+				if f := w.fold("s"); f.Status != spool.StatusFailed || f.LastTurn().LastRun().Recoveries > 0 {
+					t.Errorf("%s %+v", f.Status, f.Error)
+				}
+			})
+		})
+	}
+}
