@@ -92,6 +92,7 @@ type Fold struct {
 	rewind    *HistoryRewound // an edit, waiting for its user message
 	resuming  *ResumeRequested
 	replacing map[string]*HistoryReplaced // series that go on, by command id
+	owed      string                      // the checkpoint that the last commit has named and that is not created yet
 	restored  string                      // the checkpoint that the last record went back to
 }
 
@@ -250,7 +251,7 @@ func (f *Fold) ApplyChunk(r Record, c Chunk) {
 	case *CheckpointCreated:
 		f.Checkpoints = append(f.Checkpoints, Checkpoint{ID: c.CheckpointID, RunID: c.RunID, StepCount: c.StepCount,
 			StepID: f.current.stepID(), Seq: r.Seq, MessageCount: len(f.Messages), Time: c.Timestamp})
-		f.CheckpointID = c.CheckpointID
+		f.CheckpointID, f.owed = c.CheckpointID, ""
 	}
 	if f.current == nil {
 		return
@@ -317,7 +318,7 @@ func (f *Fold) startRun(r Record, c *RunStarted) {
 	f.current.Apply(r, c)
 	f.run, f.step, f.stepID, f.phase = run, 0, "", PhaseNone
 	f.finish, f.fatal, f.cursor, f.emitted, f.last = "", "", "", nil, nil
-	f.Rolled = ""
+	f.Rolled, f.owed = "", ""
 	clear(f.replacing)
 	f.heed(run)
 	if last != nil {
@@ -342,6 +343,7 @@ func (f *Fold) commitStep(c *StepCommitted) {
 	if f.run != nil {
 		f.run.Steps++
 		f.run.Recoveries = 0
+		f.owed = c.CheckpointID
 	}
 }
 

@@ -74,6 +74,7 @@ func (f *Fold) Staged() (committed json.RawMessage, patches []StatePatch) {
 func (f *Fold) enter(r Record, c Chunk) {
 	switch c := c.(type) {
 	case *StepStarted:
+		f.owed = ""
 		f.step, f.stepID, f.stepAt = c.Step, c.StepID, r.Seq
 		f.phase, f.finish, f.fatal, f.cursor, f.emitted = PhaseModel, "", "", "", nil
 	case *AnswerStarted:

@@ -66,6 +66,15 @@ func (f *Fold) Interrupting() []Chunk {
 	return append(chunks, said, suspended)
 }
 
+// Owed returns the checkpoint that the open run has named in its last commit and
+// did not come to create: whoever takes it over does.
+func (f *Fold) Owed() []Chunk {
+	if f.run == nil || f.owed == "" {
+		return nil
+	}
+	return []Chunk{&CheckpointCreated{Base: f.base(), CheckpointID: f.owed, StepCount: f.step}}
+}
+
 // Checkpoint returns a checkpoint by its id, or nil. Those that a rollback or an
 // edit has left behind are still there.
 func (f *Fold) Checkpoint(id string) *Checkpoint {

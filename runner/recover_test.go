@@ -65,9 +65,12 @@ func (w *world) finish(s scenario) *spool.Fold {
 // nothing.
 func (w *world) reply(s scenario, f *spool.Fold) bool {
 	w.t.Helper()
-	replies := s.replies(f)
-	for _, c := range replies {
-		w.command("s", c)
+	replies, err := s.replies(w.t.Context(), w.log("s"), f)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if len(replies) > 0 {
+		w.command("s", replies...)
 	}
 	return len(replies) > 0
 }

@@ -24,6 +24,8 @@ type scenario struct {
 	answer func(t *spool.ToolPart) spool.Chunk
 	// during comes while the call a does its work, from another node.
 	during func() spool.Chunk
+	// again: when it is over it goes back to its first checkpoint, and on.
+	again bool
 	// hooked: hooks leave their marks everywhere.
 	hooked bool
 	// early answers a call as soon as it is asked for, while others still run;
@@ -122,6 +124,7 @@ func scenarios() []scenario {
 		{name: "parallel", agent: hooked(steps(retry)), hooked: true},
 		{name: "approval", agent: hooked(steps(retry)), hooked: true, answer: approve},
 		{name: "parallel", agent: breaking(steps(retry)), breaks: true},
+		{name: "tools", agent: steps(retry), again: true},
 		{name: "tools", agent: steps(tool.Options{}), unknown: true},
 		{name: "sub-agents", agent: family},
 		{name: "sub-approval", agent: family, answer: approve},
@@ -209,6 +212,8 @@ func (s scenario) title() string {
 		return s.name + " with hooks"
 	case s.unknown:
 		return s.name + " that must not be repeated"
+	case s.again:
+		return s.name + " from the first checkpoint"
 	case s.during != nil:
 		return s.name + ", " + string(s.during().ChunkType())
 	}
@@ -229,8 +234,8 @@ func (s scenario) on(logs *spool.Logs, effect func(tool.Call)) *agent.Agent {
 }
 
 // replies is what somebody does about a session that waits: they answer what it
-// asks, and let it go on when it was interrupted.
-func (s scenario) replies(f *spool.Fold) []spool.Chunk {
+// asks, let it go on when it was interrupted, and try another end. g is its log.
+func (s scenario) replies(ctx context.Context, g *spool.Log, f *spool.Fold) ([]spool.Chunk, error) {
 	var chunks []spool.Chunk
 	if f.Status == spool.StatusPaused { // children that wait could be answered before
 		for _, p := range f.PendingCalls() {
@@ -242,7 +247,18 @@ func (s scenario) replies(f *spool.Fold) []spool.Chunk {
 	if run := f.Interrupted(); run != nil {
 		chunks = append(chunks, &spool.ResumeRequested{CommandID: "go-" + run.ID, Mode: spool.ModeContinue, Target: run.ID})
 	}
-	return chunks
+	if s.again && f.Reason == "completed" && len(f.Turns) == 1 {
+		at := f.Checkpoints[0]
+		then, err := g.FoldAt(ctx, at.Seq)
+		if err != nil {
+			return nil, err
+		}
+		for _, c := range then.Content("back", at.ID) {
+			chunks = append(chunks, c)
+		}
+		chunks = append(chunks, &spool.ResumeRequested{CommandID: "again", Mode: spool.ModeFromCheckpoint, CheckpointID: at.ID})
+	}
+	return chunks, nil
 }
 
 // family is an agent with children of its own, one of which has a child too.

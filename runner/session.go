@@ -211,6 +211,7 @@ func (s *session) recover(ctx context.Context, p plan) error {
 	chunks := []spool.Chunk{superseded()}
 	discarded := 0
 	err := s.log.View(ctx, func(f *spool.Fold) error {
+		chunks = append(chunks, f.Owed()...)
 		if f.Shown() && !s.agent.Reattaches(f) {
 			discarded = f.Step().Number
 			chunks = append(chunks, f.Discard("crash_recovery")...)
@@ -238,7 +239,15 @@ func superseded() *spool.ExecutorSuperseded {
 func (s *session) abandon(ctx context.Context, p plan) error {
 	s.w.SetRun(p.open.ID)
 	s.w.SetStep(0)
-	if _, err := s.w.Commit(ctx, spool.Row{}, nil, superseded()); err != nil {
+	chunks := []spool.Chunk{superseded()}
+	err := s.log.View(ctx, func(f *spool.Fold) error {
+		chunks = append(chunks, f.Owed()...)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if _, err := s.w.Commit(ctx, spool.Row{}, nil, chunks...); err != nil {
 		return err
 	}
 	end := &spool.RunFinished{Outcome: spool.OutcomeFailed, FinishReason: "error",
