@@ -260,7 +260,7 @@ func (s *session) abandon(ctx context.Context, p plan) error {
 	}
 	info := agent.RunInfo{Session: s.lease.Session, Agent: p.open.AgentType, RunID: p.open.ID, TurnID: p.open.TurnID, Mode: p.open.Mode,
 		Started: time.UnixMilli(p.open.StartTime), Outcome: end.Outcome, FinishReason: end.FinishReason, Code: end.Code, Steps: p.open.Steps, Usage: p.open.Usage}
-	err := s.settle(ctx, info, end)
+	err = s.settle(ctx, info, end)
 	if err == nil && s.r != nil {
 		var lost error
 		if end.Outcome == spool.OutcomeFailed {
