@@ -4,4 +4,5 @@ export { type ErrorCategory, isResyncError, isStreamError, RequestError, ResyncE
 export { joinDeltas } from './join.js';
 export * from './prepare.js';
 export { loadSnapshot, stop, type Snapshot, type SnapshotRequest, type WaitingMessage } from './snapshot.js';
+export * from './subagents.js';
 export * from './transport.js';

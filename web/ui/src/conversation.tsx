@@ -6,6 +6,7 @@ import { IconBranch, IconDown, IconPlus } from './icons';
 import { MessageView, Waiting, type History } from './message';
 import { Queue } from './queue';
 import type { Session, WhenBusy } from './session';
+import { ChildNote, rootOf } from './subagent';
 
 const scenes = [
   ['hello', 'A short answer'],
@@ -15,6 +16,8 @@ const scenes = [
   ['approve', 'You decide'],
   ['meanwhile', 'You decide meanwhile'],
   ['client-tool', 'Your page answers'],
+  ['agents', 'Two agents at work for another'],
+  ['agents-approve', 'One of them asks you'],
   ['branch', 'Checkpoints to go back to'],
   ['fail', 'Fails in mid-answer'],
 ] as const;
@@ -96,13 +99,14 @@ export function Conversation({ session, demo, title, menu, onFirst, onNew, onOpe
     edits?.[edits.length - 1]?.click();
   };
 
+  const root = rootOf(session.id);
   const last = messages.at(-1);
   const waiting = busy && last?.role === 'user';
   const told = last?.role === 'assistant' && last.parts.some(p => p.type === 'data-error');
   const problem = state.problem ?? (status === 'error' && error && !told && error.name !== 'ResyncError' ? error.message : undefined);
 
   return (
-    <main className="main" data-status={status} data-phase={state.phase} data-connection={state.connection}>
+    <main className="main" data-status={status} data-phase={state.phase} data-connection={state.connection} data-child={root !== undefined || undefined}>
       <header>
         {menu}
         <h1>{heading}</h1>
@@ -175,7 +179,7 @@ export function Conversation({ session, demo, title, menu, onFirst, onNew, onOpe
             )}
           </p>
         )}
-        <Composer
+        {root !== undefined ? <ChildNote root={root} onOpen={onOpen} /> : <Composer
           value={draft}
           onChange={setDraft}
           busy={busy}
@@ -187,7 +191,7 @@ export function Conversation({ session, demo, title, menu, onFirst, onNew, onOpe
           onStop={onStop}
           onPause={onPause}
           onEditLast={editLast}
-        />
+        />}
       </div>
     </main>
   );

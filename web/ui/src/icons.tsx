@@ -30,6 +30,8 @@ export const IconCopy = () => icon(<path d="M7 7h9v9H7zM4 13V4h9" />);
 export const IconCheck = () => icon(<path d="M4 10.500l4 4 8-9" />);
 export const IconCross = () => icon(<path d="M5 5l10 10M15 5L5 15" />);
 export const IconDown = () => icon(<path d="M10 4v12M5 11l5 5 5-5" />);
+export const IconAgent = () => icon(<path d="M4.5 8.500h11v7h-11zM10 8.500V5M8 12h.01M12 12h.01M10 4.500h.01" />);
+export const IconOpen = () => icon(<path d="M11 4h5v5M16 4l-7 7M13 11.500V16H4V7h4.500" />);
 export const IconChevron = () => icon(<path d="M8 5l5 5-5 5" />);
 
 export const Logo = () => (

@@ -6,6 +6,7 @@ import { IconCheck, IconChevron, IconCopy, IconEdit, IconPlay, IconRedo } from '
 import { Markdown } from './markdown';
 import { ProgressTree, type ProgressEntry } from './progress';
 import type { Session } from './session';
+import { familyOf, grouped, SubAgentView, type Family } from './subagent';
 import type { Timeline } from './timeline';
 import { ToolCall, Value } from './tool';
 
@@ -114,10 +115,11 @@ function AssistantMessage({ session, message, live, idle, last, onRegenerate, hi
   };
   // A settled answer may end with a step that holds nothing.
   const said = message.parts.findLastIndex(p => p.type !== 'step-start');
+  const family = familyOf(session, message, live);
   const steps = message.parts.filter((p, i) => p.type === 'step-start' && i < said).length;
   return (
     <article className="message assistant" data-role="assistant" data-id={message.id} aria-busy={live}>
-      {partsOf(message, live, (idle || live) && last ? session : undefined, mark, ends)}
+      {partsOf(message, live, (idle || live) && last ? session : undefined, mark, ends, family)}
       {live && empty && <Waiting />}
       {!live && (
         <div className="actions">
@@ -139,12 +141,13 @@ function AssistantMessage({ session, message, live, idle, last, onRegenerate, hi
  * other entries become one tree at the place of the first. A call that waits for
  * the reader is answered through the session, if there is one.
  */
-function partsOf(
+export function partsOf(
   message: Message,
   live: boolean,
   session: Session | undefined,
   mark: (step: number, between: boolean) => ReactNode,
   goOn: History['goOn'],
+  family: Family,
 ): ReactNode[] {
   const calls = new Set(message.parts.filter(isToolUIPart).map(p => p.toolCallId));
   const ofCalls = new Map<string, ProgressEntry>();
@@ -158,7 +161,9 @@ function partsOf(
   let shown = false;
   let steps = 0;
   const end = message.parts.findLastIndex(p => p.type !== 'step-start');
-  return message.parts.map((part, i) => {
+  return grouped(message.parts.map((part, i) => {
+    const agent = family.at(part);
+    if (agent !== undefined) return agent && <SubAgentView key={agent.sessionId} data={agent} family={family} />;
     if (part.type === 'step-start') return steps++ > 0 && i < end ? mark(steps - 2, true) : null;
     if (part.type === 'text') return part.text === '' ? null : <Markdown key={i} text={part.text} />;
     if (part.type === 'reasoning') return <Reasoning key={i} text={part.text} writing={live && part.state === 'streaming'} />;
@@ -180,7 +185,7 @@ function partsOf(
     if (part.type === 'file') return <p key={i} className="file">{part.filename || part.mediaType}</p>;
     if (part.type.startsWith('data-')) return <Custom key={i} name={part.type.slice(5)} data={(part as { data?: unknown }).data} />;
     return null;
-  });
+  }));
 }
 
 function Reasoning({ text, writing }: { text: string; writing: boolean }) {

@@ -1,5 +1,5 @@
 import { Chat } from '@ai-sdk/react';
-import { interrupt, isResyncError, loadSnapshot, RequestError, ResumableChatTransport, resume, stop, type ConnectionState, type Resume } from '@spool-run/client';
+import { interrupt, isResyncError, loadSnapshot, RequestError, ResumableChatTransport, resume, stop, SubAgentTracker, type ConnectionState, type Resume } from '@spool-run/client';
 import { loadStreamInfo, newID, postAnswer, postMessage, type Message } from './api';
 import { checkpointsOf, noTimeline, ofSnapshot, type Timeline } from './timeline';
 
@@ -37,6 +37,8 @@ const refusals: Record<string, string> = {
 export class Session {
   readonly id: string;
   readonly chat: Chat<Message>;
+  /** What sub-agents of the running answer are doing. */
+  readonly agents = new SubAgentTracker<Message['parts'][number]>();
   readonly #api: string;
   readonly #tabs: BroadcastChannel;
   #state: SessionState;
@@ -81,6 +83,7 @@ export class Session {
       }),
       onError: error => void this.#failed(error),
       onData: part => {
+        this.agents.take(part);
         if (part.type === 'data-checkpoint-created') void this.#lookBack();
       },
       onFinish: ({ isAbort, isDisconnect, isError }) => {
@@ -214,6 +217,7 @@ export class Session {
     }
     this.#position = snapshot?.streamSequence ?? 0;
     this.#incarnation = snapshot?.incarnation;
+    this.agents.clear();
     this.chat.messages = messages;
     if (this.chat.status === 'error') this.chat.clearError();
     const timeline = { ...this.#state.timeline, ...ofSnapshot(snapshot) };

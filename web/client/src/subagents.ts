@@ -1,0 +1,92 @@
+/** A part of a message, of which only the type is certain. */
+type Part = { type: string; text?: string; inputText?: string };
+type PartMessage<P> = { id: string; role: 'system' | 'user' | 'assistant'; parts: P[] };
+
+/** The data of a `data-subagent` part: a sub-agent, and what it was told and said. */
+export interface SubAgentData<P = Part> {
+  /** Its session, which is also the part's id: `/api/chat/{sessionId}/…` reads it like any other. */
+  sessionId: string;
+  /** Whose sub-agent it is: the chat's own session, or another sub-agent's. */
+  parentSessionId: string;
+  type?: string;
+  /** The parent's call that began it. */
+  callId?: string;
+  status: 'active' | 'paused' | 'ended' | 'failed';
+  /** How its last run ended, or what it waits for. */
+  reason?: string;
+  /** The ids, among the tool parts of the chat's message, of its calls that wait for an answer. */
+  pending?: string[];
+  messages: PartMessage<P>[];
+}
+
+/** The data of a transient `data-subagent-live` part: what the sub-agent has done since its `data-subagent`. */
+export interface SubAgentLive<P = Part> {
+  sessionId: string;
+  messageId: string;
+  /** Of the part that is meant, among its message's. */
+  index: number;
+  part?: P;
+  /** More of the part's text or, of a call whose arguments are written, of their text. */
+  delta?: string;
+  /** The part and those after it are gone. */
+  retracted?: boolean;
+}
+
+/** Returns the sub-agent as it is after a live part; the one given stays as it is. */
+export function applyLive<P extends { type: string }>(data: SubAgentData<P>, live: SubAgentLive<P>): SubAgentData<P> {
+  const messages = data.messages.slice();
+  let at = messages.findIndex(m => m.id === live.messageId);
+  if (at < 0) at = messages.push({ id: live.messageId, role: 'assistant', parts: [] }) - 1;
+  const parts = messages[at]!.parts.slice();
+  if (live.retracted) parts.splice(live.index);
+  if (live.part !== undefined) parts[live.index] = live.part;
+  const part = parts[live.index] as (P & Part) | undefined;
+  if (live.delta !== undefined && part !== undefined) {
+    const text = part.type === 'text' || part.type === 'reasoning' ? 'text' : 'inputText';
+    parts[live.index] = { ...part, [text]: (part[text] ?? '') + live.delta };
+  }
+  messages[at] = { ...messages[at]!, parts };
+  return { ...data, messages };
+}
+
+/** Follows the sub-agents of a chat by its data parts: pass each to `take` from the chat's `onData`. */
+export class SubAgentTracker<P extends { type: string } = Part> {
+  #agents = new Map<string, SubAgentData<P>>();
+  #listeners = new Set<() => void>();
+  #timer: ReturnType<typeof setTimeout> | undefined;
+
+  /** Takes a data part; false if it is about no sub-agent. */
+  take(part: { type: string; data?: unknown }): boolean {
+    if (part.type === 'data-subagent') {
+      const data = part.data as SubAgentData<P>;
+      this.#agents.set(data.sessionId, data);
+    } else if (part.type === 'data-subagent-live') {
+      const live = part.data as SubAgentLive<P>;
+      const data = this.#agents.get(live.sessionId);
+      if (data) this.#agents.set(live.sessionId, applyLive(data, live));
+    } else {
+      return false;
+    }
+    this.#timer ??= setTimeout(() => {
+      this.#timer = undefined;
+      for (const listener of this.#listeners) listener();
+    }, 30);
+    return true;
+  }
+
+  /** The sub-agent as it is now; undefined if nothing was heard of it. */
+  get = (sessionId: string): SubAgentData<P> | undefined => this.#agents.get(sessionId);
+
+  /** Forgets all, when the chat's messages are loaded anew. */
+  clear() {
+    this.#agents.clear();
+  }
+
+  /** Calls a listener some time after something has changed. */
+  subscribe = (listener: () => void) => {
+    this.#listeners.add(listener);
+    return () => {
+      this.#listeners.delete(listener);
+    };
+  };
+}

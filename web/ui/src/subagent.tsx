@@ -1,0 +1,169 @@
+import { isToolUIPart } from 'ai';
+import type { SubAgentData } from '@spool-run/client';
+import { isValidElement, useState, useSyncExternalStore, type ReactElement, type ReactNode } from 'react';
+import { addressOf, type Message } from './api';
+import { IconAgent, IconCheck, IconChevron, IconCross, IconOpen } from './icons';
+import { Waiting, partsOf } from './message';
+import type { Session } from './session';
+
+type MessagePart = Message['parts'][number];
+export type Agent = SubAgentData<MessagePart>;
+
+/** The sub-agents of one message, as seen by the agent whose parts are shown. */
+export interface Family {
+  readonly session: Session;
+  /** A run of the message is at work. */
+  readonly live: boolean;
+  readonly agents: Agent[];
+  readonly self: string;
+  /** The sub-agent to show in a part's place; null if the part is shown elsewhere; undefined if it is no sub-agent's. */
+  at(part: MessagePart): Agent | null | undefined;
+  /** The family as seen by one of the agents. */
+  of(agent: Agent): Family;
+}
+
+export function familyOf(session: Session, message: Message, live: boolean): Family {
+  const agents = message.parts.filter(p => p.type === 'data-subagent').map(p => (p as unknown as { data: Agent }).data);
+  const calls = new Map<string, Agent>();
+  for (const a of agents) if (a.callId) calls.set(`${a.parentSessionId}/${a.callId}`, a);
+  const sessions = new Set(agents.map(a => a.sessionId));
+  const seenBy = (self: string): Family => ({
+    session,
+    live,
+    agents,
+    self,
+    of: agent => seenBy(agent.sessionId),
+    at(part) {
+      if (isToolUIPart(part)) {
+        const agent = calls.get(`${self}/${part.toolCallId}`);
+        if (agent) return agent;
+        // A call of a sub-agent that waits is answered where the agent shows it.
+        const slash = part.toolCallId.indexOf('/');
+        return self === session.id && slash > 0 && sessions.has(part.toolCallId.slice(0, slash)) ? null : undefined;
+      }
+      if (part.type !== 'data-subagent') return undefined;
+      const agent = (part as unknown as { data: Agent }).data;
+      return agent.callId ? null : agent; // one that an earlier answer began
+    },
+  });
+  return seenBy(session.id);
+}
+
+/** Puts sub-agents that follow each other side by side. */
+export function grouped(nodes: ReactNode[]): ReactNode[] {
+  const out: ReactNode[] = [];
+  let row: ReactElement[] = [];
+  const flush = () => {
+    if (row.length > 0) out.push(<div key={`agents-${row[0]!.key}`} className="subagents">{row}</div>);
+    row = [];
+  };
+  for (const node of nodes) {
+    if (isValidElement(node) && node.type === SubAgentView) row.push(node);
+    else if (node !== null && node !== undefined && node !== false) {
+      flush();
+      out.push(node);
+    }
+  }
+  flush();
+  return out;
+}
+
+const words: Record<string, string> = { active: 'working', paused: 'waits', ended: 'done', failed: 'failed' };
+
+function stateOf({ status, reason, pending }: Agent): string {
+  if (status === 'paused' && (pending?.length ?? 0) > 0) return 'waits for you';
+  if (status === 'ended' && reason === 'stopped') return 'stopped';
+  return words[status] ?? status;
+}
+
+const textOf = (parts: MessagePart[]) => parts.map(p => (p.type === 'text' ? p.text : '')).join('');
+
+/** A sub-agent: who it is, what it was told, and what it does, while it does it. */
+export function SubAgentView({ data, family }: { data: Agent; family: Family }) {
+  const { session } = family;
+  const told = useSyncExternalStore(session.agents.subscribe, () => session.agents.get(data.sessionId));
+  const agent = family.live && told ? told : data;
+  const [chosen, setChosen] = useState<boolean>();
+  const waits = agent.status === 'paused' && (agent.pending?.length ?? 0) > 0;
+  const working = family.live && agent.status === 'active';
+  // What one has seen at work stays open; what was done before stands aside.
+  const [seen, setSeen] = useState(working);
+  if (working && !seen) setSeen(true);
+  const open = chosen ?? (seen || agent.status !== 'ended');
+  const task = agent.messages.find(m => m.role === 'user');
+  const answers = agent.messages.filter(m => m.role === 'assistant');
+  const body = `agent-${agent.sessionId}`;
+  return (
+    <section className="subagent" data-status={agent.status} data-agent={agent.sessionId} data-waits={waits || undefined} aria-busy={working}>
+      <header>
+        <button type="button" className="subagent-head" aria-expanded={open} aria-controls={body} onClick={() => setChosen(!open)}>
+          <span className="tool-icon">
+            {agent.status === 'failed' ? <IconCross /> : agent.status === 'ended' ? <IconCheck /> : working ? <span className="spinner" /> : <span className="dot" />}
+          </span>
+          <IconAgent />
+          <span className="subagent-name">{agent.type ?? 'agent'}</span>
+          <span className="subagent-task">{task ? textOf(task.parts) : ''}</span>
+          <span className="tool-state">{stateOf(agent)}</span>
+          <span className="chevron">
+            <IconChevron />
+          </span>
+        </button>
+        <a className="icon subagent-open" href={addressOf(agent.sessionId)} aria-label={`Open ${agent.type ?? 'the agent'} by itself`} title="Open by itself">
+          <IconOpen />
+        </a>
+      </header>
+      {open && (
+        <div className="subagent-body" id={body}>
+          {answers.map((message, i) => {
+            const shown = withAnswers(agent, message as Message);
+            return (
+              <div key={message.id} className="subagent-answer">
+                {partsOf(shown, working && i === answers.length - 1, waits ? session : undefined, () => null, undefined, family.of(agent))}
+              </div>
+            );
+          })}
+          {working && answers.every(m => m.parts.every(p => p.type === 'step-start')) && <Waiting />}
+        </div>
+      )}
+    </section>
+  );
+}
+
+/** Gives the calls that wait the ids under which the chat's session takes their answers. */
+function withAnswers(agent: Agent, message: Message): Message {
+  if (!agent.pending?.length) return message;
+  const pending = new Set(agent.pending);
+  return {
+    ...message,
+    parts: message.parts.map(p => {
+      if (!isToolUIPart(p)) return p;
+      const id = `${agent.sessionId}/${p.toolCallId}`;
+      return pending.has(id) ? { ...p, toolCallId: id } : p;
+    }),
+  };
+}
+
+/** The root of a sub-agent's session; undefined for any other session. */
+export function rootOf(session: string): string | undefined {
+  const root = session.replace(/(\.\d+)+$/, '');
+  return root === session || root === '' ? undefined : root;
+}
+
+/** Stands where one writes, on the page of a sub-agent's session. */
+export function ChildNote({ root, onOpen }: { root: string; onOpen(session: string): void }) {
+  return (
+    <p className="child-note">
+      This is a sub-agent at work: its parent tells it what to do.
+      <a
+        href={addressOf(root)}
+        onClick={e => {
+          if (e.metaKey || e.ctrlKey || e.shiftKey || e.button !== 0) return;
+          e.preventDefault();
+          onOpen(root);
+        }}
+      >
+        Back to the chat
+      </a>
+    </p>
+  );
+}
