@@ -95,14 +95,14 @@ export function SubAgentView({ data, family }: { data: Agent; family: Family }) 
   const body = `agent-${agent.sessionId}`;
   return (
     <section className="subagent" data-status={agent.status} data-agent={agent.sessionId} data-waits={waits || undefined} aria-busy={working}>
-      <header>
+      <div className="subagent-bar">
         <button type="button" className="subagent-head" aria-expanded={open} aria-controls={body} onClick={() => setChosen(!open)}>
           <span className="tool-icon">
             {agent.status === 'failed' ? <IconCross /> : agent.status === 'ended' ? <IconCheck /> : working ? <span className="spinner" /> : <span className="dot" />}
           </span>
           <IconAgent />
           <span className="subagent-name">{agent.type ?? 'agent'}</span>
-          <span className="subagent-task">{task ? textOf(task.parts) : ''}</span>
+          <span className="subagent-task">{task && !open ? textOf(task.parts) : ''}</span>
           <span className="tool-state">{stateOf(agent)}</span>
           <span className="chevron">
             <IconChevron />
@@ -111,9 +111,10 @@ export function SubAgentView({ data, family }: { data: Agent; family: Family }) 
         <a className="icon subagent-open" href={addressOf(agent.sessionId)} aria-label={`Open ${agent.type ?? 'the agent'} by itself`} title="Open by itself">
           <IconOpen />
         </a>
-      </header>
+      </div>
       {open && (
         <div className="subagent-body" id={body}>
+          {task && <p className="subagent-told">{textOf(task.parts)}</p>}
           {answers.map((message, i) => {
             const shown = withAnswers(agent, message as Message);
             return (
