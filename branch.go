@@ -198,7 +198,7 @@ func (b *branching) plan(ctx context.Context) error {
 		}
 		b.row = Row{Agent: info.Agent, Principal: info.Principal, Title: info.Title}
 	}
-	err = b.eachKept(ctx, func(_ Record, c Chunk) error {
+	err = b.eachKept(ctx, b.source.Floor, func(_ Record, c Chunk) error {
 		b.collect(c)
 		return nil
 	})
@@ -222,8 +222,8 @@ func (b *branching) plan(ctx context.Context) error {
 // than end.
 func (b *branching) onlyEnds(ctx context.Context) bool {
 	only := true
-	err := b.eachKept(ctx, func(r Record, c Chunk) error {
-		if _, more := c.(*StepStarted); more && r.Seq > b.checkpoint.Seq {
+	err := b.eachKept(ctx, b.checkpoint.Seq, func(_ Record, c Chunk) error {
+		if _, more := c.(*StepStarted); more {
 			only = false
 		}
 		return nil
@@ -239,10 +239,10 @@ func (b *branching) collect(c Chunk) {
 	})
 }
 
-// eachKept calls fn with the records to copy, decoded.
-func (b *branching) eachKept(ctx context.Context, fn func(Record, Chunk) error) error {
+// eachKept calls fn with the records to copy behind a sequence, decoded.
+func (b *branching) eachKept(ctx context.Context, at uint64, fn func(Record, Chunk) error) error {
 	page := 64
-	for at := b.source.Floor; at < b.end; {
+	for at < b.end {
 		recs, err := b.from.logs.store.ReadKept(ctx, b.from.session, KeptQuery{After: at, Max: page})
 		if err != nil {
 			return err
@@ -314,7 +314,7 @@ func (b *branching) append(ctx context.Context, recs []Record, row Row) (Appende
 // copy writes all but the last record.
 func (b *branching) copy(ctx context.Context) error {
 	next := 0 // of refs
-	err := b.eachKept(ctx, func(r Record, c Chunk) error {
+	err := b.eachKept(ctx, b.source.Floor, func(r Record, c Chunk) error {
 		for ; next < len(b.refs) && b.refs[next].old <= r.Seq; next++ {
 			ref := &b.refs[next]
 			switch {
