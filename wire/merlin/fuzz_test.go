@@ -14,8 +14,9 @@ import (
 func chunkOf(op, arg byte, n int) spool.Chunk {
 	call := fmt.Sprintf("c%d", arg%3)
 	kid := spool.Base{AgentID: fmt.Sprintf("%s.%d", session, arg%2+1), AgentType: "helper", RunID: "kid"}
+	grandkid := spool.Base{AgentID: fmt.Sprintf("%s.%d", kid.AgentID, arg/2%2+1), AgentType: "grandchild", RunID: "grandkid"}
 	word := fmt.Sprintf("w%d ", n)
-	switch op % 27 {
+	switch op % 33 {
 	case 0:
 		return started()
 	case 1:
@@ -64,6 +65,18 @@ func chunkOf(op, arg byte, n int) spool.Chunk {
 		return &spool.StepCommitted{StepID: "s"}
 	case 25:
 		return &spool.RunSuspended{Kind: "awaiting_approval"}
+	case 27:
+		return &spool.ToolStart{Base: kid, ToolCallID: call, ToolName: "t", Arguments: json.RawMessage(`{}`)}
+	case 28:
+		return &spool.SubAgentStart{Base: kid, SubAgentType: "grandchild", SubSessionID: fmt.Sprintf("%s.%d", kid.AgentID, arg%2+1), CallID: call}
+	case 29:
+		return &spool.TextDelta{Base: grandkid, Delta: word}
+	case 30:
+		return &spool.Thinking{Base: grandkid, Content: word}
+	case 31:
+		return &spool.ToolEnd{Base: kid, ToolCallID: call, ToolName: "t", Result: json.RawMessage(`1`), Success: true}
+	case 32:
+		return &spool.Progress{Base: grandkid, ID: fmt.Sprint("k", arg%3), Label: word}
 	}
 	return finished()
 }
@@ -75,6 +88,8 @@ func FuzzProjector(f *testing.F) {
 	f.Add([]byte{1, 0, 5, 0, 6, 0, 7, 0, 5, 1, 7, 1, 8, 0, 16, 0, 20, 0, 17, 0, 19, 0, 21, 0, 17, 0, 9, 2, 24, 0, 25, 0}, uint8(1))
 	f.Add([]byte{1, 0, 8, 0, 11, 0, 11, 4, 12, 0, 13, 0, 11, 5, 22, 0, 2, 0}, uint8(2))
 	f.Add([]byte{1, 0, 2, 0, 8, 0, 8, 1, 16, 0, 16, 4, 19, 0, 19, 1, 19, 0, 9, 0, 19, 1, 23, 0, 23, 1, 0, 0}, uint8(3))
+	f.Add([]byte{1, 0, 8, 0, 16, 0, 27, 0, 28, 0, 29, 0, 30, 0, 32, 0, 31, 0, 17, 0, 9, 0}, uint8(0))
+	f.Add([]byte{1, 0, 8, 0, 16, 0, 27, 0, 27, 2, 28, 0, 28, 2, 29, 2, 30, 2, 31, 0, 30, 2, 21, 0, 29, 2, 9, 2}, uint8(3))
 	f.Fuzz(func(t *testing.T, ops []byte, profile uint8) {
 		if len(ops) > 400 {
 			ops = ops[:400]

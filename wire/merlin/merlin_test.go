@@ -162,6 +162,73 @@ func TestSubAgentDiscards(t *testing.T) {
 	}
 }
 
+// What a sub-agent's own sub-agents say stands where it has called them, with
+// their progress, until the call of the session's agent has its result.
+func TestGrandchildren(t *testing.T) {
+	t.Parallel()
+	child := spool.Base{AgentID: session + ".1", AgentType: "lead", RunID: "r1"}
+	grand := spool.Base{AgentID: session + ".1.1", AgentType: "scout", RunID: "r11"}
+	chunks := func() []spool.Chunk {
+		return []spool.Chunk{
+			started(), &spool.StepStarted{StepID: "s"},
+			&spool.ToolStart{ToolCallID: "c", ToolName: "lead", Arguments: json.RawMessage(`{"a":1}`)},
+			&spool.SubAgentStart{SubAgentType: "lead", SubSessionID: child.AgentID, CallID: "c"},
+			&spool.TextDelta{Base: child, Delta: "I ask. "},
+			&spool.ToolStart{Base: child, ToolCallID: "d", ToolName: "scout", Arguments: json.RawMessage(`{}`)},
+			&spool.SubAgentStart{Base: child, SubAgentType: "scout", SubSessionID: grand.AgentID, CallID: "d"},
+			&spool.Thinking{Base: grand, Content: "hm"},
+			&spool.Progress{Base: grand, ID: "look", Label: "Looking", State: "running"},
+			&spool.TextDelta{Base: grand, Delta: "So it "}, &spool.TextDelta{Base: grand, Delta: "is. "},
+			&spool.Progress{Base: grand, ID: "look", Label: "Looking", State: "done"},
+			&spool.ToolEnd{Base: child, ToolCallID: "d", ToolName: "scout", Result: json.RawMessage(`"So it is. "`), Success: true},
+			&spool.StepStarted{Base: child, StepID: "s.2"},
+			&spool.TextDelta{Base: child, Delta: "It is so."},
+		}
+	}
+	end := []spool.Chunk{
+		&spool.ToolEnd{ToolCallID: "c", ToolName: "lead", Result: json.RawMessage(`"It is so."`), Success: true},
+		&spool.StepCommitted{StepID: "s"}, finished(),
+	}
+	for _, tt := range []struct {
+		name            string
+		o               merlin.Options
+		said, reasoning string
+		steps           int
+	}{
+		{"shown", merlin.Options{}, "I ask. So it is. It is so.", "hm", 1},
+		{"the sub-agent is suppressed", merlin.Options{Suppress: func(kind string) bool { return kind == "lead" }}, "", "", 1},
+		{"its sub-agent is suppressed", merlin.Options{Suppress: func(kind string) bool { return kind == "scout" }}, "I ask. It is so.", "", 1},
+		{"its sub-agent is suppressed literally", merlin.Options{Suppress: func(kind string) bool { return kind == "scout" }, Literal: merlin.Literal{Suppression: true}}, "I ask. It is so.", "hm", 1},
+		{"V1 shows progress alone", merlin.Options{Version: merlin.V1}, "", "", 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			p, frames := project(t, log(t, chunks()...), &tt.o)
+			for _, stream := range []string{text(frames), text(p.Plan())} {
+				c := read(t, stream)
+				said, reasoning, steps := "", "", len(c.Steps)
+				for _, b := range c.Blocks {
+					reasoning += b.Reasoning
+					steps += len(b.Steps)
+					for _, r := range b.Results {
+						said += r.Text
+					}
+				}
+				if said != tt.said || reasoning != tt.reasoning || steps != tt.steps {
+					t.Errorf("the client has %q, %q and %d steps, want %q, %q and %d:\n%s", said, reasoning, steps, tt.said, tt.reasoning, tt.steps, stream)
+				}
+			}
+			if tt.o.Version == merlin.V1 {
+				return
+			}
+			_, frames = project(t, log(t, append(chunks(), end...)...), &tt.o)
+			if c := read(t, text(frames)); c.Blocks[0].Results[0].Text != "It is so." {
+				t.Errorf("the result is %q", c.Blocks[0].Results[0].Text)
+			}
+		})
+	}
+}
+
 // What a step shows may be stored apart from the record.
 func TestLargeProgress(t *testing.T) {
 	t.Parallel()

@@ -14,8 +14,8 @@ type Projector struct {
 	root     string          // the agent whose turn it is, once known
 	runs     map[string]bool // the turn's runs
 	fold     *spool.MessageFold
-	children map[string]*child // the sub-agents of its calls, by their sessions
-	byCall   map[string]*child // the latest of each call
+	children map[string]*child // its sub-agents, and theirs, by their sessions
+	byCall   map[string]*child // the latest of each of its own calls
 
 	args   map[string]string // calls' arguments as they were first complete
 	parsed map[string]parsed
@@ -33,11 +33,12 @@ type Projector struct {
 	w frameWriter
 }
 
-// child is a sub-agent of one of the turn's calls.
+// child is a sub-agent, of one of the turn's calls or of another sub-agent's.
 type child struct {
 	session    string
 	fold       *spool.MessageFold
 	suppressed bool
+	byCall     map[string]*child // the latest sub-agent of each of its calls
 }
 
 // view is what a client has been sent. Bringing it to a scene writes the frames
@@ -133,7 +134,7 @@ func (p *Projector) apply(r spool.Record, c spool.Chunk) {
 		clear(p.args)
 		p.sync()
 	case *spool.SubAgentStart:
-		p.adopt(c)
+		p.adopt(p.byCall, c)
 		p.sync()
 	case *spool.ErrorChunk:
 		if !c.Recoverable {
@@ -156,17 +157,16 @@ func (p *Projector) apply(r spool.Record, c spool.Chunk) {
 	}
 }
 
-// adopt makes the agent of a call.
-func (p *Projector) adopt(c *spool.SubAgentStart) {
-	kid := &child{session: c.SubSessionID, fold: spool.NewMessageFold(c.SubSessionID),
+// adopt makes the agent of a call that is one of siblings.
+func (p *Projector) adopt(siblings map[string]*child, c *spool.SubAgentStart) {
+	kid := &child{session: c.SubSessionID, fold: spool.NewMessageFold(c.SubSessionID), byCall: map[string]*child{},
 		suppressed: p.o.Suppress != nil && p.o.Suppress(c.SubAgentType)}
-	maps.DeleteFunc(p.byCall, func(_ string, k *child) bool { return k.session == kid.session })
+	maps.DeleteFunc(siblings, func(_ string, k *child) bool { return k.session == kid.session })
 	p.children[c.SubSessionID] = kid
-	p.byCall[c.CallID] = kid
+	siblings[c.CallID] = kid
 }
 
-// applyChild folds what a sub-agent of the turn says. What its own sub-agents
-// say is its business.
+// applyChild folds what a sub-agent of the turn says, at whatever depth.
 func (p *Projector) applyChild(dst []spool.Frame, r spool.Record) ([]spool.Frame, error) {
 	kid := p.children[r.Agent]
 	if kid == nil || spool.IsCommand(r.Type) {
@@ -179,6 +179,9 @@ func (p *Projector) applyChild(dst []spool.Frame, r spool.Record) ([]spool.Frame
 	n := len(dst)
 	p.w.frames = dst
 	kid.fold.Apply(r, c)
+	if start, ok := c.(*spool.SubAgentStart); ok {
+		p.adopt(kid.byCall, start)
+	}
 	if p.sync() && p.ended && len(p.w.frames) > n {
 		p.w.frames = append(p.w.frames, p.terminal...)
 	}

@@ -249,8 +249,8 @@ func (p *Projector) addChildren(s *scene) {
 	}
 	for i := range s.blocks {
 		b := &s.blocks[i]
+		n := len(b.steps)
 		waits := false // an earlier call's sub-agent may still think
-		sorted := true
 		for j := range b.calls {
 			c := &b.calls[j]
 			kid := p.byCall[c.id]
@@ -258,41 +258,69 @@ func (p *Projector) addChildren(s *scene) {
 				waits = waits || !c.settled
 				continue
 			}
-			text, thought := kid.words()
-			if !kid.suppressed && !c.whole {
+			text, thought := p.words(kid, false)
+			if !c.whole {
 				c.result = text
 			}
 			// One after the other, so that what is shown only grows.
-			if !waits && (!kid.suppressed || p.o.Literal.Suppression) {
+			if !waits {
 				b.text += thought
 			}
 			waits = waits || !c.settled
-			for k := range kid.fold.Message().Parts {
-				if part := &kid.fold.Message().Parts[k]; part.Type == spool.PartData && part.Name == "progress" {
-					st, head, _ := p.progress(kid.session, part)
-					b.show(st, head)
-					sorted = false
-				}
-			}
+			p.childSteps(b, kid)
 		}
-		if !sorted {
+		if len(b.steps) > n {
 			slices.SortStableFunc(b.steps, func(x, y step) int { return cmp.Compare(x.first, y.first) })
 		}
 	}
 }
 
-// words returns what an agent has said and thought.
-func (c *child) words() (text, thought string) {
-	parts := c.fold.Message().Parts
+// words returns what an agent has said and thought. What its own sub-agents say
+// stands where it has called them. Behind a call that is not settled nothing is
+// shown yet, so that what is shown only grows.
+func (p *Projector) words(kid *child, hidden bool) (text, thought string) {
+	hidden = hidden || kid.suppressed
+	parts := kid.fold.Message().Parts
 	for i := range parts {
-		switch parts[i].Type {
+		switch part := &parts[i]; part.Type {
 		case spool.PartText:
-			text += parts[i].Text
+			if !hidden {
+				text += part.Text
+			}
 		case spool.PartReasoning:
-			thought += parts[i].Text
+			if !hidden || p.o.Literal.Suppression {
+				thought += part.Text
+			}
+		case spool.PartTool:
+			if part.Tool == nil {
+				continue
+			}
+			if sub := kid.byCall[part.Tool.CallID]; sub != nil {
+				said, mused := p.words(sub, hidden)
+				text, thought = text+said, thought+mused
+			}
+			if !part.Tool.State.Settled() {
+				return text, thought
+			}
 		}
 	}
 	return text, thought
+}
+
+// childSteps adds the steps of an agent and of its sub-agents.
+func (p *Projector) childSteps(b *block, kid *child) {
+	parts := kid.fold.Message().Parts
+	for i := range parts {
+		switch part := &parts[i]; {
+		case part.Type == spool.PartData && part.Name == "progress":
+			st, head, _ := p.progress(kid.session, part)
+			b.show(st, head)
+		case part.Type == spool.PartTool && part.Tool != nil:
+			if sub := kid.byCall[part.Tool.CallID]; sub != nil {
+				p.childSteps(b, sub)
+			}
+		}
+	}
 }
 
 // parsed is a progress part that was parsed before.
