@@ -14,10 +14,11 @@ import (
 )
 
 type projectCmd struct {
-	Wire    string `enum:"native,aisdk,merlin-v1,merlin-v2" required:"" help:"native, aisdk, merlin-v1 (not paced) or merlin-v2."`
-	After   uint64 `help:"Leave out the frames of the first N chunks."`
-	UI      int    `name:"ui" enum:"6,7" default:"6" help:"AI SDK profile."`
-	Framing string `enum:"bare,event" default:"bare" help:"Framing of the native wire."`
+	Wire    string      `enum:"native,aisdk,merlin-v1,merlin-v2" required:"" help:"native, aisdk, merlin-v1 (not paced) or merlin-v2."`
+	After   uint64      `help:"Leave out the frames of the first N chunks."`
+	UI      int         `name:"ui" enum:"6,7" default:"6" help:"AI SDK profile."`
+	Merlin  merlinFlags `embed:"" prefix:"merlin-"`
+	Framing string      `enum:"bare,event" default:"bare" help:"Framing of the native wire."`
 }
 
 // Run is a filter: chunk i of the input is record i of a log. The last turn is
@@ -42,7 +43,9 @@ func (c *projectCmd) Run(_ context.Context, std streams) error {
 		if turn == nil {
 			return errors.New("the chunks hold no run_started: there is no turn to show")
 		}
-		p = c.projector(turn.ID)
+		if p, err = c.projector(turn.ID); err != nil {
+			return err
+		}
 	}
 	var frames, held []spool.Frame
 	write := func(f spool.Frame) {
@@ -82,14 +85,19 @@ func (c *projectCmd) Run(_ context.Context, std streams) error {
 }
 
 // projector is the turn's on the command's wire.
-func (c *projectCmd) projector(turn string) spool.Projector {
-	switch c.Wire {
-	case "merlin-v1":
-		return merlin.NewProjector(turn, &merlin.Options{Version: merlin.V1})
-	case "merlin-v2":
-		return merlin.NewProjector(turn, nil)
+func (c *projectCmd) projector(turn string) (spool.Projector, error) {
+	if c.Wire == "aisdk" {
+		return aisdk.NewProjector(turn, &aisdk.Options{UI7: c.UI == 7}), nil
 	}
-	return aisdk.NewProjector(turn, &aisdk.Options{UI7: c.UI == 7})
+	literal, err := c.Merlin.literal()
+	if err != nil {
+		return nil, err
+	}
+	o := &merlin.Options{Literal: literal, Suppress: c.Merlin.suppress()}
+	if c.Wire == "merlin-v1" {
+		o.Version = merlin.V1
+	}
+	return merlin.NewProjector(turn, o), nil
 }
 
 // readChunks reads one JSON chunk a line, as records 1, 2, 3, … of a log.

@@ -36,6 +36,7 @@ type serveCmd struct {
 	Heartbeat   time.Duration `default:"10s" help:"A comment goes out after this much silence."`
 	WriteLimit  time.Duration `name:"write-timeout" default:"15s" help:"A reader that takes longer for one write is cut."`
 	Overrides   bool          `name:"allow-overrides" help:"Let requests replace a session's history or state."`
+	Merlin      merlinServe   `embed:"" prefix:"merlin-"`
 	Verbose     bool          `short:"v" help:"Log what readers do."`
 	Gate        string        `name:"test-gate" hidden:"" env:"SPOOL_TEST_GATE"`
 }
@@ -46,6 +47,10 @@ const shutdownLimit = 10 * time.Second
 func (c *serveCmd) Run(ctx context.Context, std streams, log *slog.Logger) error {
 	if c.Verbose {
 		log = newLogger(std.err, slog.LevelDebug)
+	}
+	merlinOptions, err := c.Merlin.options()
+	if err != nil {
+		return err
 	}
 	store, err := openStore(c.Store)
 	if err != nil {
@@ -91,6 +96,7 @@ func (c *serveCmd) Run(ctx context.Context, std streams, log *slog.Logger) error
 		Agents:         agents,
 
 		UI:           c.UI,
+		Merlin:       merlinOptions,
 		ReplayGrace:  grace(c.ReplayGrace),
 		Heartbeat:    c.Heartbeat,
 		WriteTimeout: c.WriteLimit,
