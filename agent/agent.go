@@ -25,7 +25,11 @@ type Agent struct {
 	Model        model.Model
 	Tools        []tool.Tool
 	Companions   []Companion // agents that the model can spawn and talk to
-	Output       *Output     // what the final answer must be; nil for free text: see [OutputOf]
+	// MoreTools returns tools that come and go, those of an MCP server, say; nil
+	// for none. It is asked once a step and must not block. They are no
+	// sub-agents, and where names are the same, Tools and the first one count.
+	MoreTools func() []tool.Tool
+	Output    *Output // what the final answer must be; nil for free text: see [OutputOf]
 
 	MaxDepth    int           // of sub-agents below a run of this agent; 0: 5
 	MaxTokens   int           // of one answer; 0: the provider's default
@@ -114,15 +118,6 @@ func (a *Agent) maxRetries() int {
 		return max(a.MaxRetries, 0)
 	}
 	return defaultMaxRetries
-}
-
-func (a *Agent) tool(name string) tool.Tool {
-	for _, t := range a.tools() {
-		if t.Spec().Name == name {
-			return t
-		}
-	}
-	return nil
 }
 
 // Output is the shape of a structured answer.

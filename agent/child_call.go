@@ -14,7 +14,7 @@ import (
 // runChild makes a call that is a child's, and reports once, as run does.
 func (h *host) runChild(alive context.Context, outcomes chan<- error) {
 	c := h.call
-	t := h.step.agent.tool(c.name)
+	t := h.step.tool(c.name)
 	sub := subAgentOf(t)
 	late, cancel := alive, context.CancelFunc(func() {})
 	limit := t.Spec().Timeout

@@ -159,7 +159,7 @@ func (a *Agent) checkCompanions(above []*Agent) error {
 // begets returns the agent that a call starts, and how the child is related to
 // it; nil if it starts none.
 func (s *step) begets(c *call) (of *Agent, mode string) {
-	t := s.agent.tool(c.name)
+	t := s.tool(c.name)
 	if sub := subAgentOf(t); sub != nil {
 		return sub.child, ""
 	}

@@ -100,7 +100,7 @@ const (
 )
 
 func (s *step) consider(c *call, input json.RawMessage) verdict {
-	spec := s.agent.tool(c.name).Spec()
+	spec := s.tool(c.name).Spec()
 	var approval *spool.Approval
 	begun := false
 	if c.part != nil {
@@ -112,7 +112,7 @@ func (s *step) consider(c *call, input json.RawMessage) verdict {
 		return callWaits
 	case spec.Client:
 		return callLeaves
-	case begun && (spec.Recovery == tool.RecoverRetry || subAgentOf(s.agent.tool(c.name)) != nil):
+	case begun && (spec.Recovery == tool.RecoverRetry || subAgentOf(s.tool(c.name)) != nil):
 		return callRuns
 	case begun && spec.Recovery == tool.RecoverAsk:
 		return callAsks
@@ -171,10 +171,10 @@ func (s *step) checkCall(c *call) (input json.RawMessage, refusal string) {
 	if !json.Valid(input) {
 		return nil, "the arguments are not valid JSON"
 	}
-	t := s.agent.tool(c.name)
+	t := s.tool(c.name)
 	if t == nil {
-		names := make([]string, 0, len(s.agent.Tools))
-		for _, t := range s.agent.tools() {
+		names := make([]string, 0, len(s.tools))
+		for _, t := range s.allTools() {
 			names = append(names, t.Spec().Name)
 		}
 		return input, fmt.Sprintf("there is no tool %q; there are: %s", c.name, strings.Join(names, ", "))
@@ -240,11 +240,11 @@ func (h *host) comesBack(failed bool) bool {
 // run makes the call and reports once: nil when its outcome is in the log, or
 // what ends the run.
 func (h *host) run(ctx context.Context, outcomes chan<- error) {
-	if involves(h.step.agent.tool(h.call.name)) {
+	if involves(h.step.tool(h.call.name)) {
 		h.runChild(ctx, outcomes)
 		return
 	}
-	t := h.step.agent.tool(h.call.name)
+	t := h.step.tool(h.call.name)
 	limit := t.Spec().Timeout
 	if limit == 0 {
 		limit = h.step.agent.ToolTimeout

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/model"
+	"github.com/spool-run/spool/tool"
 )
 
 // Run is one run while it lives: what its steps share.
@@ -122,6 +123,7 @@ func (s *step) suspend(calls []*call) Result {
 // step is one step while it runs.
 type step struct {
 	agent  *Agent
+	tools  []tool.Tool // of this step: see allTools
 	run    *Run
 	number int
 	id     string
@@ -160,7 +162,7 @@ func (s *step) request(ctx context.Context) (*model.Request, error) {
 		RunID:        r.Info.RunID,
 		Step:         s.number,
 	}
-	for _, t := range a.tools() {
+	for _, t := range s.allTools() {
 		spec := t.Spec()
 		req.Tools = append(req.Tools, model.ToolSpec{Name: spec.Name, Description: spec.Description, InputSchema: spec.Input})
 	}

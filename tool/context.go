@@ -126,6 +126,17 @@ func (c Context) progressID(id string) string {
 	return c.call.ID + "/" + id
 }
 
+// File adds a file to the message: an image that the call has made, say. Its URL
+// may be a data URL.
+func (c Context) File(url, mediaType, filename string) error {
+	return c.host.Emit(c, &spool.File{URL: url, MediaType: mediaType, Filename: filename})
+}
+
+// Cite adds a source to the message. The id is unique within the call.
+func (c Context) Cite(id, url, title, mediaType string) error {
+	return c.host.Emit(c, &spool.Citation{SourceID: c.progressID(id), URL: url, Title: title, MediaType: mediaType})
+}
+
 // Preliminary shows a result before the call is done. The outcome replaces it.
 func (c Context) Preliminary(value any) error {
 	raw, err := json.Marshal(value)

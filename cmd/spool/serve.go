@@ -27,6 +27,7 @@ type serveCmd struct {
 	Model       string        `help:"scripted, openai:NAME, openai-responses:NAME (with ?background=1 the provider works on when the connection or this process is lost, and is found again), anthropic:NAME or replay:PATH (a recorded provider stream, or a folder of them from which the message names one); default from the environment (OPENAI_ or ANTHROPIC_ with API_KEY, BASE_URL, MODEL), else scripted."`
 	DemoRate    float64       `default:"40" help:"Deltas per second of the scripted model; 0 is as fast as it can."`
 	ReplayRate  float64       `default:"0" help:"Events per second of a replayed recording; 0 is as recorded."`
+	MCP         []string      `name:"mcp" sep:"\n" placeholder:"[NAME=]URL" help:"Tools of an MCP server: its URL, or stdio:COMMAND to run one. NAME= goes before the names of its tools. Repeatable; in the environment one a line."`
 	UI          int           `name:"ui" enum:"6,7" default:"6" help:"Default AI SDK profile: 6 or 7."`
 	ReplayGrace time.Duration `default:"60s" help:"How long a settled turn is replayed to a client without a position."`
 	LeaseTTL    time.Duration `name:"lease-ttl" default:"10s" help:"After this long without a sign of life a session's owner is replaced."`
@@ -78,6 +79,12 @@ func (c *serveCmd) Run(ctx context.Context, std streams, log *slog.Logger) error
 	if !info.Demo {
 		a.FinishMetadata = agent.TokenMetadata(info.Model)
 	}
+	servers, err := connectMCP(ctx, c.MCP, log)
+	if err != nil {
+		return err
+	}
+	defer servers.close()
+	a.MoreTools = servers.tools
 	agents := []*agent.Agent{a}
 	metrics := new(runner.Metrics)
 	runs, err := runner.New(logs, agents, &runner.Options{

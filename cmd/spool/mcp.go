@@ -1,0 +1,81 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"regexp"
+	"strings"
+
+	"github.com/spool-run/spool/tool"
+	"github.com/spool-run/spool/tool/mcptool"
+)
+
+// mcpServers are those whose tools the agent has.
+type mcpServers []*mcptool.Server
+
+// connectMCP connects to the servers that the flags name. It fails if one cannot
+// be reached; later on a server may come and go.
+func connectMCP(ctx context.Context, flags []string, log *slog.Logger) (mcpServers, error) {
+	var servers mcpServers
+	names := map[string]bool{}
+	for _, flag := range flags {
+		if flag = strings.TrimSpace(flag); flag == "" {
+			continue
+		}
+		dial, o, err := mcpServer(flag)
+		if err != nil {
+			servers.close()
+			return nil, err
+		}
+		o.Logger = log
+		s, err := mcptool.Connect(ctx, dial, o)
+		if err != nil {
+			servers.close()
+			return nil, fmt.Errorf("--mcp %s: %w", flag, err)
+		}
+		servers = append(servers, s)
+		tools := s.Tools()
+		for _, t := range tools {
+			if name := t.Spec().Name; names[name] {
+				log.Warn("two MCP servers have a tool of this name: the first one counts", "tool", name, "hint", "give one of them a name: --mcp NAME="+flag)
+			} else {
+				names[name] = true
+			}
+		}
+		log.Info("tools of an MCP server", "server", flag, "tools", len(tools))
+	}
+	return servers, nil
+}
+
+var mcpName = regexp.MustCompile(`^([A-Za-z0-9_-]{1,32})=(.*)$`)
+
+// mcpServer reads [NAME=]URL or [NAME=]stdio:COMMAND.
+func mcpServer(flag string) (mcptool.Dial, *mcptool.Options, error) {
+	o, where := &mcptool.Options{}, flag
+	if m := mcpName.FindStringSubmatch(flag); m != nil {
+		o.Name, o.Prefix, where = m[1], m[1]+"_", m[2]
+	}
+	if command, ok := strings.CutPrefix(where, "stdio:"); ok && strings.TrimSpace(command) != "" {
+		return mcptool.Command("/bin/sh", "-c", "exec "+command), o, nil
+	}
+	if u, err := url.Parse(where); err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" {
+		return mcptool.HTTP(where, nil), o, nil
+	}
+	return nil, nil, &usageError{"--mcp " + flag + ": want a URL or stdio:COMMAND, with NAME= before it or not"}
+}
+
+func (m mcpServers) tools() []tool.Tool {
+	var tools []tool.Tool
+	for _, s := range m {
+		tools = append(tools, s.Tools()...)
+	}
+	return tools
+}
+
+func (m mcpServers) close() {
+	for _, s := range m {
+		_ = s.Close()
+	}
+}
