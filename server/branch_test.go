@@ -302,3 +302,42 @@ func TestCheckpointsAfterARollback(t *testing.T) {
 		t.Errorf("a branch of the branch, at the one left behind: %s, want %s", got, want)
 	}
 }
+
+// A branch that is being written is not there for anybody; only deleting works,
+// so that what a dead maker left behind can be cleared away.
+func TestCopiesAreNotThere(t *testing.T) {
+	t.Parallel()
+	k := newKit(t, nil)
+	lease, err := k.store.Claim(k.Context(), spool.Claim{Owner: "maker", Session: "b", Force: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	record := spool.Record{Type: spool.TypeUserMessage, Agent: "b",
+		Data: json.RawMessage(`{"type":"user_message","agentId":"b","timestamp":1,"commandId":"u","message":{"id":"u","role":"user","parts":[]}}`)}
+	if _, err := k.store.Append(k.Context(), spool.Append{Session: "b", Epoch: lease.Epoch, Records: []spool.Record{record},
+		Row: spool.Row{Status: spool.StatusCopying}}); err != nil {
+		t.Fatal(err)
+	}
+	for _, route := range []string{"snapshot", "messages", "checkpoints"} {
+		k.problem(http.StatusNotFound, "not_found", "GET", "/api/chat/b/"+route, "")
+	}
+	for path, body := range map[string]string{
+		"/api/chat/b": userBody("b", "u1", "hi"), "/api/chat/b/stop": "", "/api/chat/b/interrupt": "",
+		"/api/chat/b/resume": `{"mode":"continue"}`, "/api/chat/b/approvals/x": `{"approved":true}`, "/stream/b?claim": "",
+	} {
+		k.problem(http.StatusNotFound, "not_found", "POST", path, body)
+	}
+	k.problem(http.StatusNotFound, "not_found", "GET", "/stream/b/info", "")
+	k.problem(http.StatusNotFound, "not_found", "GET", "/stream/b", "")
+	k.status(http.StatusNoContent, "GET", "/api/chat/b/stream", "") // as for any session that is not there
+	if data := k.status(http.StatusOK, "GET", "/sessions", ""); strings.Contains(string(data), `"b"`) {
+		t.Errorf("listed: %s", data)
+	}
+	if h, err := k.store.Head(k.Context(), "b"); err != nil || h.Seq != 1 || h.Due != 0 {
+		t.Errorf("head %+v, %v", h, err)
+	}
+	k.status(http.StatusNoContent, "DELETE", "/api/chat/b", "")
+	if got := textOf(k.turn("b", "u1", "a new one")); got != "a new one" {
+		t.Errorf("then: %q", got)
+	}
+}

@@ -89,23 +89,26 @@ test('a message that waits is shown in every tab, and answered in turn', async (
   await shows(page, 20);
   const second = await openPage(browser, page.url(), { context: page.context() });
   await shows(second, 20);
+  const elsewhere = await openPage(browser, page.url()); // another device: no tab tells it
+  await shows(elsewhere, 20);
   const box = page.getByRole('textbox', { name: 'Message', exact: true });
   await box.fill('hello');
   const choice = page.getByRole('radio', { name: 'Queue' });
   assert.ok(await choice.isChecked());
   await stored(session, () => box.press('Enter'));
-  for (const p of [page, second]) await p.locator('.queue li[data-when=queue]', { hasText: 'hello' }).waitFor();
+  for (const p of [page, second, elsewhere]) await p.locator('.queue li[data-when=queue]', { hasText: 'hello' }).waitFor();
   await page.reload();
   await page.locator('.queue li', { hasText: 'hello' }).waitFor();
   await shows(page, 20);
   assert.equal(await page.locator('.user').count(), 1);
   gate.allow(session, Infinity);
-  for (const p of [page, second]) {
+  for (const p of [page, second, elsewhere]) {
     await p.getByText('nothing is lost').waitFor();
     await settled(p);
     await same(p, 2);
     assert.equal(await p.locator('.queue').count(), 0);
   }
+  await elsewhere.context().close();
   await page.context().close();
 });
 
