@@ -551,3 +551,33 @@ func TestBadResume(t *testing.T) {
 		t.Errorf("%d records became %d", before, n)
 	}
 }
+
+// A history that is too large for one append is brought back whole.
+func TestRewindOfALongHistory(t *testing.T) {
+	t.Parallel()
+	k := newKit(t, nil)
+	word := strings.Repeat("é<long> ", 6000)
+	deltas := make([]string, 24)
+	for i := range deltas {
+		deltas[i] = fmt.Sprint(i, word)
+	}
+	k.turn("s", "u1", deltas...)
+	before := k.snapshot("s")
+	k.turn("s", "u2", "to be forgotten")
+	s := k.command("/api/chat/s/resume", body("mode", "from_checkpoint", "checkpointId", "cp-run-u1"))
+	if s.Status != spool.StatusEnded || s.RunID != "" {
+		t.Errorf("%+v", s)
+	}
+	if after := k.snapshot("s"); mustJSON(after.Messages) != mustJSON(before.Messages) {
+		t.Errorf("%d messages", len(after.Messages))
+	}
+	n := 0
+	for _, r := range k.log("s") {
+		if r.Type == spool.TypeHistoryReplaced {
+			n++
+		}
+	}
+	if n < 8 {
+		t.Errorf("%d records", n)
+	}
+}
