@@ -293,16 +293,14 @@ func TestForeignErrorsAreGeneric(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a := demo(nil)
 		a.Model = failing{errors.New("connection to 10.0.0.7 refused")}
-		var got error
-		w.start(a, &runner.Options{Observer: runner.Observer{RunFinished: func(_ agent.RunInfo, err error) { got = err }}})
+		told := make(chan error, 1)
+		w.start(a, &runner.Options{Observer: runner.Observer{RunFinished: func(_ agent.RunInfo, err error) { told <- err }}})
 		w.say("s", "u1", "x")
 		end := w.finished("s")[0]
 		if end.Code != "agent_failed" || end.Error != "the agent failed" || end.Recoverable {
 			t.Errorf("%+v", end)
 		}
-		w.log("s")
-		time.Sleep(time.Second)
-		if got == nil || !strings.Contains(got.Error(), "10.0.0.7") {
+		if got := <-told; got == nil || !strings.Contains(got.Error(), "10.0.0.7") {
 			t.Errorf("the observer was told %v", got)
 		}
 	})

@@ -1,0 +1,52 @@
+package provider
+
+import (
+	"testing"
+
+	"github.com/spool-run/spool/model"
+)
+
+func TestParseError(t *testing.T) {
+	for body, want := range map[string]struct {
+		status    int
+		code      string
+		retryable bool
+	}{
+		`{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 210000 tokens > 200000 maximum"}}`: {400, model.CodeContextLength, false},
+		`{"error":{"message":"This model's maximum context length is 8192 tokens.","type":"invalid_request_error","code":null}}`:   {400, model.CodeContextLength, false},
+		`{"error":{"message":"too long","type":"invalid_request_error","code":"context_length_exceeded"}}`:                         {0, model.CodeContextLength, false},
+		`[{"error":{"code":400,"message":"The input token count (9) exceeds the maximum number of tokens allowed (8)."}}]`:         {400, model.CodeContextLength, false},
+		`{"error":{"type":"authentication_error","message":"invalid x-api-key"}}`:                                                  {401, model.CodeAuthentication, false},
+		`{"error":{"type":"permission_error","message":"no"}}`:                                                                     {0, model.CodeAuthentication, false},
+		`{"error":{"type":"rate_limit_error","message":"slow"}}`:                                                                   {0, model.CodeRateLimited, true},
+		`{"error":{"code":"insufficient_quota","message":"pay"}}`:                                                                  {429, model.CodeRateLimited, false},
+		`{"error":{"type":"overloaded_error","message":"Overloaded"}}`:                                                             {0, model.CodeOverloaded, true},
+		`{"error":{"type":"server_error","message":"oops"}}`:                                                                       {0, model.CodeUnavailable, true},
+		`{"error":{"type":"timeout_error","message":"late"}}`:                                                                      {0, model.CodeTimeout, true},
+		`{"error":{"code":"content_filter","message":"no"}}`:                                                                       {400, model.CodeContentFilter, false},
+		`{"error":{"type":"invalid_request_error","message":"bad tool"}}`:                                                          {400, model.CodeInvalidRequest, false},
+		`{"error":"who knows"}`: {0, model.CodeUnknown, true},
+		`<html>`:                {503, model.CodeUnavailable, true},
+	} {
+		e := ParseError(want.status, nil, []byte(body))
+		if e.Code != want.code || e.Retryable != want.retryable || e.Message == "" {
+			t.Errorf("%s: %+v", body, e)
+		}
+	}
+}
+
+func TestCleanTakesOutWhatTheClientWasGiven(t *testing.T) {
+	c := &Client{Secret: "hunter2", BaseURL: "https://token-of-mine@host/v1?api_key=correct-horse&version=2024",
+		Header: map[string][]string{"X-Team-Token": {"Basic battery-staple"}, "X-Trace": {"seen"}}}
+	e := c.Clean(&model.Error{Message: "hunter2, token-of-mine, correct-horse, battery-staple, 2024, seen", Err: errText("asked with correct-horse")})
+	if e.Message != "[redacted], [redacted], [redacted], [redacted], 2024, seen" || e.Err != nil {
+		t.Errorf("%+v", e)
+	}
+	if e := c.Clean(&model.Error{Err: errText("refused")}); e.Err == nil {
+		t.Error("a harmless cause was dropped")
+	}
+}
+
+type errText string
+
+func (e errText) Error() string { return string(e) }
