@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
 	"slices"
 	"strconv"
 	"sync"
@@ -90,7 +91,12 @@ func (p *provider) measure(kind string) ([]float64, error) {
 	p.mu.Lock()
 	p.said = nil
 	p.mu.Unlock()
-	c, err := start(kind, "http://"+p.l.Addr().String())
+	dir, err := os.MkdirTemp("", "spool-bench")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	c, err := start(kind, "http://"+p.l.Addr().String(), dir)
 	if err != nil {
 		return nil, err
 	}

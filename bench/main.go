@@ -27,7 +27,7 @@ func main() {
 	serve := flag.String("serve", "", "internal: be the server of this kind")
 	flag.Parse()
 	if *serve != "" {
-		fail(serveKind(*serve, flag.Arg(0)))
+		fail(serveKind(*serve, flag.Args()))
 		return
 	}
 	what := flag.Arg(0)

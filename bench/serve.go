@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"os"
 	"path/filepath"
 	"sync"
 	"time"
@@ -20,7 +19,14 @@ import (
 	"github.com/spool-run/spool/store/sqlitestore"
 )
 
-func serveKind(kind, provider string) error {
+func serveKind(kind string, args []string) error {
+	arg := func(i int) string {
+		if i < len(args) {
+			return args[i]
+		}
+		return ""
+	}
+	provider := arg(0)
 	var h http.Handler
 	switch kind {
 	case "proxy":
@@ -32,11 +38,7 @@ func serveKind(kind, provider string) error {
 		}
 		h = s
 	case "chat-sqlite":
-		dir, err := os.MkdirTemp("", "spool-bench") // small, and gone at the next start of the machine
-		if err != nil {
-			return err
-		}
-		store, err := sqlitestore.Open(filepath.Join(dir, "spool.db"), nil)
+		store, err := sqlitestore.Open(filepath.Join(arg(1), "spool.db"), nil)
 		if err != nil {
 			return err
 		}
