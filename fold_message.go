@@ -55,8 +55,13 @@ func CompleteThinking(streamed, content string) string {
 }
 
 // Apply folds the turn's next record, decoded. Records of other agents, and
-// those that say nothing about the message, change nothing.
+// those that say nothing about the message, change nothing; but the fold of a child
+// must be told of its root's executor_superseded.
 func (m *MessageFold) Apply(r Record, c Chunk) {
+	if _, ok := c.(*ExecutorSuperseded); ok { // of all agents
+		m.pending, m.data = nil, nil // a series that its owner did not finish counts as absent
+		return
+	}
 	if agent := c.ChunkBase().AgentID; agent != "" && agent != m.root {
 		return
 	}

@@ -102,6 +102,17 @@ func (f *Fold) enter(r Record, c Chunk) {
 		if f.run != nil {
 			f.run.Recoveries++
 		}
+		f.supersede(r, c)
+	}
+}
+
+// supersede tells the folds of all children that their owner is another.
+func (f *Fold) supersede(r Record, c *ExecutorSuperseded) {
+	for _, child := range f.Children {
+		if child.current != nil {
+			child.current.Apply(r, c)
+		}
+		child.supersede(r, c)
 	}
 }
 

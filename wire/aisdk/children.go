@@ -62,6 +62,17 @@ func (p *Projector) child(session string) *childAgent {
 	return a
 }
 
+// supersede tells the folds of all agents that their owner is another.
+func (p *Projector) supersede(r spool.Record) {
+	c := new(spool.ExecutorSuperseded)
+	p.fold.Apply(r, c)
+	for _, a := range p.agents {
+		if a.fold != nil {
+			a.fold.Apply(r, c)
+		}
+	}
+}
+
 func (p *Projector) adopt(a *childAgent, seq uint64) {
 	if !a.known {
 		a.known, a.Opened = true, seq

@@ -80,6 +80,9 @@ func (p *Projector) Apply(dst []spool.Frame, r spool.Record) ([]spool.Frame, err
 	if p.fold == nil && (r.Type != spool.TypeRunStarted || p.o.Agent != "" && r.Agent != p.o.Agent) {
 		return dst, nil
 	}
+	if r.Type == spool.TypeExecutorSuperseded {
+		p.supersede(r)
+	}
 	if p.fold != nil && r.Agent != p.root {
 		return p.applyChild(dst, r)
 	}

@@ -133,6 +133,11 @@ func (p *Projector) apply(r spool.Record, c spool.Chunk) {
 	case *spool.StepDiscarded:
 		clear(p.args)
 		p.sync()
+	case *spool.ExecutorSuperseded:
+		for _, kid := range p.children {
+			kid.fold.Apply(r, c)
+		}
+		p.sync()
 	case *spool.SubAgentStart:
 		p.adopt(p.byCall, c)
 		p.sync()
