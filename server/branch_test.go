@@ -341,3 +341,45 @@ func TestCopiesAreNotThere(t *testing.T) {
 		t.Errorf("then: %q", got)
 	}
 }
+
+// A session may be branched while it is at work; neither notices the other.
+func TestBranchOfARunningSession(t *testing.T) {
+	t.Parallel()
+	k := newKit(t, nil)
+	e := k.say("s", "u1", "hi")
+	o := k.own("s")
+	o.start("u1")
+	o.text("one ")
+	o.settleStep()
+	o.commit(spool.Row{}, nil, &spool.CheckpointCreated{CheckpointID: "cp-1", StepCount: 1})
+	o.nextStep()
+	o.text("two ")
+	queued := k.stream("POST", "/api/chat/s", strings.Replace(userBody("s", "u2", "later"), "{", `{"whenBusy":"queue",`, 1))
+	o.settleStep()
+	o.commit(spool.Row{}, nil, &spool.CheckpointCreated{CheckpointID: "cp-2", StepCount: 2})
+	o.nextStep()
+	o.text("three")
+	for checkpoint, want := range map[string]string{"cp-1": "one ", "cp-2": "one two "} {
+		b := k.branch("s", `{"mode":"branch","checkpointId":"`+checkpoint+`","sessionId":"`+checkpoint+`"}`)
+		s := k.snapshot(checkpoint)
+		text := ""
+		for _, p := range s.Messages[1].Parts {
+			text += p.Text
+		}
+		if b.Status != spool.StatusPaused || b.Pending || text != want || len(s.Messages) != 2 || len(s.Waiting) != 0 {
+			t.Errorf("%s: %+v, %q, %s", checkpoint, b, text, mustJSON(s))
+		}
+	}
+	o.finish()
+	if got := textOf(e.all()); got != "one two three" {
+		t.Errorf("the source said %q", got)
+	}
+	// What was left out of the branch may be said there, under the same id.
+	if got := textOf(k.turn("cp-2", "u2", "yes")); got != "yes" {
+		t.Errorf("in the branch: %q", got)
+	}
+	o = k.own("s")
+	o.start("u2")
+	o.finish()
+	queued.all()
+}
