@@ -35,6 +35,13 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
+	if dir := os.Getenv(envFrozen); dir != "" {
+		if err := freezing(dir); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	if v := os.Getenv(envListener); v != "" {
 		if err := listen(strings.Split(v, "|")); err != nil {
 			fmt.Fprintln(os.Stderr, err)

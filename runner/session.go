@@ -55,6 +55,9 @@ func (r *Runner) serve(lease spool.Lease) {
 		err = cause
 	}
 	release()
+	if errors.Is(err, errLeaseLost) && r.superseded(lease) {
+		err = spool.ErrSuperseded.With(lease.Session, err)
+	}
 	if err != nil && !errors.Is(err, errDetached) {
 		// The lease is left to expire: whatever the matter is, it is looked at
 		// again then and not at once.
@@ -66,6 +69,14 @@ func (r *Runner) serve(lease spool.Lease) {
 	if err := r.leaser.Release(rctx, lease); err != nil {
 		r.failed(lease.Session, err)
 	}
+}
+
+// superseded says whether somebody else has claimed a session since.
+func (r *Runner) superseded(lease spool.Lease) bool {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), r.o.LeaseTTL)
+	defer cancel()
+	h, err := r.logs.Store().Head(ctx, lease.Session)
+	return err == nil && h.Epoch > lease.Epoch
 }
 
 func (r *Runner) work(ctx context.Context, lease spool.Lease) (err error) {
