@@ -98,7 +98,7 @@ func convert(m *spool.Message, index int, o *ConvertOptions) UIMessage {
 		}
 		ui.Parts = append(ui.Parts, part)
 	}
-	if m.Role == spool.RoleAssistant && !o.Live && !o.NoStepEvents && !o.OmitToolResults && endsWithTools(parts) {
+	if m.Role == spool.RoleAssistant && !o.Live && !o.NoStepEvents && !o.OmitToolResults && endsWithTools(m.Parts) {
 		ui.Parts = append(ui.Parts, UIPart{Type: "step-start"})
 	}
 	return ui

@@ -272,7 +272,7 @@ func (p *Projector) sync() bool {
 func (p *Projector) syncEnd() {
 	p.stepOn, p.ended = false, true
 	synced := p.sync()
-	if p.view.dangling || p.o.NoStepEvents || !endsWithTools(p.shown()) {
+	if p.view.dangling || p.o.NoStepEvents || !endsWithTools(p.parts()) {
 		return
 	}
 	if p.view.dangling = true; synced {

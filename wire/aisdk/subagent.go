@@ -19,8 +19,6 @@ const (
 	// Nest shows each in a data-subagent part of its own ([SubAgentData]), and
 	// what it says meanwhile in transient data-subagent-live frames.
 	Nest SubAgents = "nest"
-	// Flatten shows what they say as parts of the message itself.
-	Flatten SubAgents = "flatten"
 	// Summary shows nothing of what they say.
 	Summary SubAgents = "summary"
 )
@@ -30,10 +28,10 @@ func ParseSubAgents(s string) (SubAgents, error) {
 	switch p := SubAgents(s); p {
 	case "":
 		return Nest, nil
-	case Nest, Flatten, Summary:
+	case Nest, Summary:
 		return p, nil
 	}
-	return "", spool.ErrInvalid.Because("sub-agents are shown as nest, flatten or summary")
+	return "", spool.ErrInvalid.Because("sub-agents are shown as nest or summary")
 }
 
 // ChildCallID is the id that a child agent's call has among the calls of its
@@ -270,15 +268,15 @@ func (a *SubAgent) waitingCalls() []spool.Part {
 	return parts
 }
 
-// whileWaiting gives a call whose agent has waited for an answer a preliminary
-// output: clients send what they were asked for by themselves only when no other
-// call of the step is open.
+// whileWaiting gives a call whose agent has waited for an answer an output until
+// it has its own: clients send what they were asked for by themselves only when
+// no other call of the step is open, or preliminary.
 func whileWaiting(t *spool.ToolPart, a *SubAgent) *spool.ToolPart {
 	if t.State.Settled() || t.Preliminary {
 		return t
 	}
 	call := *t
-	call.Preliminary = true
+	call.State = spool.ToolCompleted
 	call.Output, _ = json.Marshal(struct {
 		SubSessionID string `json:"subSessionId"`
 	}{a.Session})

@@ -39,6 +39,8 @@ export class Session {
   readonly chat: Chat<Message>;
   /** What sub-agents of the running answer are doing. */
   readonly agents = new SubAgentTracker<Message['parts'][number]>();
+  /** Which of them stand open, over the replays that begin their message anew. */
+  readonly unfolded = new Map<string, boolean>();
   readonly #api: string;
   readonly #tabs: BroadcastChannel;
   #state: SessionState;

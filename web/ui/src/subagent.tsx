@@ -1,6 +1,6 @@
 import { isToolUIPart } from 'ai';
 import type { SubAgentData } from '@spool-run/client';
-import { isValidElement, useState, useSyncExternalStore, type ReactElement, type ReactNode } from 'react';
+import { isValidElement, useEffect, useState, useSyncExternalStore, type ReactElement, type ReactNode } from 'react';
 import { addressOf, type Message } from './api';
 import { IconAgent, IconCheck, IconChevron, IconCross, IconOpen } from './icons';
 import { Waiting, partsOf } from './message';
@@ -83,20 +83,25 @@ export function SubAgentView({ data, family }: { data: Agent; family: Family }) 
   const { session } = family;
   const told = useSyncExternalStore(session.agents.subscribe, () => session.agents.get(data.sessionId));
   const agent = family.live && told ? told : data;
-  const [chosen, setChosen] = useState<boolean>();
+  const [chosen, setChosen] = useState(() => session.unfolded.get(data.sessionId));
   const waits = agent.status === 'paused' && (agent.pending?.length ?? 0) > 0;
   const working = family.live && agent.status === 'active';
   // What one has seen at work stays open; what was done before stands aside.
-  const [seen, setSeen] = useState(working);
-  if (working && !seen) setSeen(true);
-  const open = chosen ?? (seen || agent.status !== 'ended');
+  useEffect(() => {
+    if ((working || waits) && !session.unfolded.has(data.sessionId)) session.unfolded.set(data.sessionId, true);
+  }, [session, data.sessionId, working, waits]);
+  const open = chosen ?? session.unfolded.get(data.sessionId) ?? agent.status !== 'ended';
+  const toggle = () => {
+    session.unfolded.set(data.sessionId, !open);
+    setChosen(!open);
+  };
   const task = agent.messages.find(m => m.role === 'user');
   const answers = agent.messages.filter(m => m.role === 'assistant');
   const body = `agent-${agent.sessionId}`;
   return (
     <section className="subagent" data-status={agent.status} data-agent={agent.sessionId} data-waits={waits || undefined} aria-busy={working}>
       <div className="subagent-bar">
-        <button type="button" className="subagent-head" aria-expanded={open} aria-controls={body} onClick={() => setChosen(!open)}>
+        <button type="button" className="subagent-head" aria-expanded={open} aria-controls={body} onClick={toggle}>
           <span className="tool-icon">
             {agent.status === 'failed' ? <IconCross /> : agent.status === 'ended' ? <IconCheck /> : working ? <span className="spinner" /> : <span className="dot" />}
           </span>

@@ -1,0 +1,60 @@
+// Sub-agents with the real clients: what they ask is answered on their root, and
+// what is shown of them is what the snapshot holds.
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { all, answers, newest6, newest7, open, plain, userMessage } from './lib/clients.mjs';
+import { newSession, reload, snapshotOf } from './lib/cut.mjs';
+import { freePort, start, tempDir } from './lib/spool.mjs';
+
+let server, spool;
+
+before(async () => {
+  server = { port: await freePort(), store: `${tempDir()}/spool.db`, args: ['--demo-rate', '0'] };
+  spool = await start(server);
+});
+after(() => spool?.stop());
+
+async function same(client, session, chat, errors) {
+  assert.deepEqual(errors, []);
+  const snapshot = await snapshotOf(spool.url, session);
+  assert.equal(snapshot.status, 'ended');
+  assert.deepEqual(answers(chat), answers(snapshot));
+  const again = await reload(client, spool.url, session, 'snapshot', []);
+  await again.done;
+  assert.deepEqual(answers(again.chat), answers(snapshot));
+  return answers(snapshot)[0].parts;
+}
+
+for (const client of all) {
+  test(`two sub-agents at once: ${client.name}`, async () => {
+    const session = newSession(`agents-${client.name}`);
+    const { chat, errors } = open(client, { url: spool.url, session });
+    await chat.sendMessage(userMessage('user-1', 'agents'));
+    const parts = await same(client, session, chat, errors);
+    const agents = parts.filter(p => p.type === 'data-subagent').map(p => p.data);
+    assert.deepEqual(agents.map(a => [a.sessionId, a.status, a.messages.length]), [[`${session}.1`, 'ended', 2], [`${session}.2`, 'ended', 2]]);
+    assert.match(JSON.stringify(plain(agents[0].messages)), /Research the weather.*The station says/);
+  });
+}
+
+for (const client of [newest6, newest7]) {
+  for (const approved of [true, false]) {
+    test(`a sub-agent's question after a restart: ${approved ? 'approve' : 'deny'}, ${client.name}`, async () => {
+      const session = newSession(`agents-approve-${client.name}`);
+      const { chat, errors } = open(client, { url: spool.url, session });
+      await chat.sendMessage(userMessage('user-1', 'agents-approve'));
+      assert.deepEqual(errors, []);
+      const asked = answers(chat)[0].parts.find(p => p.state === 'approval-requested');
+      assert.match(asked.toolCallId, new RegExp(`^${session}\\.1/`));
+      await spool.stop();
+      spool = await start(server);
+      await chat.addToolApprovalResponse({ id: asked.approval.id, approved, reason: 'as I like' });
+      // The parent's own call does not keep the client from sending by itself.
+      assert.ok(client.sdk.lastAssistantMessageIsCompleteWithApprovalResponses({ messages: chat.messages }));
+      await chat.sendMessage();
+      const parts = await same(client, session, chat, errors);
+      assert.equal(parts.find(p => p.toolCallId === asked.toolCallId).state, approved ? 'output-available' : 'output-denied');
+      assert.match(JSON.stringify(parts.find(p => p.type === 'data-subagent')), approved ? /It is booked/ : /I booked nothing/);
+    });
+  }
+}
