@@ -17,7 +17,7 @@ type newIngester func(yield func(model.Part, error) bool, o *IngestOptions) *pro
 
 // says reads a stream, with or without the fast way, and counts the events that
 // went it.
-func says(data []byte, ingest newIngester, fast bool) (parts []model.Part, err error, n int) {
+func says(data []byte, ingest newIngester, fast bool) (parts []model.Part, n int, err error) {
 	parts, err = modeltest.Collect(func(yield func(model.Part, error) bool) {
 		r := ingest(yield, &IngestOptions{})
 		taken := r.Fast
@@ -30,15 +30,15 @@ func says(data []byte, ingest newIngester, fast bool) (parts []model.Part, err e
 		}
 		r.Read(bytes.NewReader(data))
 	})
-	return parts, err, n
+	return parts, n, err
 }
 
 // sameBothWays checks that an event taken the fast way says what it says the
 // other.
 func sameBothWays(t *testing.T, data []byte, ingest newIngester) (n int) {
 	t.Helper()
-	fast, fastErr, n := says(data, ingest, true)
-	slow, slowErr, _ := says(data, ingest, false)
+	fast, n, fastErr := says(data, ingest, true)
+	slow, _, slowErr := says(data, ingest, false)
 	if !reflect.DeepEqual(fast, slow) || fmt.Sprint(fastErr) != fmt.Sprint(slowErr) {
 		t.Errorf("the fast way: %+v, %v\nthe other: %+v, %v", fast, fastErr, slow, slowErr)
 	}

@@ -12,5 +12,6 @@
 //
 // [EventManager] is for tools and agents that show what they do, step by step.
 // What it emits are progress chunks, so that steps survive a reload and show on
-// every wire. [Reader] and [Client] are the client's side.
+// every wire. [Streamer] writes an answer to a response without a log. [Reader] and
+// [Client] are the client's side.
 package merlin

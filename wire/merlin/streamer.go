@@ -1,0 +1,267 @@
+package merlin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"net/http"
+	"sync"
+
+	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/internal/sse"
+)
+
+// Streamer writes one answer to one response, without a log: for programs that
+// have a model's chunks and a client's socket and nothing else. Who leaves cannot
+// come back to it; what a log is projected on has the same frames.
+//
+// It may be used from several goroutines, such as those of parallel sub-agents. V1
+// is not paced here: that is for whoever serves readers.
+type Streamer struct {
+	w     io.Writer
+	flush func() error
+
+	mu    sync.Mutex
+	p     *Projector
+	seq   uint64
+	steps int
+	kids  int
+	begun bool
+	ended bool
+	err   error // the client is gone
+}
+
+// StreamConfig says what a stream is. The zero value is the agent's own words.
+type StreamConfig struct {
+	// AsResultOf is the id of the call that the stream is the result of: it is a
+	// sub-agent's. Its text goes out as pieces of that result.
+	AsResultOf string
+	// Suppress shows nothing of it. What it says is returned all the same.
+	Suppress bool
+}
+
+// ErrEnded is returned by a [Streamer] that has ended.
+var ErrEnded = errors.New("merlin: the answer has ended")
+
+const streamed = "stream" // session, turn and run of a Streamer's records
+
+// NewStreamer returns a streamer that writes to w and flushes it, if it can, after
+// every chunk. Options may be nil.
+func NewStreamer(w io.Writer, o *Options) *Streamer {
+	s := &Streamer{w: w, p: NewProjector(streamed, o), flush: func() error { return nil }}
+	if rw, ok := w.(http.ResponseWriter); ok {
+		s.flush = func() error {
+			if err := http.NewResponseController(rw).Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
+				return err
+			}
+			return nil
+		}
+	}
+	return s
+}
+
+// Init sends the response's headers, and in V1 the event with which it begins.
+// Other methods do it if it was not done. Access-Control headers are those that
+// the response has already, since a wildcard does not go with credentials.
+func (s *Streamer) Init() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.init()
+}
+
+func (s *Streamer) init() error {
+	switch {
+	case s.ended:
+		return ErrEnded
+	case s.begun || s.err != nil:
+		return s.err
+	}
+	s.begun = true
+	if rw, ok := s.w.(http.ResponseWriter); ok {
+		sse.SetHeaders(rw.Header())
+		rw.Header().Set("Connection", "keep-alive")
+		rw.WriteHeader(http.StatusOK)
+	}
+	return s.feed(&spool.RunStarted{TurnID: streamed, MessageID: streamed, Mode: "start"})
+}
+
+// feed projects a chunk and writes what it becomes.
+func (s *Streamer) feed(c spool.Chunk) error {
+	if s.err != nil {
+		return s.err
+	}
+	b := c.ChunkBase()
+	if b.AgentID == "" {
+		b.AgentID, b.RunID = streamed, streamed
+	}
+	data, err := spool.AppendChunk(nil, c)
+	if err != nil {
+		return err
+	}
+	s.seq++
+	frames, err := s.p.Apply(nil, spool.Record{Seq: s.seq, Type: c.ChunkType(), Agent: b.AgentID, Class: spool.ClassOf(c), Data: data})
+	if err != nil {
+		return err
+	}
+	var out []byte
+	for _, f := range frames {
+		out = append(out, f.Data...)
+	}
+	if len(out) > 0 {
+		if _, s.err = s.w.Write(out); s.err == nil {
+			s.err = s.flush()
+		}
+	}
+	return s.err
+}
+
+// Stream writes a model's answer as it comes and returns it when it has ended. Text,
+// reasoning, calls, progress, citations, files and usage count; other chunks say
+// nothing here.
+//
+// An error of the stream ends it: it is returned together with what came before,
+// without its calls, which may be half. Whether the answer goes on is the caller's
+// to say. When ctx ends or the client is gone, no more is read.
+func (s *Streamer) Stream(ctx context.Context, chunks iter.Seq2[spool.Chunk, error], c StreamConfig) (StreamedChunks, error) {
+	base, collected, err := s.open(c)
+	if err != nil {
+		return collected.Collected(), err
+	}
+	for chunk, failed := range chunks {
+		if err = failed; err == nil {
+			err = context.Cause(ctx)
+		}
+		if err == nil {
+			err = s.one(chunk, base, collected)
+		}
+		if err != nil {
+			break
+		}
+	}
+	out := collected.Collected()
+	if err != nil {
+		out.ToolCalls = nil
+	}
+	return out, err
+}
+
+// open begins a stream. Collected folds it alone.
+func (s *Streamer) open(c StreamConfig) (base spool.Base, collected *Projector, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	o := s.p.o
+	if err = s.init(); err != nil {
+		return base, NewProjector(streamed, &o), err
+	}
+	o.FirstIndex += len(s.p.scene().blocks)
+	collected = NewProjector(streamed, &o)
+	if c.AsResultOf == "" {
+		base = spool.Base{AgentID: streamed, RunID: streamed}
+	} else {
+		s.kids++
+		base = spool.Base{AgentID: fmt.Sprintf("%s.%d", streamed, s.kids), RunID: streamed}
+		if err = s.feed(&spool.SubAgentStart{SubAgentType: "agent", SubSessionID: base.AgentID, CallID: c.AsResultOf}); err != nil {
+			return base, collected, err
+		}
+		s.p.children[base.AgentID].suppressed = c.Suppress
+	}
+	s.steps++
+	step := &spool.StepStarted{Base: base, StepID: fmt.Sprint(s.steps)}
+	if err = collect(collected, &spool.RunStarted{Base: base, TurnID: streamed, MessageID: streamed, Mode: "start"}, 1); err == nil && !(c.Suppress && c.AsResultOf == "") {
+		err = s.feed(step)
+	}
+	if c.Suppress && c.AsResultOf == "" {
+		base.RunID = "" // no run of the projector's
+	}
+	return base, collected, err
+}
+
+// one takes a chunk of a stream.
+func (s *Streamer) one(chunk spool.Chunk, base spool.Base, collected *Projector) error {
+	switch chunk.(type) {
+	case *spool.TextDelta, *spool.Thinking, *spool.ToolArgStreamStart, *spool.ToolArgStreamDelta, *spool.ToolArgStreamEnd,
+		*spool.ToolStart, *spool.ToolEnd, *spool.ToolInputError, *spool.Progress, *spool.Citation, *spool.File, *spool.UsageReport:
+	default:
+		return nil
+	}
+	b := chunk.ChunkBase()
+	b.AgentID, b.RunID = base.AgentID, streamed
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		return ErrEnded
+	}
+	if err := collect(collected, chunk, s.seq+2); err != nil {
+		return err
+	}
+	if base.RunID == "" { // suppressed
+		return s.err
+	}
+	return s.feed(chunk)
+}
+
+// collect folds a chunk of a stream.
+func collect(p *Projector, c spool.Chunk, seq uint64) error {
+	data, err := spool.AppendChunk(nil, c)
+	if err != nil {
+		return err
+	}
+	_, err = p.Apply(nil, spool.Record{Seq: seq, Type: c.ChunkType(), Agent: c.ChunkBase().AgentID, Class: spool.ClassOf(c), Data: data})
+	return err
+}
+
+// Result shows the outcome of a call. Failure is "" if it did not fail.
+func (s *Streamer) Result(callID, tool string, result json.RawMessage, failure string) error {
+	return s.emit(&spool.ToolEnd{ToolCallID: callID, ToolName: tool, Result: result, Success: failure == "", Error: failure})
+}
+
+// EmitProgress is for [NewEventManager].
+func (s *Streamer) EmitProgress(p *spool.Progress) error {
+	c := *p
+	return s.emit(&c)
+}
+
+func (s *Streamer) emit(c spool.Chunk) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.init(); err != nil {
+		return err
+	}
+	return s.feed(c)
+}
+
+// AppendEvent writes an event of the program's own.
+func (s *Streamer) AppendEvent(name string, payload any) error {
+	data, err := json.Marshal(payload)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.init(); err != nil {
+		return err
+	}
+	if _, s.err = s.w.Write(sse.AppendNamedEvent(nil, name, "", data)); s.err == nil {
+		s.err = s.flush()
+	}
+	return s.err
+}
+
+// End writes what is held back and the end; a failure, if there is one, before it.
+func (s *Streamer) End(failure error) error {
+	c := &spool.RunFinished{Outcome: spool.OutcomeCompleted, FinishReason: "stop"}
+	if failure != nil {
+		c.Outcome, c.FinishReason, c.Error = spool.OutcomeFailed, "error", failure.Error()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.init(); err != nil {
+		return err
+	}
+	err := s.feed(c)
+	s.ended = true
+	return err
+}
