@@ -581,3 +581,36 @@ func TestRewindOfALongHistory(t *testing.T) {
 		t.Errorf("%d records", n)
 	}
 }
+
+// Whoever resumes at the same moment gets the same run.
+func TestResumedByManyTabs(t *testing.T) {
+	t.Parallel()
+	k := newKit(t, nil)
+	g, _, was := k.interrupted("s")
+	together := func(body string) (runs map[string]int) {
+		var tabs []<-chan chat.Settled
+		for range 8 {
+			tabs = append(tabs, k.later("/api/chat/s/resume", body))
+		}
+		runs = map[string]int{}
+		for _, tab := range tabs {
+			runs[(<-tab).RunID]++
+		}
+		return runs
+	}
+	if runs := together(""); len(runs) != 1 || runs[""] > 0 || runs[was.RunID] > 0 {
+		t.Errorf("continued as %v", runs)
+	}
+	g.open(1)
+	f := k.settled("s")
+	if len(f.Turns) != 1 || len(f.Turns[0].Runs) != 2 || f.Reason != "completed" {
+		t.Errorf("%s", mustJSON(f.Turns))
+	}
+	if runs := together(body("mode", "from_checkpoint", "checkpointId", f.Checkpoints[0].ID)); len(runs) != 1 || runs[""] > 0 {
+		t.Errorf("back as %v", runs)
+	}
+	g.open(1)
+	if f = k.settled("s"); len(f.Turns) != 2 || f.Reason != "completed" || len(f.Messages) != 3 {
+		t.Errorf("%s %s", f.Reason, mustJSON(f.Turns))
+	}
+}
