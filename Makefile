@@ -30,7 +30,7 @@ chaos: deps
 # The figures of docs/performance.md: stores against their bare engines, then
 # client and server in separate processes against a bare handler.
 bench:
-	go test -run '^$$' -bench . -benchmem . ./store/... ./wire/... ./internal/sse
+	go test -run '^$$' -bench . -benchmem . ./store/... ./wire/... ./internal/sse ./runner
 	cd bench && go run .
 
 # What the other targets need beyond Go and Node.
