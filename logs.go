@@ -11,6 +11,7 @@ import (
 	"time"
 	"weak"
 
+	"github.com/spool-run/spool/internal/redact"
 	"github.com/spool-run/spool/internal/wait"
 )
 
@@ -72,6 +73,7 @@ func NewLogs(store Store, o *Options) *Logs {
 	if l.o.Logger == nil {
 		l.o.Logger = slog.New(slog.DiscardHandler)
 	}
+	l.o.Logger = redact.Logger(l.o.Logger)
 	if l.o.TailBytes <= 0 {
 		l.o.TailBytes = 1 << 20
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/agent"
+	"github.com/spool-run/spool/internal/redact"
 	"github.com/spool-run/spool/runner"
 	"github.com/spool-run/spool/server/chat"
 	"github.com/spool-run/spool/wire/aisdk"
@@ -131,6 +132,7 @@ func New(logs *spool.Logs, o *Options) *Server {
 	if s.log = s.o.Logger; s.log == nil {
 		s.log = logs.Logger()
 	}
+	s.log = redact.Logger(s.log)
 	s.chat = &chat.Deps{
 		Logs:           logs,
 		ContentReplay:  !s.o.NoContentReplay,

@@ -9,13 +9,5 @@ import (
 
 // newLogger returns a logger from which secrets are taken out.
 func newLogger(w io.Writer, level slog.Level) *slog.Logger {
-	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-		switch v := a.Value.Any().(type) {
-		case string:
-			a.Value = slog.StringValue(redact.Text(v))
-		case error:
-			a.Value = slog.StringValue(redact.Text(v.Error()))
-		}
-		return a
-	}}))
+	return redact.Logger(slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level})))
 }

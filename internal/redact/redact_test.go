@@ -1,6 +1,9 @@
 package redact_test
 
 import (
+	"errors"
+	"log/slog"
+	"strings"
 	"testing"
 
 	"github.com/spool-run/spool/internal/redact"
@@ -41,3 +44,19 @@ func TestSecrets(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 }
+
+func TestLogger(t *testing.T) {
+	const secret = "hunter2hunter2"
+	var b strings.Builder
+	log := redact.Logger(redact.Logger(slog.New(slog.NewTextHandler(&b, nil))))
+	failed := errors.New("dial redis://admin:" + secret + "@host")
+	log.With("err", failed).WithGroup("g").Error("failed", "text", "password="+secret, "n", 7, "err", failed,
+		slog.Group("in", "err", failed), "later", lazy{failed}, "none", nil)
+	if got := b.String(); strings.Contains(got, secret) || strings.Count(got, redact.Mark) != 5 || !strings.Contains(got, "g.n=7 ") {
+		t.Error(got)
+	}
+}
+
+type lazy struct{ err error }
+
+func (l lazy) LogValue() slog.Value { return slog.AnyValue(l.err) }
