@@ -22,7 +22,8 @@ import (
 //
 // A child keeps its history and its state, in the session's log, as long as the
 // session lives. It works only while a run of its parent's is open: before that
-// ends, it waits for children that still work, and a stop stops them, too.
+// is done, or pauses, it waits for children that still work. A stop, a steering
+// message and a failure of the parent stop them.
 type Companion struct {
 	Agent *Agent
 	// Mode is [spool.ChildBlocking], whose spawn and messages are calls that last

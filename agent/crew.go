@@ -142,19 +142,28 @@ func (a *Agent) takeUp(ctx context.Context, r *Run) (some bool, err error) {
 	return len(kids) > 0, err
 }
 
+// Rest waits until no companion has anything left to do but to wait for answers.
+func (a *Agent) Rest(ctx context.Context, r *Run) error {
+	for some := true; some && r.crew != nil; {
+		err := r.crew.wait()
+		if err == nil {
+			some, err = a.takeUp(ctx, r)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // join lets a run end or pause only when its companions have nothing more to do.
 // If one of them waits for an answer, the run waits for the child.
 func (a *Agent) join(ctx context.Context, r *Run, result Result, err error) (Result, error) {
 	if err != nil || !result.Done && result.Suspended == "" {
 		return result, err
 	}
-	for some := true; some; {
-		if err := r.crew.wait(); err != nil {
-			return Result{}, err
-		}
-		if some, err = a.takeUp(ctx, r); err != nil {
-			return Result{}, err
-		}
+	if err := a.Rest(ctx, r); err != nil {
+		return Result{}, err
 	}
 	var waiting []string
 	err = r.Log.View(ctx, func(f *spool.Fold) error {

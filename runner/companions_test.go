@@ -186,3 +186,49 @@ func TestCompanionsAreChecked(t *testing.T) {
 		}
 	}
 }
+
+// An interrupt waits for background children, as every pause does. Steering stops
+// them.
+func TestInterruptWithABackgroundChild(t *testing.T) {
+	for name, next := range map[string]func(w *world){
+		"resumed":         func(w *world) { w.goOn("s") },
+		"another message": func(w *world) { w.say("s", "u2", "other") },
+		"steered":         nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				steps := []scripted.Step{scripted.Say(scripted.Calls(spawn("a", "slowly")))}
+				for range 3 {
+					steps = append(steps, scripted.Say(scripted.Calls(call("b", "dutifully", `{}`))))
+				}
+				kid := demo(map[string]scripted.Scene{"slowly": sayFor(30, time.Second)})
+				a := spawner(map[string]scripted.Scene{"go": then(steps...), "other": then()}, spool.ChildBackground, kid)
+				a.Tools = append(a.Tools, tool.New("dutifully", "", func(ctx tool.Context, _ struct{}) (int, error) {
+					time.Sleep(2 * time.Second)
+					return 1, nil
+				}))
+				w.start(a, nil)
+				w.say("s", "u1", "go")
+				w.until("s", spool.TypeTextDelta, func(c spool.Chunk) bool { return c.ChunkBase().AgentID == "s.1" })
+				if next == nil {
+					steer := say("u2", "other")
+					steer.WhenBusy = spool.BusySteer
+					w.command("s", steer)
+				} else {
+					w.interrupt("s", "i1")
+					f := w.wantInterrupted("s", 2)
+					if f.Child("s.1").Reason != "completed" {
+						t.Errorf("the child: %s", mustJSON(f.Child("s.1")))
+					}
+					next(w)
+				}
+				f := w.ended("s")
+				kidTurn := f.Child("s.1").LastTurn()
+				if next == nil && kidTurn.LastRun().Outcome != spool.OutcomeStopped || next != nil &&
+					(f.Reason != "completed" || kidTurn.LastRun().Outcome != spool.OutcomeCompleted || strings.Count(f.Child("s.1").Messages[1].Text(), "w0 ") != 1) {
+					t.Errorf("%s: %s", f.Reason, mustJSON(f.Child("s.1")))
+				}
+			})
+		})
+	}
+}

@@ -221,6 +221,8 @@ func (s *session) drive(ctx context.Context, cancel context.CancelCauseFunc, run
 			over := r.limitStep(ctx, cancel, a.StepTimeout)
 			result, err = a.Step(ctx, run)
 			over()
+		} else if err == nil && result.Suspended != "" {
+			err = a.Rest(ctx, run)
 		}
 	}
 	return result, err

@@ -143,7 +143,7 @@ func (s *session) plan(ctx context.Context) (plan, error) {
 			p.from(f)
 			return nil
 		}
-		if len(f.Pending()) > 0 {
+		if f.Asks() && len(f.Pending()) > 0 {
 			p.expires = f.Expires()
 			return nil // what is queued waits, too
 		}
