@@ -177,9 +177,9 @@ func TestStopAfterInterrupt(t *testing.T) {
 // A stop that lands in the moment of the pause ends the turn all the same.
 func TestStopInTheMomentOfTheInterrupt(t *testing.T) {
 	inWorld(t, func(w *world) {
-		_, stop := w.start(demo(map[string]scripted.Scene{"go": slowSteps(2)}), nil)
 		w.say("s", "u1", "go")
 		w.interrupt("s", "i1")
+		_, stop := w.start(demo(map[string]scripted.Scene{"go": slowSteps(2)}), nil)
 		w.wantInterrupted("s", 0)
 		stop()
 		records := w.records("s")
