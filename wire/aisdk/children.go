@@ -183,8 +183,9 @@ func (p *Projector) startChild(a *childAgent, r spool.Record, c *spool.RunStarte
 
 // followChild shows what a record of a sub-agent has changed. Its data part is
 // told anew where its runs begin, pause and end, and where a step is committed
-// once it has grown by half since: in all, at most three times its size, and what
-// the runs' ends cost. What comes between goes out as it comes, and is forgotten.
+// once as many bytes of records have come as it holds: in all, about three times
+// its size, and once more for each pause. What comes between goes out as it comes,
+// and is forgotten.
 func (p *Projector) followChild(a *childAgent, r spool.Record, c spool.Chunk) {
 	switch c := c.(type) {
 	case *spool.RunStarted:
@@ -213,7 +214,7 @@ func (p *Projector) followChild(a *childAgent, r spool.Record, c spool.Chunk) {
 		p.sync()
 		p.transient(c)
 	case *spool.StepCommitted:
-		if !c.More && 2*a.heard >= len(a.value) {
+		if !c.More && a.heard >= len(a.value) {
 			p.tell(a)
 		}
 		p.sync()
