@@ -1,5 +1,5 @@
 /** A part of a message, of which only the type is certain. */
-type Part = { type: string; text?: string; inputText?: string };
+type Part = { type: string; text?: string; inputText?: string; state?: string };
 type PartMessage<P> = { id: string; role: 'system' | 'user' | 'assistant'; parts: P[] };
 
 /** The data of a `data-subagent` part: a sub-agent, and what it was told and said. */
@@ -39,7 +39,11 @@ export function applyLive<P extends { type: string }>(data: SubAgentData<P>, liv
   if (at < 0) at = messages.push({ id: live.messageId, role: 'assistant', parts: [] }) - 1;
   const parts = messages[at]!.parts.slice();
   if (live.retracted) parts.splice(live.index);
-  if (live.part !== undefined) parts[live.index] = live.part;
+  if (live.part !== undefined) {
+    parts[live.index] = live.part;
+    const before = parts[live.index - 1] as (P & Part) | undefined; // what was written before it is whole
+    if (before?.state === 'streaming') parts[live.index - 1] = { ...before, state: 'done' };
+  }
   const part = parts[live.index] as (P & Part) | undefined;
   if (live.delta !== undefined && part !== undefined) {
     const text = part.type === 'text' || part.type === 'reasoning' ? 'text' : 'inputText';

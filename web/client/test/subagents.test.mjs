@@ -7,13 +7,13 @@ const live = (index, change) => ({ sessionId: 's.1', messageId: 'a', index, ...c
 
 test('live parts set, grow and are taken back, and the sub-agent given stays as it is', () => {
   const before = structuredClone(data);
-  let now = applyLive(data, live(0, { part: { type: 'text', text: '' } }));
+  let now = applyLive(data, live(0, { part: { type: 'text', text: '', state: 'streaming' } }));
   now = applyLive(now, live(0, { delta: 'Hel' }));
   const half = now;
   now = applyLive(now, live(0, { delta: 'lo' }));
   now = applyLive(now, live(1, { part: { type: 'dynamic-tool', toolCallId: 'c' } }));
   now = applyLive(now, live(1, { delta: '{"a"' }));
-  assert.deepEqual(now.messages[1], { id: 'a', role: 'assistant', parts: [{ type: 'text', text: 'Hello' }, { type: 'dynamic-tool', toolCallId: 'c', inputText: '{"a"' }] });
+  assert.deepEqual(now.messages[1], { id: 'a', role: 'assistant', parts: [{ type: 'text', text: 'Hello', state: 'done' }, { type: 'dynamic-tool', toolCallId: 'c', inputText: '{"a"' }] });
   assert.equal(half.messages[1].parts[0].text, 'Hel');
   assert.deepEqual(applyLive(now, live(0, { retracted: true })).messages[1].parts, []);
   assert.deepEqual(data, before);
