@@ -46,6 +46,13 @@ for (const [device, options] of Object.entries(devices)) {
   await shoot(tools.page, 'edit');
   await tools.page.context().close();
 
+  const agents = await open('agents');
+  await say(agents.page, 'agents');
+  await agents.page.getByText('you can open it from its call above').waitFor();
+  await settled(agents.page);
+  await shoot(agents.page, 'agents');
+  await agents.page.context().close();
+
   const approve = await open('approve');
   await say(approve.page, 'approve');
   await approve.page.getByRole('button', { name: 'Approve', exact: true }).waitFor();
