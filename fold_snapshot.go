@@ -80,11 +80,36 @@ func (f *Fold) Snapshot(o SnapshotOptions) Snapshot {
 		}
 		s.Messages = append(s.Messages, m.Clone())
 	}
+	if w := f.Next(); w != nil && w.Held {
+		s.Messages = w.preview(s.Messages) // the stream shows the answer to it
+	}
 	if c := f.Checkpoint(f.CheckpointID); c != nil {
 		s.CheckpointID = &c.ID
 		s.Checkpoint = &SnapshotCheckpoint{c.ID, c.StepCount, c.Seq}
 	}
 	return s
+}
+
+// Next returns the command that waits for nothing but its run, or nil.
+func (f *Fold) Next() *Command {
+	if len(f.Waiting) == 0 || f.run != nil || f.Continue != nil || f.Asks() {
+		return nil
+	}
+	return f.Waiting[0]
+}
+
+// preview returns the messages as they will be when a held command takes effect.
+func (w *Command) preview(messages []Message) []Message {
+	if w.Rewind != nil {
+		keep := slices.IndexFunc(messages, func(m Message) bool { return m.ID == *w.Rewind }) + 1
+		if keep > 0 || *w.Rewind == "" {
+			messages = messages[:keep]
+		}
+	}
+	if w.Message != nil {
+		messages = append(messages, w.Message.Clone())
+	}
+	return messages
 }
 
 // Clone returns a copy that shares no part with m; strings and raw JSON are

@@ -250,13 +250,23 @@ func TestWaitingMessages(t *testing.T) {
 	}
 	o.finish()
 	first.all()
+	// It is next: the stream shows the answer, so that the page must show it.
+	s = k.snapshot("s")
+	if len(s.Waiting) != 0 || len(s.Messages) != 3 || s.Messages[2].ID != "u2" || s.Status != spool.StatusActive {
+		t.Errorf("before its run: %s", mustJSON(s))
+	}
+	page := k.stream("GET", "/api/chat/s", "", "X-Resume-From-Sequence", fmt.Sprint(s.StreamSequence))
 	o = k.own("s")
 	o.start("u2")
 	if s := k.snapshot("s"); len(s.Waiting) != 0 || s.Messages[len(s.Messages)-1].ID != "u2" {
 		t.Errorf("when its run has begun: %s", mustJSON(s))
 	}
+	o.text("two")
 	o.finish()
 	queued.all()
+	if got := textOf(page.all()); got != "two" {
+		t.Errorf("the page is shown %q", got)
+	}
 	if !strings.Contains(info(), `"waiting":0`) {
 		t.Errorf("info %s", info())
 	}

@@ -128,7 +128,7 @@ func (s *Snapshot) take(f *spool.Fold, include bool) {
 func waitingMessages(f *spool.Fold) []*spool.Command {
 	var list []*spool.Command
 	for _, w := range f.Waiting {
-		if w.Held && w.Message != nil && w.Rewind == nil {
+		if w.Held && w.Message != nil && w.Rewind == nil && w != f.Next() {
 			copied := *w // a message that waits never changes
 			list = append(list, &copied)
 		}

@@ -112,6 +112,28 @@ test('a message that waits is shown in every tab, and answered in turn', async (
   await page.context().close();
 });
 
+test('a page that comes between two turns shows what was said', async () => {
+  const info = async session => (await fetch(`${spool.url}/stream/${session}/info`)).json();
+  const other = newSession('count');
+  await (await fetch(`${spool.url}/api/chat/${other}`, { method: 'POST', body: '{"message":"think"}' })).text();
+  const records = (await info(other)).latestSequence - 1; // all but the command
+  const { session, page } = await held('between', 40);
+  await say(page, 'think');
+  await gate.asked(session, 41);
+  await shows(page, 20);
+  await stored(session, () => say(page, 'hello'));
+  gate.allow(session, records);
+  await gate.asked(session, records + 1);
+  await page.reload();
+  await page.locator('.user', { hasText: 'hello' }).waitFor();
+  await page.locator('main[data-status=streaming], main[data-status=submitted]').waitFor();
+  gate.allow(session, Infinity);
+  await page.getByText('nothing is lost').waitFor();
+  await settled(page);
+  await same(page, 2);
+  await page.context().close();
+});
+
 // Records of `branch` until the text of its second step has begun.
 const midSecond = 44;
 
