@@ -71,7 +71,7 @@ func Run(t *testing.T, w Wire) {
 		return
 	}
 	below := w
-	below.Log, below.OnlyLog, below.stride = Agents(), true, 7
+	below.Log, below.OnlyLog, below.stride = Agents(), true, 17
 	t.Run("with children", func(t *testing.T) { Run(t, below) })
 	for _, flaw := range flaws {
 		t.Run("it is seen when the wire "+flaw.name, func(t *testing.T) {
