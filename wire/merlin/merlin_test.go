@@ -185,9 +185,11 @@ func TestGrandchildren(t *testing.T) {
 			&spool.TextDelta{Base: child, Delta: "It is so."},
 		}
 	}
-	end := []spool.Chunk{
-		&spool.ToolEnd{ToolCallID: "c", ToolName: "lead", Result: json.RawMessage(`"It is so."`), Success: true},
-		&spool.StepCommitted{StepID: "s"}, finished(),
+	end := func() []spool.Chunk {
+		return []spool.Chunk{
+			&spool.ToolEnd{ToolCallID: "c", ToolName: "lead", Result: json.RawMessage(`"It is so."`), Success: true},
+			&spool.StepCommitted{StepID: "s"}, finished(),
+		}
 	}
 	for _, tt := range []struct {
 		name            string
@@ -221,7 +223,7 @@ func TestGrandchildren(t *testing.T) {
 			if tt.o.Version == merlin.V1 {
 				return
 			}
-			_, frames = project(t, log(t, append(chunks(), end...)...), &tt.o)
+			_, frames = project(t, log(t, append(chunks(), end()...)...), &tt.o)
 			if c := read(t, text(frames)); c.Blocks[0].Results[0].Text != "It is so." {
 				t.Errorf("the result is %q", c.Blocks[0].Results[0].Text)
 			}
