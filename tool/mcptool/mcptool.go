@@ -117,12 +117,11 @@ func Connect(ctx context.Context, dial Dial, o *Options) (*Server, error) {
 		return nil, fmt.Errorf("mcptool: there is no approval %q", s.o.Approval)
 	}
 	s.name = s.o.Name
-	s.client = mcp.NewClient(&mcp.Implementation{Name: "spool", Version: "1"}, &mcp.ClientOptions{
+	s.client = mcp.NewClient(&mcp.Implementation{Name: "spool", Version: "1"}, s.hears(&mcp.ClientOptions{
 		Capabilities:                &mcp.ClientCapabilities{},
 		ToolListChangedHandler:      s.listChanged,
 		ProgressNotificationHandler: s.calls.progress,
-		LoggingMessageHandler:       s.logged,
-	})
+	}))
 	if _, err := s.connected(ctx); err != nil {
 		_ = s.Close()
 		return nil, err
@@ -285,43 +284,6 @@ func (s *Server) listChanged(_ context.Context, r *mcp.ToolListChangedRequest) {
 			s.tools = tools
 		}
 	})
-}
-
-// logLevel is the level from which on servers are to log, "" for not at all.
-// Servers of newer protocols are told with each call.
-func (s *Server) logLevel(ctx context.Context) mcp.LoggingLevel {
-	switch {
-	case s.o.Logger == nil:
-		return ""
-	case s.log.Enabled(ctx, slog.LevelDebug):
-		return "debug"
-	}
-	return "info"
-}
-
-// askForLogs tells servers of older protocols.
-func (s *Server) askForLogs(ctx context.Context, cs *mcp.ClientSession) {
-	info := cs.InitializeResult()
-	level := s.logLevel(ctx)
-	if level == "" || info == nil || info.Capabilities == nil || info.Capabilities.Logging == nil {
-		return
-	}
-	if err := cs.SetLoggingLevel(ctx, &mcp.SetLoggingLevelParams{Level: level}); err != nil {
-		s.log.Debug("an MCP server does not log", "server", s.called(), "err", err)
-	}
-}
-
-func (s *Server) logged(ctx context.Context, r *mcp.LoggingMessageRequest) {
-	level := slog.LevelInfo
-	switch r.Params.Level {
-	case "debug":
-		level = slog.LevelDebug
-	case "warning":
-		level = slog.LevelWarn
-	case "error", "critical", "alert", "emergency":
-		level = slog.LevelError
-	}
-	s.log.Log(ctx, level, "an MCP server says", "server", s.called(), "logger", r.Params.Logger, "data", r.Params.Data)
 }
 
 // lineLogger logs what a process writes, line by line.

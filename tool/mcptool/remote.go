@@ -159,9 +159,7 @@ func (r *remote) call(ctx tool.Context, cs *mcp.ClientSession, input json.RawMes
 	defer over()
 	params := &mcp.CallToolParams{Name: r.name, Arguments: input, Meta: mcp.Meta{effectKey: ctx.Call().EffectID}}
 	params.SetProgressToken(token)
-	if level := r.server.logLevel(ctx); level != "" {
-		params.Meta[mcp.MetaKeyLogLevel] = level
-	}
+	r.server.askForLogsOf(ctx, params)
 	return cs.CallTool(ctx, params)
 }
 

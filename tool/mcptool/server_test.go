@@ -1,5 +1,7 @@
 package mcptool_test
 
+//lint:file-ignore SA1019 The protocol gives logging up, but servers still log so.
+
 import (
 	"context"
 	"encoding/json"
