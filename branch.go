@@ -16,6 +16,8 @@ type BranchOptions struct {
 	// CommandID makes repeats the same branch. Without one the id of the new
 	// session does.
 	CommandID string
+	// Principal is whose the new session is; "" is the source's.
+	Principal string
 }
 
 // Branch copies the log's kept records up to a checkpoint into a new session,
@@ -196,7 +198,7 @@ func (b *branching) plan(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		b.row = Row{Agent: info.Agent, Principal: info.Principal, Title: info.Title}
+		b.row = Row{Agent: info.Agent, Principal: cmp.Or(b.o.Principal, info.Principal), Title: info.Title}
 	}
 	err = b.eachKept(ctx, b.source.Floor, func(_ Record, c Chunk) error {
 		b.collect(c)

@@ -209,7 +209,14 @@ type Follower struct {
 // told, [ErrCursorAhead] if the log is another incarnation's or shorter,
 // [ErrNotFound], [ErrClosed], the projector's error, the store's or ctx's. Only
 // the store's and ctx's may pass.
-func (f *Follower) Next(ctx context.Context) (Batch, error) {
+func (f *Follower) Next(ctx context.Context) (Batch, error) { return f.next(ctx, 0) }
+
+// NextUntil is Next for who only wants what the log holds up to a sequence: once
+// the position is there it returns no frames instead of waiting for some.
+func (f *Follower) NextUntil(ctx context.Context, seq uint64) (Batch, error) { return f.next(ctx, seq) }
+
+// next is Next, or, unless until is 0, NextUntil.
+func (f *Follower) next(ctx context.Context, until uint64) (Batch, error) {
 	p, t := f.p, f.p.g.tail
 	if err := f.check(ctx); err != nil {
 		return Batch{}, err
@@ -240,6 +247,9 @@ func (f *Follower) Next(ctx context.Context) (Batch, error) {
 			continue
 		}
 		f.after, f.own = max(f.after, at), nil
+		if until != 0 && f.after >= until {
+			return Batch{At: f.after}, nil
+		}
 
 		t.mu.Lock()
 		if !t.known || t.head != head || head.Seq != at {

@@ -53,7 +53,7 @@ func (s *Server) branch(w http.ResponseWriter, r *request, data []byte) error {
 		return err
 	}
 	o.Session = chat.BranchSession(s.chat, r.session, o)
-	if _, err := s.authorize(r.Request, o.Session, ActionSend); err != nil {
+	if o.Principal, err = s.authorize(r.Request, o.Session, ActionSend); err != nil {
 		return err
 	}
 	made, err := chat.Branch(r.Context(), s.chat, r.session, o)

@@ -393,3 +393,20 @@ func TestBranchOfARunningSession(t *testing.T) {
 	o.finish()
 	queued.all()
 }
+
+// TestBranchIsItsMakers: who branches another's session has a session of their own.
+func TestBranchIsItsMakers(t *testing.T) {
+	t.Parallel()
+	k := newKit(t, &server.Options{Principal: func(r *http.Request) (string, error) { return r.Header.Get("Who"), nil }})
+	post := k.stream("POST", "/api/chat/s", userBody("s", "u1", "hi"), "Who", "ann")
+	o := k.own("s")
+	o.start("u1")
+	o.text("hello")
+	o.finish()
+	post.all()
+	k.status(http.StatusOK, "POST", "/api/chat/s/resume", `{"mode":"branch","checkpointId":"cp-run-u1","sessionId":"b"}`, "Who", "bob")
+	info, err := k.store.Session(t.Context(), "b")
+	if err != nil || info.Principal != "bob" || info.Title != "hi" {
+		t.Errorf("the branch's row: %+v, %v", info, err)
+	}
+}

@@ -6,6 +6,9 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/server/chat"
 )
 
 func TestSegment(t *testing.T) {
@@ -351,4 +354,26 @@ func TestDrain(t *testing.T) {
 	if textOf(got)+textOf(back) != "one two" {
 		t.Errorf("%q + %q", textOf(got), textOf(back))
 	}
+}
+
+// TestCountedBehindSilentRecords: a reader that counts is answered at once, also
+// where the log's latest record is one that its wire does not show.
+func TestCountedBehindSilentRecords(t *testing.T) {
+	t.Parallel()
+	k := newKit(t, nil)
+	post := k.say("s", "u1", "hi")
+	run := post.res.Header.Get(chat.HeaderWorkflowRun)
+	o := k.own("s")
+	o.start("u1")
+	o.text("one ")
+	post.until("one ")
+	for range 3 { // more than a page
+		reports := make([]spool.Chunk, 400)
+		for i := range reports {
+			reports[i] = &spool.UsageReport{}
+		}
+		o.commit(spool.Row{}, nil, reports...)
+	}
+	again := k.anew().stream("GET", "/api/chat/"+run+"/stream?startIndex=0", "")
+	again.until("one ")
 }

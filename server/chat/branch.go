@@ -13,6 +13,7 @@ type BranchOptions struct {
 	CheckpointID string
 	Session      string // the new session's id; "" for one that follows from CommandID, or a new one
 	CommandID    string // makes repeats the same branch; "": Session does, if it is given
+	Principal    string // whose the new session is; "": the source's
 	// Message opens a turn in the branch; nil leaves it at rest.
 	Message *spool.Message
 }
@@ -99,7 +100,7 @@ func Branch(ctx context.Context, d *Deps, session string, o BranchOptions) (*Bra
 		return nil, err
 	}
 	to := BranchSession(d, session, o)
-	origin, err := g.Branch(ctx, spool.BranchOptions{CheckpointID: o.CheckpointID, Session: to, CommandID: o.CommandID})
+	origin, err := g.Branch(ctx, spool.BranchOptions{CheckpointID: o.CheckpointID, Session: to, CommandID: o.CommandID, Principal: o.Principal})
 	if err != nil {
 		return nil, err
 	}

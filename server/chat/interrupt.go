@@ -15,7 +15,7 @@ type InterruptOptions = StopOptions
 
 // Interrupt lets a run come to its next step boundary and pause there, and
 // returns when it has: paused, or at its end, if that came first. A session where
-// nothing runs is answered as it stands. Errors: [spool.ErrNotFound] for an
+// nothing runs, or that waits for somebody's answer, is answered as it stands. Errors: [spool.ErrNotFound] for an
 // unknown session, [ErrNotInterruptible], and the store's.
 func Interrupt(ctx context.Context, d *Deps, session string, o InterruptOptions) (*Settled, error) {
 	g, err := d.Logs.Log(session)
@@ -39,6 +39,7 @@ func Interrupt(ctx context.Context, d *Deps, session string, o InterruptOptions)
 			return nil
 		}
 		switch run := f.OpenRun(); {
+		case f.Asks(): // it is paused, whatever is queued behind it
 		case run != nil && o.RunID != "" && o.RunID != run.ID:
 		case run != nil && run.Mode == runner.ModeExternal:
 			return ErrNotInterruptible.With(session, nil)
@@ -64,7 +65,7 @@ func Interrupt(ctx context.Context, d *Deps, session string, o InterruptOptions)
 func (s *Settled) take(f *spool.Fold) {
 	s.Status, s.Reason, s.StreamSequence = f.Status, f.Reason, f.Seq
 	s.pend(false)
-	if f.Live() {
+	if f.Live() && !f.Asks() {
 		s.Status, s.Reason = spool.StatusActive, ""
 	}
 }

@@ -93,7 +93,7 @@ func (a *attach) count(ctx context.Context, turn *spool.Turn, run *spool.Run, co
 	}
 	reader := p.Follow(after)
 	for at := after; at < until; {
-		b, err := reader.Next(ctx)
+		b, err := reader.NextUntil(ctx, until)
 		if err != nil {
 			return 0, -1, err
 		}
