@@ -30,13 +30,19 @@ export function tempDir() {
   return dir;
 }
 
-/** A port that is free now, for a server that must come back on the same one. */
+/**
+ * A port that is free now, for a server that must come back on the same one. It lies
+ * below those that outgoing connections take, so that none of them gets it meanwhile.
+ */
 export async function freePort() {
-  const server = createServer();
-  await new Promise(done => server.listen(0, '127.0.0.1', done));
-  const { port } = server.address();
-  await new Promise(done => server.close(done));
-  return port;
+  for (;;) {
+    const port = 10_000 + Math.floor(Math.random() * 20_000);
+    const server = createServer();
+    const free = await new Promise(done => server.once('error', () => done(false)).listen(port, '127.0.0.1', () => done(true)));
+    if (!free) continue;
+    await new Promise(done => server.close(done));
+    return port;
+  }
 }
 
 /**
