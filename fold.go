@@ -8,7 +8,7 @@ import (
 
 // FoldVersion changes whenever the same records fold into something else. Saved
 // folds of another version are ignored.
-const FoldVersion = 10
+const FoldVersion = 11
 
 // Fold is a session's state: what its log's records, folded in order, say. It
 // is a deterministic function of them, and the same from all records and from
@@ -356,12 +356,19 @@ func (f *Fold) endRun(r Record, say func(*Run)) {
 	if f.staged != nil {
 		f.committed, f.staged = f.State, nil
 	}
-	if f.Stop != nil && f.Stop.Seq < r.Seq && f.Continue == nil {
+	if f.Stop != nil && f.Stop.Seq < r.Seq && f.Continue == nil && !f.run.passes(f.Stop) {
 		f.Stop = nil
 	}
-	f.Interrupt = nil
+	if f.Interrupt != nil && !f.run.passes(f.Interrupt) {
+		f.Interrupt = nil
+	}
 	f.run, f.step, f.stepID, f.phase, f.cursor = nil, 0, "", PhaseNone, ""
 }
+
+// passes reports whether a stop or an interrupt is not for this run but for the
+// next: it came behind a message that took a pause's place, before the run that
+// only ends the pause.
+func (r *Run) passes(c *Command) bool { return r.Mode == ModeSuperseded && c.Seq < r.Start }
 
 // Spent returns how long the open run has taken by now, with the runs that it took
 // up; what they were paused does not count. 0 if none is open.

@@ -167,9 +167,18 @@ type Seams struct {
 	Logger *slog.Logger // gets the stacks of tools that panicked; nil: discard
 }
 
-// metadata encodes what a metadata function returned. What is no JSON object, or
-// larger than 64 KiB, is dropped: metadata must not fail a run.
-func metadata(v any) json.RawMessage {
+// metadata encodes what a metadata function returns. What is no JSON object, or
+// larger than 64 KiB, is dropped, and so is a panic: metadata must not fail a run.
+func metadata(ctx context.Context, of func(context.Context, RunInfo) any, r RunInfo) (raw json.RawMessage) {
+	if of == nil {
+		return nil
+	}
+	defer func() {
+		if recover() != nil {
+			raw = nil
+		}
+	}()
+	v := of(ctx, r)
 	if v == nil {
 		return nil
 	}
@@ -184,10 +193,7 @@ func metadata(v any) json.RawMessage {
 // error, with the metadata that the agent's functions give.
 func (a *Agent) Start(ctx context.Context, r RunInfo, commands []string) *spool.RunStarted {
 	c := &spool.RunStarted{TurnID: r.TurnID, MessageID: r.MessageID, Mode: r.Mode, Commands: commands}
-	c.RunID = r.RunID
-	if a.StartMetadata != nil {
-		c.Metadata = metadata(a.StartMetadata(ctx, r))
-	}
+	c.RunID, c.Metadata = r.RunID, metadata(ctx, a.StartMetadata, r)
 	return c
 }
 
@@ -199,8 +205,6 @@ func (a *Agent) Finish(ctx context.Context, r RunInfo) *spool.RunFinished {
 		usage := r.Usage
 		c.Usage = &usage
 	}
-	if a.FinishMetadata != nil {
-		c.Metadata = metadata(a.FinishMetadata(ctx, r))
-	}
+	c.Metadata = metadata(ctx, a.FinishMetadata, r)
 	return c
 }

@@ -80,7 +80,7 @@ func (s *step) delegate(alive, late context.Context, sub *subAgent, c *call) (re
 	if err := kid.tell(alive, command, text); err != nil {
 		return nil, nil, err
 	}
-	if err := kid.work(alive, late); err != nil {
+	if err := kid.shift(alive, late); err != nil {
 		return nil, nil, err
 	}
 	result, err = kid.result(alive, command)

@@ -27,7 +27,7 @@ func (c *child) execute(alive, late context.Context, p childPlan) error {
 	if err != nil {
 		return err
 	}
-	run := &Run{Info: p.info, Log: c.log, Seams: c.parent.Seams, Hooks: c.parent.Hooks, Inherited: c.inherited, Observer: c.parent.Observer, maxDepth: c.parent.maxDepth}
+	run := &Run{Info: p.info, Log: c.log, Seams: c.parent.Seams, Hooks: c.parent.Hooks, Inherited: c.inherited, Observer: c.parent.Observer, maxDepth: c.parent.maxDepth, root: c.parent.top()}
 	result, info := Result{}, p.info
 	err = errChildStopped
 	if !p.over {
@@ -168,6 +168,7 @@ func (c *child) steps(alive, late context.Context, run *Run, goesOn bool) (Resul
 	begun := run.Info
 	timed, cancel := context.WithCancelCause(late)
 	defer cancel(nil)
+	defer run.top().stops.enter(c.session, cancel)()
 	stopClock, err := c.limitRun(timed, cancel)
 	if err != nil {
 		return Result{}, begun, err
@@ -182,7 +183,7 @@ func (c *child) steps(alive, late context.Context, run *Run, goesOn bool) (Resul
 	select {
 	case e = <-done:
 	case <-timed.Done():
-		if alive.Err() != nil { // how long that may take is the parent's business
+		if alive.Err() != nil && !errors.Is(context.Cause(alive), errChildLeft) { // how long that may take is the parent's business
 			e = <-done
 			break
 		}

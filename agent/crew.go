@@ -16,6 +16,7 @@ type crew struct {
 	ctx    context.Context // the run's: they go on from one step to the next
 	cancel context.CancelCauseFunc
 	shifts map[string]*shift // by session
+	ended  map[string]bool   // sessions of children that were terminated
 }
 
 // shift is a child at work, until it has nothing more to do.
@@ -34,7 +35,7 @@ func (r *Run) begin(ctx context.Context, a *Agent) {
 		}
 	}
 	if r.crew == nil {
-		r.crew = &crew{shifts: map[string]*shift{}}
+		r.crew = &crew{shifts: map[string]*shift{}, ended: map[string]bool{}}
 		r.crew.ctx, r.crew.cancel = context.WithCancelCause(ctx)
 	}
 }
@@ -66,10 +67,14 @@ func (w *crew) wait() error {
 	return first
 }
 
-// work has a child do what it was told, unless it is at it.
+// work has a child do what it was told, unless it is at it. A child that was
+// terminated does nothing: then it returns nil.
 func (w *crew) work(kid *child) *shift {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.ended[kid.session] {
+		return nil
+	}
 	if s := w.shifts[kid.session]; s != nil {
 		select {
 		case <-s.done:
@@ -99,7 +104,7 @@ func (w *crew) work(kid *child) *shift {
 	return s
 }
 
-// shift is work for which nobody else looks after panics.
+// shift is work, in whatever goroutine: a panic is the run's error.
 func (c *child) shift(alive, late context.Context) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -109,9 +114,10 @@ func (c *child) shift(alive, late context.Context) (err error) {
 	return c.work(alive, late)
 }
 
-// stop ends a child's shift and waits for that.
-func (w *crew) stop(session string) {
+// terminate ends a child's shift for good and waits for that.
+func (w *crew) terminate(session string) {
 	w.mu.Lock()
+	w.ended[session] = true
 	s := w.shifts[session]
 	w.mu.Unlock()
 	if s != nil {
@@ -219,7 +225,7 @@ func (s *step) accompany(ctx context.Context, op companionOp, c *call) (result j
 		return nil, nil, err
 	case of == nil:
 		return nil, errNoChild, nil
-	case op == opSpawn && depth(session) > s.run.maxDepth:
+	case (op == opSpawn || op == opSend) && depth(session) > s.run.maxDepth:
 		return nil, tooDeep(s.run.maxDepth), nil
 	case op == opTerminate:
 		return s.terminate(ctx, c, session, status)
@@ -227,6 +233,9 @@ func (s *step) accompany(ctx context.Context, op companionOp, c *call) (result j
 		return nil, errChildEnded, nil
 	}
 	kid := s.child(of, session)
+	if status.Status == "terminated" && told {
+		return s.finding(ctx, kid, command)
+	}
 	switch op {
 	case opSpawn, opSend:
 		text := in.Task
@@ -237,6 +246,9 @@ func (s *step) accompany(ctx context.Context, op companionOp, c *call) (result j
 			return nil, nil, err
 		}
 		shift := s.run.crew.work(kid)
+		if shift == nil {
+			return nil, errChildEnded, nil
+		}
 		if status.Mode == spool.ChildBackground {
 			result, err := json.Marshal(childStatus{ChildID: session, Status: "working"})
 			return result, err, nil
@@ -247,7 +259,11 @@ func (s *step) accompany(ctx context.Context, op companionOp, c *call) (result j
 		return s.finding(ctx, kid, command)
 	case opWait:
 		if status.Status == "working" || status.Status == "waiting" {
-			if err := wait(ctx, s.run.crew.work(kid)); err != nil {
+			shift := s.run.crew.work(kid)
+			if shift == nil {
+				return nil, errChildEnded, nil
+			}
+			if err := wait(ctx, shift); err != nil {
 				return nil, nil, err
 			}
 		}
@@ -313,7 +329,7 @@ func (s *step) listChildren(ctx context.Context) (result json.RawMessage, failed
 // terminate ends a child: what it does is stopped and settled, and it says no
 // more.
 func (s *step) terminate(ctx context.Context, c *call, session string, status childStatus) (result json.RawMessage, failed, ends error) {
-	s.run.crew.stop(session)
+	s.run.crew.terminate(session)
 	if err := s.run.Log.Flush(ctx); err != nil {
 		return nil, nil, err
 	}

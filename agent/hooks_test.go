@@ -239,13 +239,13 @@ func TestHookBeforeAnApproval(t *testing.T) {
 	}
 	suspended := l.fold.Suspend(result.Suspended, []string{"c"}, 0)
 	answer := &spool.ToolApprovalResponse{CommandID: "ok", ApprovalID: request.ApprovalID, Approved: true}
-	next := *r
-	next.Info.RunID = "r2"
-	start := a.Start(t.Context(), next.Info, []string{"ok"})
+	next := r.Info
+	next.RunID = "r2"
+	start := a.Start(t.Context(), next, []string{"ok"})
 	if err := l.Append(t.Context(), append(suspended, answer, start)...); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := a.Recover(t.Context(), &agent.Run{Info: next.Info, Log: l, Seams: r.Seams}); err != nil {
+	if _, err := a.Recover(t.Context(), &agent.Run{Info: next, Log: l, Seams: r.Seams}); err != nil {
 		t.Fatal(err)
 	}
 	if end := find[*spool.ToolEnd](l); len(end) != 1 || string(end[0].Result) != `"y"` || calls != 1 {

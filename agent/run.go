@@ -30,6 +30,8 @@ type Run struct {
 	corrected  bool
 	maxDepth   int // of agents below this one; 0: as the agent says
 	crew       *crew
+	root       *Run // of the session; nil: this one
+	stops      stops
 }
 
 // Result says how the run goes on after a step.

@@ -154,15 +154,15 @@ func (s *session) steps(ctx context.Context, p plan, info *agent.RunInfo, recove
 		seen = recovered
 	}
 	runCtx, cancel := context.WithCancelCause(ctx)
+	g := &gate{Writer: s.w, log: s.log}
+	run := s.agentRun(*info, g)
 	watched := make(chan struct{})
 	r.logs.Go(func() {
 		defer close(watched)
-		s.watch(runCtx, seen, cancel)
+		s.watch(runCtx, seen, cancel, run)
 	})
 	defer func() { cancel(errLeft); <-watched }()
 
-	g := &gate{Writer: s.w, log: s.log}
-	run := s.agentRun(*info, g)
 	if stopClock, err := s.limitRun(runCtx, cancel); err != nil {
 		return agent.Result{}, err
 	} else {
@@ -293,9 +293,9 @@ func (s *session) expire(ctx context.Context) error {
 	return err
 }
 
-// watch reads the commands that arrive while a run is open and cancels it when
-// one of them asks for that.
-func (s *session) watch(ctx context.Context, seen uint64, cancel context.CancelCauseFunc) {
+// watch reads the commands that arrive while a run is open and cancels it, or a
+// child of it, when one of them asks for that.
+func (s *session) watch(ctx context.Context, seen uint64, cancel context.CancelCauseFunc, run *agent.Run) {
 	reader := s.log.Reader(spool.ReadOptions{
 		After:  spool.Cursor{Seq: seen, Incarnation: s.lease.Head.Incarnation},
 		Follow: true,
@@ -303,6 +303,7 @@ func (s *session) watch(ctx context.Context, seen uint64, cancel context.CancelC
 	look := func() (stop bool) {
 		err := s.log.View(ctx, func(f *spool.Fold) error {
 			stop = f.Stop != nil
+			run.StopChildren(f)
 			for _, w := range f.Waiting {
 				stop = stop || w.Seq > seen && w.WhenBusy == spool.BusyInterrupt
 			}

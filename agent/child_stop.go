@@ -1,0 +1,53 @@
+package agent
+
+import (
+	"context"
+	"sync"
+
+	"github.com/spool-run/spool"
+)
+
+// stops are the children at work, of all generations, by session.
+type stops struct {
+	mu     sync.Mutex
+	cancel map[string]context.CancelCauseFunc
+}
+
+// enter notes a child at work until leave is called. Stops from before are seen by
+// the child itself, before its step.
+func (s *stops) enter(session string, cancel context.CancelCauseFunc) (leave func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cancel == nil {
+		s.cancel = map[string]context.CancelCauseFunc{}
+	}
+	s.cancel[session] = cancel
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.cancel, session)
+	}
+}
+
+func (r *Run) top() *Run {
+	if r.root != nil {
+		return r.root
+	}
+	return r
+}
+
+// StopChildren cancels the children that a session's fold says are to stop, in the
+// middle of what they do. Whoever reads the session's commands calls it, from any
+// goroutine.
+func (r *Run) StopChildren(f *spool.Fold) {
+	for _, c := range f.Children {
+		if c.Stop != nil {
+			r.stops.mu.Lock()
+			if cancel := r.stops.cancel[c.Session]; cancel != nil {
+				cancel(errChildStopped)
+			}
+			r.stops.mu.Unlock()
+		}
+		r.StopChildren(c)
+	}
+}
