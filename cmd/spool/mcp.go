@@ -5,8 +5,14 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
+	"os"
+	"os/exec"
 	"regexp"
+	"slices"
 	"strings"
+	"sync"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/spool-run/spool/tool"
 	"github.com/spool-run/spool/tool/mcptool"
@@ -58,12 +64,24 @@ func mcpServer(flag string) (mcptool.Dial, *mcptool.Options, error) {
 		o.Name, o.Prefix, where = m[1], m[1]+"_", m[2]
 	}
 	if command, ok := strings.CutPrefix(where, "stdio:"); ok && strings.TrimSpace(command) != "" {
-		return mcptool.Command("/bin/sh", "-c", "exec "+command), o, nil
+		return shell(command), o, nil
 	}
 	if u, err := url.Parse(where); err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" {
 		return mcptool.HTTP(where, nil), o, nil
 	}
 	return nil, nil, &usageError{"--mcp " + flag + ": want a URL or stdio:COMMAND, with NAME= before it or not"}
+}
+
+// shell runs a command line as a server. It gets this process's environment but
+// for what is meant for this process alone: keys of model providers, and flags.
+func shell(command string) mcptool.Dial {
+	return func() mcp.Transport {
+		cmd := exec.Command("/bin/sh", "-c", "exec "+command)
+		cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool {
+			return strings.HasPrefix(v, "OPENAI_") || strings.HasPrefix(v, "ANTHROPIC_") || strings.HasPrefix(v, "SPOOL_")
+		})
+		return &mcp.CommandTransport{Command: cmd}
+	}
 }
 
 func (m mcpServers) tools() []tool.Tool {
@@ -74,8 +92,11 @@ func (m mcpServers) tools() []tool.Tool {
 	return tools
 }
 
+// close ends all connections, at once: a server may take its time.
 func (m mcpServers) close() {
+	var wg sync.WaitGroup
 	for _, s := range m {
-		_ = s.Close()
+		wg.Go(func() { _ = s.Close() })
 	}
+	wg.Wait()
 }

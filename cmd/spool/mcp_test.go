@@ -1,10 +1,12 @@
 package main
 
 import (
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -40,5 +42,22 @@ func TestMCPFlags(t *testing.T) {
 		if _, err := connectMCP(t.Context(), []string{h.URL, flag}, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", flag, err)
 		}
+	}
+}
+
+// TestServersGetNoKeys: what a server that is started here sees of our environment.
+func TestServersGetNoKeys(t *testing.T) {
+	t.Setenv("OPENAI_API_KEY", "sk-secret")
+	t.Setenv("ANTHROPIC_AUTH_TOKEN", "secret")
+	t.Setenv("SPOOL_MODEL", "secret")
+	t.Setenv("FORGE_TOKEN", "theirs")
+	cmd := shell("env")().(*mcp.CommandTransport).Command
+	cmd.Stderr = io.Discard
+	out, err := (&exec.Cmd{Path: cmd.Path, Args: cmd.Args, Env: cmd.Env}).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if env := string(out); strings.Contains(env, "secret") || !strings.Contains(env, "FORGE_TOKEN=theirs") || !strings.Contains(env, "PATH=") {
+		t.Errorf("a server's environment:\n%s", env)
 	}
 }
