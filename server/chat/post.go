@@ -181,13 +181,7 @@ func (d *Deps) submit(f *spool.Fold, b *Body) (decision, error) {
 // repeat is known by the turn it opened still being the last: editing back and
 // forth between two texts is two edits.
 func (d *Deps) edit(f *spool.Fold, b *Body) (decision, error) {
-	content := b.Message.Text()
-	for _, part := range b.Message.Parts {
-		if part.Type != spool.PartText {
-			content += "\x00" + part.URL + "\x00" + string(part.Data)
-		}
-	}
-	id, repeated := numbered(f, "edit-"+hash(b.MessageID, content))
+	id, repeated := numbered(f, "edit-"+hash(b.MessageID, messageContent(b.Message)))
 	if repeated {
 		return decision{follow: []string{id}}, nil
 	}

@@ -2,6 +2,7 @@ package chat
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -187,7 +188,7 @@ func (d *Deps) resumption(f *spool.Fold, o ResumeOptions) (resumption, error) {
 
 func continued(f *spool.Fold, o ResumeOptions) (resumption, error) {
 	if run := f.Interrupted(); run != nil && (o.RunID == "" || o.RunID == run.ID) {
-		r := resumption{id: orElse(o.CommandID, "continue-"+hash(run.ID))}
+		r := resumption{id: cmp.Or(o.CommandID, "continue-"+hash(run.ID))}
 		r.chunks = []spool.Chunk{&spool.ResumeRequested{CommandID: r.id, Mode: o.Mode, Target: run.ID}}
 		return r, nil
 	}
@@ -268,7 +269,7 @@ func retry(f *spool.Fold, o ResumeOptions) (resumption, error) {
 	case !broken || t == nil:
 		return resumption{}, nothingToResume(f)
 	}
-	r := resumption{id: orElse(o.CommandID, retryID+hash(t.LastRun().ID))}
+	r := resumption{id: cmp.Or(o.CommandID, retryID+hash(t.LastRun().ID))}
 	i := slices.IndexFunc(f.Messages, func(m *spool.Message) bool { return m.ID == t.MessageID })
 	asked := i > 0 && f.Messages[i-1].Role == spool.RoleUser
 	at := f.TurnCheckpoint(t)
@@ -328,6 +329,7 @@ func numberedResume(f *spool.Fold, o ResumeOptions) (r resumption, message *spoo
 	return r, &spool.UserMessage{CommandID: id, Message: m, WhenBusy: spool.BusyReject}
 }
 
+// messageContent is all that makes two messages the same.
 func messageContent(m *spool.Message) string {
 	content := m.Text()
 	for _, part := range m.Parts {
@@ -336,13 +338,6 @@ func messageContent(m *spool.Message) string {
 		}
 	}
 	return content
-}
-
-func orElse(s, fallback string) string {
-	if s == "" {
-		return fallback
-	}
-	return s
 }
 
 // nothingToResume says what the session is about instead.
