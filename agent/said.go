@@ -59,11 +59,6 @@ func newSaid(parts []spool.Part) *said {
 	return b
 }
 
-// empty reports whether the log has nothing.
-func (b *said) empty() bool {
-	return len(b.blocks) == 0 && len(b.calls) == 0 && len(b.sources) == 0 && len(b.files) == 0
-}
-
 // again starts the comparison over.
 func (b *said) again() {
 	b.at, b.growing, b.filed = -1, false, 0

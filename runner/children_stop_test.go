@@ -36,7 +36,7 @@ func TestStopOfAChildAtWork(t *testing.T) {
 				time.Sleep(3 * time.Second)
 				w.command("s", &spool.StopRequested{Base: spool.Base{AgentID: stopped}, CommandID: "x"})
 				f := w.ended("s")
-				if took := time.Now().Sub(begun); took > 20*time.Second {
+				if took := time.Since(begun); took > 20*time.Second {
 					t.Errorf("it took %v", took)
 				}
 				time.Sleep(2 * time.Minute) // the deaf tool comes back

@@ -345,12 +345,12 @@ func nothingToResume(f *spool.Fold) error {
 	e := *ErrNothingToResume
 	if f.Asks() {
 		e.Hint = "its run waits for children"
-		for _, c := range f.PendingCalls() {
+		if calls := f.PendingCalls(); len(calls) > 0 {
+			c := calls[0]
 			e.Hint = fmt.Sprintf("its run waits for the outcome of call %s: POST …/tools/%s", c.CallID, c.CallID)
 			if c.Approval != nil {
 				e.Hint = fmt.Sprintf("its run waits for a decision on call %s: POST …/approvals/%s", c.CallID, c.Approval.ID)
 			}
-			break
 		}
 	}
 	return e.With(f.Session, nil)
