@@ -53,6 +53,7 @@ type Projection struct {
 	plan    []Frame // of planAt
 	planAt  uint64
 	planned bool
+	cutAt   uint64 // the latest record whose frames cut their reader
 	err     error
 }
 
@@ -103,22 +104,8 @@ func (p *Projection) failed() bool {
 // Attach brings the projection to the head and returns the projector's plan
 // there. Errors are those of Next.
 func (p *Projection) Attach(ctx context.Context) (plan []Frame, at uint64, err error) {
-	if err := p.g.tail.refresh(ctx); err != nil {
+	if err := p.reach(ctx); err != nil {
 		return nil, 0, err
-	}
-	for target := p.g.tail.current(); ; {
-		p.mu.Lock()
-		at, head, failed := p.at, p.head, p.err
-		p.mu.Unlock()
-		if failed != nil {
-			return nil, 0, failed
-		}
-		if head.Incarnation == target.Incarnation && head.Incarnation > 0 && at >= target.Seq {
-			break
-		}
-		if err := p.advance(ctx); err != nil {
-			return nil, 0, err
-		}
 	}
 	if err := p.acquire(ctx); err != nil {
 		return nil, 0, err
@@ -138,6 +125,39 @@ func (p *Projection) Attach(ctx context.Context) (plan []Frame, at uint64, err e
 		p.plan, p.planAt, p.planned = plan, p.at, true
 	}
 	return p.plan, p.at, nil
+}
+
+// reach brings the projection to the head.
+func (p *Projection) reach(ctx context.Context) error {
+	if err := p.g.tail.refresh(ctx); err != nil {
+		return err
+	}
+	for target := p.g.tail.current(); ; {
+		p.mu.Lock()
+		at, head, failed := p.at, p.head, p.err
+		p.mu.Unlock()
+		if failed != nil {
+			return failed
+		}
+		if head.Incarnation == target.Incarnation && head.Incarnation > 0 && at >= target.Seq {
+			return nil
+		}
+		if err := p.advance(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// CutSince reports whether frames between a sequence and the head cut their
+// reader: one that comes back with that cursor would be cut again. Errors are
+// those of Next.
+func (p *Projection) CutSince(ctx context.Context, after uint64) (bool, error) {
+	if err := p.reach(ctx); err != nil {
+		return false, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.cutAt > after, nil
 }
 
 // At returns the plan as it was at a sequence: that of a projector of its own
@@ -410,6 +430,9 @@ func (p *Projection) advance(ctx context.Context) error {
 		}
 		if len(p.scratch) > 0 {
 			p.mu.Lock()
+			if p.scratch[len(p.scratch)-1].Cut {
+				p.cutAt = recs[i].Seq
+			}
 			p.ring.add(recs[i].Seq, p.scratch, p.src.incarnation)
 			p.at = recs[i].Seq
 			p.mu.Unlock()

@@ -73,7 +73,7 @@ func (k *kit) waiting(agents string) (m aisdk.UIMessage, parts []aisdk.UIPart) {
 // POST on their root, whose own calls it sends along.
 func TestChildrenAskByChat(t *testing.T) {
 	t.Parallel()
-	for _, agents := range []string{"?agents=nest", "?agents=summary"} {
+	for _, agents := range []string{"?agents=nest", "?agents=summary", "?agents=flatten"} {
 		for _, approved := range []bool{true, false} {
 			t.Run(fmt.Sprint(agents, approved), func(t *testing.T) {
 				t.Parallel()
@@ -93,7 +93,7 @@ func TestChildrenAskByChat(t *testing.T) {
 				body := mustJSON(map[string]any{"id": "s", "trigger": "submit-message", "messageId": m.ID,
 					"messages": []any{map[string]any{"id": m.ID, "role": "assistant", "parts": sent}}})
 				list := k.stream("POST", "/api/chat/s"+agents, body).all()
-				if got := textOf(list); got != "done" {
+				if got := textOf(list); got != "done" && (agents != "?agents=flatten" || !strings.HasSuffix(got, "done") || !strings.Contains(got, "there you are")) {
 					t.Errorf("the answer goes on with %q: %s", got, datas(list))
 				}
 				if again := k.stream("POST", "/api/chat/s"+agents, body).all(); datas(again) != datas(list) {

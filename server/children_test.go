@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -258,6 +259,8 @@ func TestChildrenOnTheRoot(t *testing.T) {
 	for _, q := range []string{"", "?agents=nest", "?agents=summary"} {
 		list = append(list, reading{k.stream("GET", base+"/stream"+q, ""), q})
 	}
+	p.until(planes, spool.TypeStepDiscarded) // which cuts those who were sent its words
+	list = append(list, reading{k.stream("GET", base+"/stream?agents=flatten", ""), "?agents=flatten"})
 	p.until(wiretest.Session, spool.TypeRunFinished)
 	check := func(list []reading) {
 		t.Helper()
@@ -285,12 +288,16 @@ func TestChildrenOnTheRoot(t *testing.T) {
 			if nested != strings.Contains(r.q, "nest") {
 				t.Errorf("%q: nested is %v", r.q, nested)
 			}
+			flat := strings.Contains(mustJSON(last.Parts), `"providerMetadata":{"spool":{"agent":"`+wiretest.Session+`.`)
+			if flat != strings.Contains(r.q, "flatten") {
+				t.Errorf("%q: attributed parts: %v", r.q, flat)
+			}
 		}
 	}
 	check(list)
 	p.until(book, spool.TypeRunStarted)
 	list = nil
-	for _, q := range []string{"?agents=nest", "?agents=summary"} {
+	for _, q := range []string{"?agents=nest", "?agents=summary", "?agents=flatten"} {
 		list = append(list, reading{k.stream("GET", base+"/stream"+q, ""), q})
 	}
 	p.until(wiretest.Session, spool.TypeRunSuspended)
@@ -298,5 +305,43 @@ func TestChildrenOnTheRoot(t *testing.T) {
 	snap := k.snapshot(wiretest.Session)
 	if !strings.Contains(mustJSON(snap.Messages), aisdk.ChildCallID(book, "pay")) {
 		t.Errorf("the pending call of a child is not among the message's: %s", mustJSON(snap.Messages))
+	}
+}
+
+// TestFlattenedRetraction: who was sent words of a sub-agent that are taken back
+// is cut, refused at a cursor inside them, and then sent the message without them.
+func TestFlattenedRetraction(t *testing.T) {
+	t.Parallel()
+	for _, q := range []string{"?agents=flatten", "?agents=flatten&ui=7"} {
+		t.Run(q, func(t *testing.T) {
+			t.Parallel()
+			k := newKit(t, nil)
+			p := k.player()
+			p.until(planes, spool.TypeTextDelta)
+			base := "/api/chat/" + wiretest.Session + "/stream"
+			there := k.stream("GET", base+q, "")
+			seen := there.until(`"delta":"Planes "`)
+			p.until(planes, spool.TypeStepDiscarded)
+			rest, err := there.rest()
+			if err == io.EOF || !strings.Contains(datas(rest), "data-stream-resync") {
+				t.Errorf("%v after %s", err, datas(rest))
+			}
+			for _, e := range append(seen, rest...) {
+				if e.ID != "" {
+					k.problem(http.StatusConflict, "cursor_retracted", "GET", base+q, "", "Last-Event-ID", e.ID)
+				}
+			}
+			again := k.stream("GET", base+q, "")
+			p.until(wiretest.Session, spool.TypeRunFinished)
+			c := aisdk.Client{UI7: strings.Contains(q, "ui=7")}
+			for _, e := range again.all() {
+				if err := c.Write([]byte("data: " + e.Data + "\n\n")); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got := mustJSON(c.Message.Parts); strings.Contains(got, "Planes fly") || !strings.Contains(got, "Planes are fast.") || strings.Contains(got, `"streaming"`) {
+				t.Errorf("the message is %s", got)
+			}
+		})
 	}
 }

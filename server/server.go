@@ -69,7 +69,7 @@ type Options struct {
 	// that is right for every AI SDK client.
 	NoContentReplay bool
 	// SubAgents says how sub-agents are shown to readers of the AI SDK wire who do
-	// not say (?agents=); "" is nested.
+	// not say (?agents=): nested, in summary or flattened; "" is nested.
 	SubAgents aisdk.SubAgents
 	// Merlin are the options of the Merlin wires.
 	Merlin chat.MerlinOptions

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/wire/aisdk"
 )
 
 // cursor is the view of a reader that has seen everything up to c and splices
@@ -78,6 +79,15 @@ func (a *attach) after(ctx context.Context, t *spool.Turn, c spool.Cursor) (Sour
 		}
 	}
 	p := a.d.projection(a.g, a.h.Incarnation, t, a.as)
+	if c.Seq > t.Start() && (a.as.ui >= 7 || a.as.agents == aisdk.Flatten) {
+		cut, err := p.CutSince(ctx, c.Seq) // all that retracted does not know of
+		if err != nil {
+			return nil, err
+		}
+		if cut {
+			return nil, spool.ErrCursorRetracted.With(a.g.Session(), nil)
+		}
+	}
 	src := &turnSource{g: a.g, f: p.Follow(c.Seq), turn: t.ID, incarnation: a.h.Incarnation}
 	if c.InPlan {
 		plan, err := p.At(ctx, c.Seq)

@@ -37,9 +37,9 @@ func (p *Projector) subAgents() []*SubAgent {
 }
 
 // shown returns the message's parts with those of its sub-agents.
-func (p *Projector) shown() []spool.Part {
+func (p *Projector) shown() shown {
 	if len(p.children) == 0 {
-		return p.parts()
+		return shown{list: p.parts()}
 	}
 	return shownParts(p.root, p.parts(), p.subAgents(), &p.o, func(i int) json.RawMessage { return p.children[i].value })
 }
@@ -213,13 +213,23 @@ func (p *Projector) followChild(a *childAgent, r spool.Record, c spool.Chunk) {
 		p.ofEnd(c)
 		p.sync()
 		p.transient(c)
+	case *spool.StepDiscarded:
+		if p.o.flattens() && p.view.retracted(p, p.shown()) {
+			p.cut(c.Reason, 0)
+		} else if !p.o.flattens() && len(a.Waits) > 0 {
+			p.sync()
+		}
+	case *spool.TextDelta, *spool.Thinking:
+		if p.o.flattens() && !p.view.grow(p, a.fold.Message().Parts) {
+			p.sync()
+		}
 	case *spool.StepCommitted:
 		if !c.More && a.heard >= len(a.value) {
 			p.tell(a)
 		}
 		p.sync()
 	default:
-		if len(a.Waits) > 0 && r.Class != spool.Trace {
+		if p.o.flattens() || len(a.Waits) > 0 && r.Class != spool.Trace {
 			p.sync() // it may be about a call that is shown as one of the message's
 		}
 	}
@@ -263,6 +273,9 @@ func accepts(m *spool.Message, c spool.Chunk, kind string, pending []string, ope
 // sequence.
 func (p *Projector) childrenSince(seq uint64) bool {
 	return slices.ContainsFunc(p.children, func(a *childAgent) bool {
+		if p.o.flattens() && a.spokenSince(seq) {
+			return true
+		}
 		return a.Opened > seq || slices.ContainsFunc(a.Waits, func(w SubAgentWait) bool { return w.Seq > seq })
 	})
 }

@@ -77,8 +77,8 @@ func convert(m *spool.Message, index int, o *ConvertOptions) UIMessage {
 	}
 	sources := 0
 	parts := o.parts(m, profile)
-	for i := range parts {
-		p := profile.whole(&parts[i])
+	for i := range parts.list {
+		p := profile.whole(&parts.list[i])
 		if p.Type == spool.PartSource {
 			sources++
 		}
@@ -86,6 +86,7 @@ func convert(m *spool.Message, index int, o *ConvertOptions) UIMessage {
 			continue
 		}
 		part := convertPart(p, profile, sources)
+		part.ProviderMetadata = ofAgent(parts.agent(i), part.ProviderMetadata)
 		if m.Role == spool.RoleAssistant {
 			if p.Type == spool.PartFile {
 				part.Filename = "" // the stream has no field for it
@@ -98,16 +99,22 @@ func convert(m *spool.Message, index int, o *ConvertOptions) UIMessage {
 		}
 		ui.Parts = append(ui.Parts, part)
 	}
-	if m.Role == spool.RoleAssistant && !o.Live && !o.NoStepEvents && !o.OmitToolResults && endsWithTools(m.Parts) {
-		ui.Parts = append(ui.Parts, UIPart{Type: "step-start"})
+	if m.Role == spool.RoleAssistant && !o.Live && !o.NoStepEvents && !o.OmitToolResults {
+		own := m.Parts
+		if profile.flattens() {
+			own = parts.list
+		}
+		if endsWithTools(own) {
+			ui.Parts = append(ui.Parts, UIPart{Type: "step-start"})
+		}
 	}
 	return ui
 }
 
 // parts returns the message's parts with those of its sub-agents.
-func (o *ConvertOptions) parts(m *spool.Message, profile *Options) []spool.Part {
+func (o *ConvertOptions) parts(m *spool.Message, profile *Options) shown {
 	if o.Children == nil || m.Role != spool.RoleAssistant {
-		return m.Parts
+		return shown{list: m.Parts}
 	}
 	root, list := o.Children(m)
 	return shownParts(root, m.Parts, list, profile, func(i int) json.RawMessage { return list[i].data(profile) })

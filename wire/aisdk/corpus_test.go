@@ -35,7 +35,7 @@ func TestEveryCutOfChildren(t *testing.T) {
 	var check func(f *spool.Fold)
 	check = func(f *spool.Fold) {
 		agents++
-		for _, name := range []string{"default", "ui7", "summary"} {
+		for _, name := range []string{"default", "ui7", "summary", "flatten", "flatten7"} {
 			t.Run(f.Session+"/"+name, func(t *testing.T) { checkCuts(t, &logOf{t: t, fold: f, records: l.records}, profiles[name], 5) })
 		}
 		for _, c := range f.Children {

@@ -272,7 +272,7 @@ func (p *Projector) sync() bool {
 func (p *Projector) syncEnd() {
 	p.stepOn, p.ended = false, true
 	synced := p.sync()
-	if p.view.dangling || p.o.NoStepEvents || !endsWithTools(p.parts()) {
+	if p.view.dangling || p.o.NoStepEvents || !endsWithTools(p.counted()) {
 		return
 	}
 	if p.view.dangling = true; synced {
@@ -289,7 +289,7 @@ func (p *Projector) syncEnd() {
 func (p *Projector) emptyStep(v *view) {
 	v.endStep(p)
 	p.w.open("start-step").close()
-	p.w.open("finish-step").close()
+	v.finishStep(p)
 	p.w.open("start").str("messageId", p.fold.Message().ID).close()
 	v.dangling = true
 }
@@ -331,7 +331,7 @@ func (p *Projector) discard(c *spool.StepDiscarded, before int, shown bool) {
 			p.transient(c)
 		}
 	case wasOn && !p.o.NoStepEvents || p.view.retracted(p, p.shown()):
-		p.view.closeBlock(p)
+		p.view.closeBlocks(p, true)
 		if shown {
 			p.transient(c)
 		}
@@ -358,7 +358,7 @@ func (p *Projector) fresh() *view {
 
 // cut closes what is open, says why, and cuts the reader.
 func (p *Projector) cut(reason string, step int) {
-	p.view.closeBlock(p)
+	p.view.closeBlocks(p, true)
 	data, _ := json.Marshal(struct {
 		Reason string `json:"reason"`
 		Step   int    `json:"step,omitempty"`

@@ -18,12 +18,14 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 
 // profiles are the profiles that the properties are checked for.
 var profiles = map[string]aisdk.Options{
-	"default": {},
-	"ui7":     {UI7: true},
-	"static":  {StaticTools: true},
-	"static7": {StaticTools: true, UI7: true},
-	"nosteps": {NoStepEvents: true},
-	"summary": {SubAgents: aisdk.Summary},
+	"default":  {},
+	"ui7":      {UI7: true},
+	"static":   {StaticTools: true},
+	"static7":  {StaticTools: true, UI7: true},
+	"nosteps":  {NoStepEvents: true},
+	"summary":  {SubAgents: aisdk.Summary},
+	"flatten":  {SubAgents: aisdk.Flatten},
+	"flatten7": {SubAgents: aisdk.Flatten, UI7: true},
 }
 
 // reader is a client and the stream it reads.

@@ -75,13 +75,13 @@ func CreateReplayEvents(c ReplayContent, o *ReplayOptions) ReplayResult {
 		}
 	}
 	p.w.open("start").str("messageId", result.MessageID).rawOpt("messageMetadata", c.Metadata).close()
-	v.sync(p, c.Parts)
+	v.sync(p, shown{list: c.Parts})
 	result.Frames = p.w.frames
-	if v.open >= 0 {
-		if v.blocks[v.open].kind == spool.PartText {
-			result.TextBlockID = v.ids(v.open)
+	for _, n := range v.open {
+		if v.blocks[n].kind == spool.PartText {
+			result.TextBlockID = v.ids(n)
 		} else {
-			result.ReasoningBlockID = v.ids(v.open)
+			result.ReasoningBlockID = v.ids(n)
 		}
 	}
 	return result

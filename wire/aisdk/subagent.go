@@ -21,6 +21,8 @@ const (
 	Nest SubAgents = "nest"
 	// Summary shows nothing of what they say.
 	Summary SubAgents = "summary"
+	// Flatten shows what they say and call as parts of the message itself.
+	Flatten SubAgents = "flatten"
 )
 
 // ParseSubAgents reads a policy; "" is Nest. It fails with [spool.ErrInvalid].
@@ -28,10 +30,10 @@ func ParseSubAgents(s string) (SubAgents, error) {
 	switch p := SubAgents(s); p {
 	case "":
 		return Nest, nil
-	case Nest, Summary:
+	case Nest, Summary, Flatten:
 		return p, nil
 	}
-	return "", spool.ErrInvalid.Because("sub-agents are shown as nest or summary")
+	return "", spool.ErrInvalid.Because("sub-agents are shown as nest, summary or flatten")
 }
 
 // ChildCallID is the id that a child agent's call has among the calls of its
@@ -209,37 +211,47 @@ func (a *SubAgent) data(o *Options) json.RawMessage {
 // among them: each where the record stands that made it visible, which is where
 // a client that never left got it. Root is the agent whose message it is; data
 // gives what the data part of the i-th sub-agent holds.
-func shownParts(root string, own []spool.Part, agents []*SubAgent, o *Options, data func(i int) json.RawMessage) []spool.Part {
+func shownParts(root string, own []spool.Part, agents []*SubAgent, o *Options, data func(i int) json.RawMessage) shown {
 	if len(agents) == 0 {
-		return own
+		return shown{list: own}
 	}
-	var items []spool.Part
-	waited := map[string]*SubAgent{} // by the root's call that waits for it
+	waited := map[string]*SubAgent{} // by the call that waits for it
+	for _, a := range agents {
+		if call := ChildCallID(parentOf(a.Session), a.CallID); len(a.Waits) > 0 && waited[call] == nil {
+			waited[call] = a
+		}
+	}
+	var items []shownPart
 	for i, a := range agents {
+		if o.flattens() {
+			items = append(items, a.flat(waited)...)
+			continue
+		}
 		if o.nests() {
-			items = append(items, spool.Part{Type: spool.PartData, Name: subAgentPart, ID: a.Session, Data: data(i), First: a.Opened})
+			items = append(items, shownPart{Part: spool.Part{Type: spool.PartData, Name: subAgentPart, ID: a.Session, Data: data(i), First: a.Opened}})
 		}
-		if len(a.Waits) > 0 && waited[a.CallID] == nil && parentOf(a.Session) == root {
-			waited[a.CallID] = a
+		for _, part := range a.waitingCalls() {
+			items = append(items, shownPart{Part: part})
 		}
-		items = append(items, a.waitingCalls()...)
 	}
-	slices.SortStableFunc(items, func(x, y spool.Part) int { return cmp.Compare(x.First, y.First) })
-	parts := make([]spool.Part, 0, len(own)+len(items))
-	for _, part := range own {
-		if t := part.Tool; t != nil && waited[t.CallID] != nil {
-			part.Tool = whileWaiting(t, waited[t.CallID])
+	slices.SortStableFunc(items, func(x, y shownPart) int { return cmp.Compare(x.First, y.First) })
+	n := len(own) + len(items)
+	s := shown{list: make([]spool.Part, n), agents: make([]string, n)}
+	i, j := len(own)-1, len(items)-1
+	for n--; n >= 0; n-- {
+		if j >= 0 && (i < 0 || own[i].First <= items[j].First) {
+			s.list[n], s.agents[n] = items[j].Part, items[j].agent
+			j--
+			continue
 		}
-		parts = append(parts, part)
-	}
-	for _, item := range items {
-		at := len(parts)
-		for at > 0 && parts[at-1].First > item.First {
-			at--
+		part := own[i]
+		if t := part.Tool; t != nil && waited[ChildCallID(root, t.CallID)] != nil {
+			part.Tool = whileWaiting(t, waited[ChildCallID(root, t.CallID)])
 		}
-		parts = slices.Insert(parts, at, item)
+		s.list[n] = part
+		i--
 	}
-	return parts
+	return s
 }
 
 // nests reports whether sub-agents have data parts of their own.

@@ -11,7 +11,7 @@ import (
 
 func TestWire(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"default", "ui7"} {
+	for _, name := range []string{"default", "ui7", "flatten", "flatten7"} {
 		o, ok := profiles[name]
 		if !ok {
 			t.Fatalf("there is no profile %s", name)

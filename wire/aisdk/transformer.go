@@ -107,7 +107,7 @@ func (t *Transformer) Finalize() []spool.Frame {
 		frames = t.start(nil)
 	}
 	p.w.frames = frames
-	p.view.closeBlock(p)
+	p.view.closeBlocks(p, true)
 	if p.view.steps > 0 {
 		p.syncEnd()
 	}

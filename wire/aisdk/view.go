@@ -2,6 +2,7 @@ package aisdk
 
 import (
 	"encoding/json"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -24,7 +25,8 @@ type view struct {
 	stepOn   bool // start-step was sent, finish-step was not
 	dangling bool // the client's message ends in a step that has no parts yet
 	blocks   []sentBlock
-	open     int // index of the open block, -1 for none
+	open     []int     // indexes of the open blocks: one at most for each agent whose words these are
+	order    []partKey // of what was sent, in messages that hold sub-agents' words
 	tools    map[string]*sentTool
 	data     map[string]json.RawMessage
 	loose    int // data parts without id
@@ -33,9 +35,11 @@ type view struct {
 }
 
 type sentBlock struct {
-	kind  spool.PartType
-	first uint64
-	text  string
+	kind   spool.PartType
+	first  uint64
+	text   string
+	agent  string // whose words they are; "" for the agent whose message it is
+	closed bool
 }
 
 func newView(o *Options) *view {
@@ -43,7 +47,7 @@ func newView(o *Options) *view {
 	if ids == nil {
 		ids = blockID
 	}
-	return &view{ids: ids, open: -1, tools: map[string]*sentTool{}, data: map[string]json.RawMessage{}}
+	return &view{ids: ids, tools: map[string]*sentTool{}, data: map[string]json.RawMessage{}}
 }
 
 // blockID names the turn's i-th text or reasoning block, from 0.
@@ -72,11 +76,14 @@ func (o *Options) visible(p *spool.Part) bool {
 }
 
 // retracted reports whether the client has what the message has not.
-func (v *view) retracted(p *Projector, parts []spool.Part) bool {
+func (v *view) retracted(p *Projector, parts shown) bool {
+	if p.o.flattens() && len(p.children) > 0 && v.misplaced(p, parts.list) {
+		return true
+	}
 	var have view
 	tools, data := 0, 0
-	for i := range parts {
-		part := &parts[i]
+	for i := range parts.list {
+		part := &parts.list[i]
 		if !p.o.visible(part) {
 			continue
 		}
@@ -84,7 +91,7 @@ func (v *view) retracted(p *Projector, parts []spool.Part) bool {
 		case spool.PartText, spool.PartReasoning:
 			if n := len(have.blocks); n < len(v.blocks) {
 				sent := &v.blocks[n]
-				if sent.kind != part.Type || !strings.HasPrefix(part.Text, sent.text) || n != v.open && len(part.Text) != len(sent.text) {
+				if sent.kind != part.Type || !strings.HasPrefix(part.Text, sent.text) || sent.closed && len(part.Text) != len(sent.text) {
 					return true
 				}
 				have.blocks = v.blocks[:n+1]
@@ -112,11 +119,11 @@ func (v *view) retracted(p *Projector, parts []spool.Part) bool {
 }
 
 // sync writes what the client lacks.
-func (v *view) sync(p *Projector, parts []spool.Part) {
-	v.syncOpenBlock(p, parts)
+func (v *view) sync(p *Projector, parts shown) {
+	v.syncOpenBlocks(p, parts.list)
 	var blocks, steps, loose, sources, files int
-	for i := range parts {
-		part := &parts[i]
+	for i := range parts.list {
+		part := &parts.list[i]
 		if !p.o.visible(part) {
 			continue
 		}
@@ -124,7 +131,7 @@ func (v *view) sync(p *Projector, parts []spool.Part) {
 		case spool.PartText, spool.PartReasoning:
 			if blocks++; blocks > len(v.blocks) {
 				v.opening(p, part)
-				v.openBlock(p, part)
+				v.openBlock(p, part, parts.agent(i))
 			}
 		case spool.PartTool:
 			v.syncTool(p, part)
@@ -155,6 +162,9 @@ func (v *view) sync(p *Projector, parts []spool.Part) {
 	if !p.stepOn {
 		v.endStep(p)
 	}
+	if p.o.flattens() {
+		v.place(p, parts.list)
+	}
 }
 
 // opening is called before a new part of a step is written. An empty step that
@@ -184,9 +194,18 @@ func (v *view) startStep(p *Projector) {
 
 func (v *view) endStep(p *Projector) {
 	if v.stepOn {
-		v.closeBlock(p)
-		p.w.open("finish-step").close()
 		v.stepOn = false
+		v.closeBlocks(p, false)
+		v.finishStep(p)
+	}
+}
+
+// finishStep writes what clients take as the end of all that is open, unless a
+// sub-agent's words still are: they stand in the step in which they began. To
+// clients a step ends with the next one's start as well.
+func (v *view) finishStep(p *Projector) {
+	if len(v.open) == 0 {
+		p.w.open("finish-step").close()
 	}
 }
 
@@ -199,6 +218,9 @@ func (v *view) writeData(p *Projector, part *spool.Part) {
 // growData is sync for one data part that was set; it reports false if there is
 // more to it than that.
 func (v *view) growData(p *Projector, name, id string, seq uint64) bool {
+	if p.o.flattens() && len(p.children) > 0 {
+		return false // sync also notes where it stands
+	}
 	parts := p.parts()
 	if id == "" {
 		if part := &parts[len(parts)-1]; part.First == seq && part.Type == spool.PartData && p.o.visible(part) {
@@ -244,63 +266,73 @@ func prefix(kind spool.PartType) string {
 	return "text"
 }
 
-func (v *view) openBlock(p *Projector, part *spool.Part) {
-	v.closeBlock(p)
-	v.open = len(v.blocks)
-	v.blocks = append(v.blocks, sentBlock{kind: part.Type, first: part.First})
-	p.w.open(prefix(part.Type)+"-start").str("id", v.ids(v.open)).close()
-	v.growBlock(p, part)
+func (v *view) openBlock(p *Projector, part *spool.Part, agent string) {
+	if agent == "" {
+		v.closeBlocks(p, false)
+	}
+	n := len(v.blocks)
+	v.open = append(v.open, n)
+	v.blocks = append(v.blocks, sentBlock{kind: part.Type, first: part.First, agent: agent})
+	p.w.open(prefix(part.Type)+"-start").str("id", v.ids(n)).rawOpt("providerMetadata", ofAgent(agent, nil)).close()
+	v.growBlock(p, n, part)
 }
 
-// growBlock brings the open block to its part.
-func (v *view) growBlock(p *Projector, part *spool.Part) {
-	b := &v.blocks[v.open]
-	p.w.text(prefix(b.kind)+"-delta", "id", v.ids(v.open), "delta", part.Text[len(b.text):])
+// growBlock brings an open block to its part.
+func (v *view) growBlock(p *Projector, n int, part *spool.Part) {
+	b := &v.blocks[n]
+	p.w.text(prefix(b.kind)+"-delta", "id", v.ids(n), "delta", part.Text[len(b.text):])
 	b.text = part.Text
 	if !part.Open {
-		v.endBlock(p, part.ProviderMetadata)
+		v.endBlock(p, n, part.ProviderMetadata)
 	}
 }
 
-func (v *view) endBlock(p *Projector, metadata json.RawMessage) {
-	b := &v.blocks[v.open]
-	p.w.open(prefix(b.kind)+"-end").str("id", v.ids(v.open))
+func (v *view) endBlock(p *Projector, n int, metadata json.RawMessage) {
+	b := &v.blocks[n]
+	p.w.open(prefix(b.kind)+"-end").str("id", v.ids(n))
 	if b.kind == spool.PartReasoning {
-		p.w.rawOpt("providerMetadata", providerMetadata(metadata))
+		p.w.rawOpt("providerMetadata", ofAgent(b.agent, providerMetadata(metadata)))
 	}
 	p.w.close()
-	v.open = -1
+	b.closed = true
+	v.open = slices.DeleteFunc(v.open, func(i int) bool { return i == n })
 }
 
-func (v *view) closeBlock(p *Projector) {
-	if v.open >= 0 {
-		v.endBlock(p, nil)
+// closeBlocks ends the open blocks of the agent whose message it is, or of all.
+func (v *view) closeBlocks(p *Projector, all bool) {
+	for _, n := range slices.Clone(v.open) {
+		if all || v.blocks[n].agent == "" {
+			v.endBlock(p, n, nil)
+		}
 	}
 }
 
-// syncOpenBlock brings the open block to its part before anything else is
+// syncOpenBlocks brings the open blocks to their parts before anything else is
 // written: what closes a block comes after it.
-func (v *view) syncOpenBlock(p *Projector, parts []spool.Part) {
-	if v.open < 0 {
+func (v *view) syncOpenBlocks(p *Projector, parts []spool.Part) {
+	if len(v.open) == 0 {
 		return
 	}
+	left := slices.Clone(v.open)
 	n := 0
 	for i := range parts {
 		if t := parts[i].Type; t != spool.PartText && t != spool.PartReasoning || parts[i].Text == "" {
 			continue
 		}
-		if n == v.open {
-			v.growBlock(p, &parts[i])
-			return
+		if n == left[0] {
+			v.growBlock(p, n, &parts[i])
+			if left = left[1:]; len(left) == 0 {
+				return
+			}
 		}
 		n++
 	}
 }
 
-// grow is sync for a delta of the open block; it reports false if there is more
-// to it than that.
+// grow is sync for a delta of an open block, given the parts of its agent; it
+// reports false if there is more to it than that.
 func (v *view) grow(p *Projector, parts []spool.Part) bool {
-	if v.open < 0 || !p.stepOn && v.stepOn {
+	if len(v.open) == 0 || !p.stepOn && v.stepOn {
 		return false
 	}
 	for i := len(parts) - 1; i >= 0; i-- {
@@ -308,11 +340,13 @@ func (v *view) grow(p *Projector, parts []spool.Part) bool {
 		if part.Type != spool.PartText && part.Type != spool.PartReasoning {
 			continue
 		}
-		if b := &v.blocks[v.open]; part.First != b.first || part.Type != b.kind || len(part.Text) < len(b.text) {
-			return false
+		for _, n := range v.open {
+			if b := &v.blocks[n]; part.First == b.first && part.Type == b.kind && len(part.Text) >= len(b.text) {
+				v.growBlock(p, n, part)
+				return true
+			}
 		}
-		v.growBlock(p, part)
-		return true
+		return false
 	}
 	return false
 }

@@ -1,0 +1,236 @@
+package aisdk_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/wire/aisdk"
+	"github.com/spool-run/spool/wire/wiretest"
+)
+
+// crowd writes a turn in which a root and companions of its speak at the same
+// time, each in steps of its own.
+type crowd struct {
+	*logOf
+	r     *rand.Rand
+	calls int
+	cast  []*speaker
+}
+
+type speaker struct {
+	session, run string
+	step         int
+	open         bool     // in its model phase
+	writing      string   // a call whose arguments it writes
+	asked        []string // calls without an outcome
+}
+
+func newCrowd(t testing.TB, seed uint64) *crowd {
+	w := &crowd{logOf: newLog(t).user("t").start("r", "t", "t").begin(), r: rand.New(rand.NewPCG(seed, 7))}
+	w.cast = []*speaker{{session: "s", run: "r", step: 1, open: true}}
+	for i := 1; i <= 3; i++ {
+		c := &speaker{session: fmt.Sprintf("s.%d", i), run: fmt.Sprintf("r.%d", i)}
+		w.add(&spool.SubAgentStart{SubAgentType: "x", SubSessionID: c.session, CallID: fmt.Sprintf("c%d", i), Mode: spool.ChildBackground})
+		w.by(c, &spool.RunStarted{TurnID: c.session, MessageID: "a-" + c.session, Mode: "start"})
+		w.cast = append(w.cast, c)
+	}
+	return w
+}
+
+func (w *crowd) by(s *speaker, chunks ...spool.Chunk) {
+	for _, c := range chunks {
+		b := c.ChunkBase()
+		b.AgentID, b.RunID, b.Step = s.session, s.run, s.step
+		w.add(c)
+	}
+}
+
+func (w *crowd) foldOf(s *speaker) *spool.Fold {
+	if s.session == "s" {
+		return w.fold
+	}
+	return w.fold.Child(s.session)
+}
+
+// act has a speaker do the next thing; it settles what is open if it is its last.
+func (w *crowd) act(s *speaker, last bool) {
+	said := false
+	switch {
+	case !s.open && len(s.asked) > 0 && (last || w.r.IntN(2) == 0):
+		call := s.asked[0]
+		s.asked = s.asked[1:]
+		w.by(s, &spool.ToolStart{ToolCallID: call, ToolName: "look", Arguments: json.RawMessage(`{"n":1}`), EffectID: s.run + call})
+		w.by(s, &spool.ToolEnd{ToolCallID: call, ToolName: "look", Result: json.RawMessage(`1`), Success: w.r.IntN(4) > 0})
+		said = true
+	case !s.open && last:
+	case !s.open && len(s.asked) == 0:
+		s.step++
+		s.open = true
+		w.by(s, &spool.StepStarted{StepID: fmt.Sprintf("%s-%d", s.run, s.step)})
+		return
+	case s.open && s.writing != "":
+		if w.r.IntN(3) > 0 && !last {
+			w.by(s, &spool.ToolArgStreamDelta{ToolCallID: s.writing, Delta: "1"})
+			return
+		}
+		w.by(s, &spool.ToolArgStreamDelta{ToolCallID: s.writing, Delta: "}"}, &spool.ToolArgStreamEnd{ToolCallID: s.writing, ToolName: "look"})
+		s.asked, s.writing = append(s.asked, s.writing), ""
+		return
+	case s.open && last:
+		w.by(s, w.foldOf(s).CloseModelPhase("stop", nil)...)
+		s.open = false
+		return
+	}
+	if said || !s.open {
+		if !s.open && len(s.asked) == 0 && s.step > 0 {
+			w.by(s, w.foldOf(s).CloseStep(fmt.Sprintf("c%d", len(w.records)))...)
+		}
+		return
+	}
+	switch w.r.IntN(12) {
+	case 0:
+		w.by(s, w.foldOf(s).CloseModelPhase("stop", nil)...)
+		s.open = false
+		if len(s.asked) == 0 {
+			w.by(s, w.foldOf(s).CloseStep(fmt.Sprintf("c%d", len(w.records)))...)
+		}
+	case 1:
+		w.calls++
+		s.writing = fmt.Sprintf("k%d", w.calls)
+		w.by(s, &spool.ToolArgStreamStart{ToolCallID: s.writing, ToolName: "look"}, &spool.ToolArgStreamDelta{ToolCallID: s.writing, Delta: `{"n":`})
+	case 2:
+		w.by(s, &spool.Thinking{Content: "hm "})
+	case 3:
+		w.by(s, &spool.Thinking{Content: "so", IsComplete: true, ProviderMetadata: json.RawMessage(`{"m":{"sig":"x"}}`)})
+	case 4:
+		w.by(s, &spool.Custom{EventName: "doc", ID: "d", Data: json.RawMessage(fmt.Sprint(w.r.IntN(3)))})
+	case 5:
+		w.by(s, &spool.Custom{EventName: "note", Data: json.RawMessage(`{}`)})
+	case 6:
+		w.by(s, &spool.Citation{SourceID: "x", URL: "https://example.com/"})
+	case 7:
+		if w.r.IntN(3) == 0 {
+			s.asked, s.writing, s.open = nil, "", false
+			w.by(s, &spool.StepDiscarded{StepID: fmt.Sprintf("%s-%d", s.run, s.step), Reason: "crash_recovery"})
+		}
+	default:
+		w.by(s, &spool.TextDelta{Delta: []string{"a", " b", "", "c\n"}[w.r.IntN(4)]})
+	}
+}
+
+func (w *crowd) play(acts int) *crowd {
+	w.cast[0].step = 1
+	for range acts {
+		w.act(w.cast[w.r.IntN(len(w.cast))], false)
+	}
+	for _, s := range append(w.cast[1:], w.cast[0]) {
+		for s.open || len(s.asked) > 0 || s.writing != "" {
+			w.act(s, true)
+		}
+		if s.step > 0 {
+			w.by(s, w.foldOf(s).CloseStep(fmt.Sprintf("c%d", len(w.records)))...)
+		}
+		w.by(s, &spool.RunFinished{Outcome: spool.OutcomeCompleted, FinishReason: "stop"})
+	}
+	return w
+}
+
+// TestFlattenedCrowds: agents that all speak at once, over each other's steps,
+// are one message, whoever reads it from where.
+func TestFlattenedCrowds(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"flatten", "flatten7"} {
+		cuts, blocks := 0, 0
+		for seed := range uint64(12) {
+			w := newCrowd(t, seed).play(120)
+			t.Run(fmt.Sprint(name, seed), func(t *testing.T) { checkCuts(t, w.logOf, profiles[name], 3) })
+			o := profiles[name]
+			p := aisdk.NewProjector("t", &o)
+			for _, r := range w.records {
+				frames, err := p.Apply(nil, r)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, f := range frames {
+					if f.Cut {
+						cuts++
+					}
+					if strings.Contains(string(f.Data), `"text-start"`) {
+						blocks++
+					}
+				}
+			}
+		}
+		if cuts == 0 || blocks < 100 {
+			t.Errorf("%s: %d cuts, %d blocks", name, cuts, blocks)
+		}
+	}
+}
+
+// TestFlatten: what children say stands in the root's message with their names,
+// and readers are cut for nothing but what is taken back.
+func TestFlatten(t *testing.T) {
+	t.Parallel()
+	log := wiretest.Agents()
+	f := spool.NewFold(wiretest.Session)
+	for _, r := range log {
+		if err := f.Apply(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o := profiles["flatten"]
+	cuts := map[string]int{}
+	said := map[string]string{}
+	calls := map[string]string{}
+	for _, turn := range f.Turns {
+		p := aisdk.NewProjector(turn.ID, &o)
+		for _, r := range log {
+			frames, err := p.Apply(nil, r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, frame := range frames {
+				if frame.Cut {
+					cuts[fmt.Sprint(r.Agent, " ", r.Type)]++
+				}
+			}
+		}
+		r, err := read(&o, p.Plan(), true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, part := range r.client.Message.Parts {
+			var of struct{ Spool struct{ Agent string } }
+			_ = json.Unmarshal(part.ProviderMetadata, &of)
+			if part.Type == "text" {
+				said[of.Spool.Agent] += part.Text
+			}
+			if part.IsTool() {
+				calls[part.ToolCallID] = part.State
+			}
+			if part.Type == "data-subagent" {
+				t.Errorf("a part is %+v", part)
+			}
+		}
+	}
+	if len(cuts) != 1 || cuts[wiretest.Session+".2 step_discarded"] != 1 {
+		t.Errorf("readers were cut at %v", cuts)
+	}
+	for agent, want := range map[string]string{".1": "Trains leave hourly.Trains are older.", ".1.1": "In 1825. Or so they say.", ".2": "Planes are fast.", ".4.1": "Where are you?Berlin."} {
+		if got := said[wiretest.Session+agent]; got != want {
+			t.Errorf("%s said %q", agent, got)
+		}
+	}
+	for call, want := range map[string]string{".3/pay": "output-available", ".3/sign": "output-denied", ".1/history": "output-available", ".4.1/location": "output-available"} {
+		if got := calls[wiretest.Session+call]; got != want {
+			t.Errorf("call %s is %q", call, got)
+		}
+	}
+	if !strings.HasPrefix(said[""], "I will ask two of mine.") {
+		t.Errorf("the root said %q", said[""])
+	}
+}
