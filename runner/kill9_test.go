@@ -16,6 +16,7 @@ import (
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/agent"
+	"github.com/spool-run/spool/internal/wait"
 	"github.com/spool-run/spool/runner"
 	"github.com/spool-run/spool/store/sqlitestore"
 	"github.com/spool-run/spool/tool"
@@ -95,7 +96,8 @@ func victim(args []string) error {
 func play(store spool.Store, dir string, s scenario, begin bool) (*spool.Fold, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute) // only so that nothing hangs for ever
 	defer cancel()
-	logs := spool.NewLogs(store, &spool.Options{BatchRecords: 1})
+	brief := func(ctx context.Context, d time.Duration) error { return wait.Sleep(ctx, d/100) } // between attempts
+	logs := spool.NewLogs(store, &spool.Options{BatchRecords: 1, Sleep: brief})
 	defer logs.Close()
 	file, err := os.OpenFile(filepath.Join(dir, "effects"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
