@@ -244,9 +244,9 @@ func TestNewOwnerObeysTheInterrupt(t *testing.T) {
 // is.
 func TestMessageAfterInterrupt(t *testing.T) {
 	inWorld(t, func(w *world) {
-		w.start(demo(map[string]scripted.Scene{"go": slowSteps(2)}), nil)
 		w.say("s", "u1", "go")
 		w.interrupt("s", "i1")
+		w.start(demo(map[string]scripted.Scene{"go": slowSteps(2)}), nil)
 		w.wantInterrupted("s", 0)
 		w.say("s", "u2", "hello")
 		f := w.fold("s")

@@ -30,7 +30,7 @@ func TestEveryBranchGoesOn(t *testing.T) {
 	defer store.Close()
 	logs := spool.NewLogs(store, nil)
 	defer logs.Close()
-	runs, err := runner.New(logs, []*agent.Agent{demoAgent(scripted.New(nil), 0)}, nil)
+	runs, err := runner.New(logs, []*agent.Agent{demoAgent(scripted.New(nil), 0, 0)}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,8 +14,8 @@ import (
 
 // demoAgent is the agent that answers without a provider: its tools show
 // progress, events and state, always with the same results. At a rate of 0 they
-// do not pause either.
-func demoAgent(m model.Model, rate float64) *agent.Agent {
+// do not pause either. What waits for an answer waits for so long; 0: for ever.
+func demoAgent(m model.Model, rate float64, wait time.Duration) *agent.Agent {
 	d := demoTools{}
 	if rate > 0 {
 		d.pause = time.Duration(float64(12*time.Second) / rate) // as long as twelve deltas
@@ -29,12 +29,14 @@ func demoAgent(m model.Model, rate float64) *agent.Agent {
 		Instructions: "You are a researcher. Do what you are told with the tools that you have, and report in one or two sentences.",
 		Model:        m,
 		Tools:        []tool.Tool{getWeather, searchNotes, bookTrip},
+		WaitLimit:    wait,
 	}
 	return &agent.Agent{
 		Name: "demo",
 		Instructions: "You are the demo agent of Spool, a server for resumable AI-agent streams. " +
 			"Answer briefly, in Markdown. You can look up the weather, search the user's notes and plan a trip, and have researchers work on several questions at once; use the tools when they help.",
-		Model: m,
+		Model:     m,
+		WaitLimit: wait,
 		Tools: []tool.Tool{
 			getWeather,
 			searchNotes,

@@ -31,6 +31,7 @@ type serveCmd struct {
 	UI          int           `name:"ui" enum:"6,7" default:"6" help:"Default AI SDK profile: 6 or 7."`
 	ReplayGrace time.Duration `default:"60s" help:"How long a settled turn is replayed to a client without a position."`
 	LeaseTTL    time.Duration `name:"lease-ttl" default:"10s" help:"After this long without a sign of life a session's owner is replaced."`
+	WaitLimit   time.Duration `default:"0" help:"After this long without an answer an approval is denied, and a call that the page executes fails; 0 waits for ever."`
 	DrainGrace  time.Duration `default:"5s" help:"How long open runs may go on after SIGTERM; what is still open then goes on at the next start."`
 	Recover     bool          `default:"true" negatable:"" help:"Runs whose process was lost go on where they were. With --no-recover they fail, and what they showed is their answer."`
 	CORSOrigin  []string      `name:"cors-origin" help:"Origins of pages elsewhere that may use this server; pages on this machine always may. * allows all."`
@@ -74,7 +75,7 @@ func (c *serveCmd) Run(ctx context.Context, std streams, log *slog.Logger) error
 	if closer, ok := m.(io.Closer); ok {
 		defer closer.Close()
 	}
-	a := demoAgent(m, c.DemoRate)
+	a := demoAgent(m, c.DemoRate, c.WaitLimit)
 	_, a.FailPartial = m.(*replay.Model) // a recording is the same the next time
 	if !info.Demo {
 		a.FinishMetadata = agent.TokenMetadata(info.Model)

@@ -66,7 +66,7 @@ func soak(t *testing.T, length time.Duration) int64 {
 	defer store.Close()
 	logs := spool.NewLogs(store, nil)
 	defer logs.Close()
-	runs, err := runner.New(logs, []*agent.Agent{demoAgent(scripted.New(&scripted.Options{Rate: 2000}), 2000)}, nil)
+	runs, err := runner.New(logs, []*agent.Agent{demoAgent(scripted.New(&scripted.Options{Rate: 2000}), 2000, 0)}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

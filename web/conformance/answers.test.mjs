@@ -98,3 +98,40 @@ for (const client of all) {
     await same(client, session, chat, errors, /38\.7.*what your browser said/);
   });
 }
+
+for (const client of [newest6, newest7]) {
+  test(`nobody decides in time, over a restart: ${client.name}`, async t => {
+    const brief = { port: await freePort(), store: `${tempDir()}/spool.db`, args: ['--wait-limit', '1s'] };
+    let other = await start(brief);
+    t.after(() => other.stop());
+    const session = newSession(`late-${client.name}`);
+    const { chat, errors } = open(client, { url: other.url, session });
+    await chat.sendMessage(userMessage('user-1', 'approve'));
+    assert.deepEqual(errors, []);
+    assert.equal(call(chat).state, 'approval-requested');
+    await other.stop();
+    other = await start(brief);
+    await finished(other.url, session);
+    // Whoever comes now is told, and a page that is loaded again shows what became of it.
+    await chat.addToolApprovalResponse({ id: call(chat).approval.id, approved: true });
+    await chat.sendMessage();
+    assert.equal(chat.status, 'error');
+    assert.match(String(errors[0]), /nothing_to_continue/);
+    const again = await reload(client, other.url, session, 'snapshot', []);
+    await again.done;
+    assert.deepEqual(again.errors, []);
+    assert.equal(call(again.chat).state, 'output-denied');
+    assert.match(JSON.stringify(answers(again.chat)), /Nothing was booked/);
+  });
+}
+
+/** Waits until the session's run is over, and not only paused. */
+async function finished(url, session) {
+  const { body } = await fetch(`${url}/stream/${session}?follow=session`);
+  let seen = '';
+  for await (const text of body.pipeThrough(new TextDecoderStream())) {
+    seen += text;
+    if (seen.includes('"type":"run_finished"')) return;
+  }
+  assert.fail('the stream ended before the run');
+}

@@ -30,7 +30,7 @@ function killAll(flags, check) {
     const server = {
       port: await freePort(),
       store: `${tempDir()}/spool.db`,
-      args: ['--lease-ttl', '4s', '--replay-grace', '30m', ...flags],
+      args: ['--lease-ttl', '10s', '--replay-grace', '30m', ...flags],
       env: { SPOOL_TEST_GATE: gate.url },
     };
     let spool = await start(server);

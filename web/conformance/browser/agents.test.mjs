@@ -10,7 +10,7 @@ let browser, gate, spool;
 
 before(async () => {
   gate = await startGate();
-  const server = { port: await freePort(), store: `${tempDir()}/spool.db`, args: ['--lease-ttl', '1s'], env: { SPOOL_TEST_GATE: gate.url } };
+  const server = { port: await freePort(), store: `${tempDir()}/spool.db`, env: { SPOOL_TEST_GATE: gate.url } };
   [browser, spool] = await Promise.all([launch(), start(server)]);
 });
 after(async () => {

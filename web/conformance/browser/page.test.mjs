@@ -11,7 +11,7 @@ let browser, gate, spool, server, plain;
 
 before(async () => {
   gate = await startGate();
-  server = { port: await freePort(), store: `${tempDir()}/spool.db`, args: ['--lease-ttl', '1s'], env: { SPOOL_TEST_GATE: gate.url } };
+  server = { port: await freePort(), store: `${tempDir()}/spool.db`, args: ['--lease-ttl', '5s'], env: { SPOOL_TEST_GATE: gate.url } };
   [browser, spool, plain] = await Promise.all([launch(), start(server), start()]);
 });
 after(async () => {

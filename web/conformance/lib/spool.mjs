@@ -51,6 +51,8 @@ export async function freePort() {
  */
 export async function start({ store, port = 0, args = [], env = {} } = {}) {
   const db = store ?? join(tempDir(), 'spool.db');
+  // A machine that stands still for some seconds is not what is tested: nobody is to take a run over meanwhile.
+  if (!args.includes('--lease-ttl')) args = ['--lease-ttl', '2m', ...args];
   const child = spawn(binary(), ['serve', '--addr', `127.0.0.1:${port}`, '--store', `sqlite:${db}`, '--demo-rate', '0', ...args], {
     env: { PATH: process.env.PATH, HOME: process.env.HOME, ...env },
     stdio: ['ignore', 'pipe', 'pipe'],
