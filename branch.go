@@ -186,7 +186,7 @@ func (b *branching) plan(ctx context.Context) error {
 		for _, child := range f.Children {
 			b.suffix = append(b.suffix, child.windUp(f, "the session was branched while this ran")...)
 		}
-		suspended := f.Suspend("interrupted", nil, 0)[0].(*RunSuspended)
+		suspended := f.Suspend(SuspendedInterrupted, nil, 0)[0].(*RunSuspended)
 		suspended.CheckpointID = b.o.CheckpointID
 		b.suffix = append(b.suffix, suspended)
 		for _, c := range b.suffix {

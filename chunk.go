@@ -365,6 +365,14 @@ type RunPaused struct {
 	PendingToolCallID string `json:"pendingToolCallId,omitempty"`
 }
 
+// What a suspended run waits for.
+const (
+	SuspendedInterrupted = "interrupted" // nothing: somebody resumes it, or says something else
+	SuspendedApproval    = "awaiting_approval"
+	SuspendedClientTool  = "awaiting_client_tool"
+	SuspendedChildren    = "awaiting_children"
+)
+
 // RunSuspended closes a run that will go on later. Pausing is a commit: what the
 // step's data parts hold is in Data.
 type RunSuspended struct {

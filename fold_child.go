@@ -123,23 +123,21 @@ func (f *Fold) applyBelow(r Record, c Chunk, agent string) {
 
 func modeOf(answer Type) string {
 	if answer == TypeToolResultSubmitted {
-		return "client_tool_result"
+		return ModeClientToolResult
 	}
-	return "approval"
+	return ModeApproval
 }
 
 // childrenAnswered lets a turn that waits for children go on when nothing in the
 // subtree waits for an answer any more.
 func (f *Fold) childrenAnswered() {
-	if run := f.awaiting(); run != nil && run.Suspended == awaitingChildren && f.Continue == nil && len(f.Pending()) == 0 {
+	if run := f.awaiting(); run != nil && run.Suspended == SuspendedChildren && f.Continue == nil && len(f.Pending()) == 0 {
 		f.Continue = f.last
 		if f.Continue == nil { // nothing has been asked at all
-			f.Continue = &Command{ID: run.ID, Type: TypeRunSuspended, Seq: run.End, Mode: "approval"}
+			f.Continue = &Command{ID: run.ID, Type: TypeRunSuspended, Seq: run.End, Mode: ModeApproval}
 		}
 	}
 }
-
-const awaitingChildren = "awaiting_children"
 
 // adopt notes a child that began.
 func (f *Fold) adopt(c *SubAgentStart, seq uint64) {

@@ -55,12 +55,6 @@ const (
 	RefusedCheckpoint         = "no_such_checkpoint"
 )
 
-// The modes of runs that only end a paused turn.
-const (
-	ModeStop       = "stop"       // a stop command
-	ModeSuperseded = "superseded" // another message
-)
-
 // Verdict returns what became of a command, of the session's own or of a
 // child's.
 func (f *Fold) Verdict(commandID string) Verdict {
@@ -280,7 +274,7 @@ func (f *Fold) answer(r Record, c Chunk) {
 // takes says whether a call waits for an answer, and not for a child instead.
 func (f *Fold) takes(c Chunk) bool {
 	call := f.current.Answered(c, f.run != nil)
-	if run := f.awaiting(); run != nil && run.Suspended == awaitingChildren && c.ChunkType() == TypeToolResultSubmitted {
+	if run := f.awaiting(); run != nil && run.Suspended == SuspendedChildren && c.ChunkType() == TypeToolResultSubmitted {
 		return call != "" && slices.Contains(run.Pending, call)
 	}
 	return call != ""

@@ -117,7 +117,7 @@ func (m *MessageFold) Apply(r Record, c Chunk) {
 		m.closeBlock()
 		m.commit(c.Data)
 		m.mergeMetadata(c.Metadata)
-		if c.Kind == "interrupted" {
+		if c.Kind == SuspendedInterrupted {
 			m.mark("run-interrupted", map[string]string{"runId": c.RunID, "reason": c.Kind}, r.Seq)
 		}
 	case *RunFinished:

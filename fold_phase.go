@@ -168,7 +168,7 @@ func (f *Fold) Expires() int64 {
 	switch {
 	case run == nil || f.Continue != nil:
 		return 0
-	case run.Suspended != awaitingChildren:
+	case run.Suspended != SuspendedChildren:
 		return run.Expires
 	}
 	var expires int64
@@ -193,9 +193,9 @@ func (f *Fold) allAnswered() {
 	if run == nil || len(run.Pending) == 0 || f.last == nil || f.Continue != nil || len(f.Pending()) > 0 {
 		return
 	}
-	mode := "approval"
-	if run.Suspended == "awaiting_client_tool" {
-		mode = "client_tool_result"
+	mode := ModeApproval
+	if run.Suspended == SuspendedClientTool {
+		mode = ModeClientToolResult
 	}
 	f.Continue = &Command{ID: f.last.ID, Type: f.last.Type, Seq: f.last.Seq, Mode: mode}
 }
@@ -207,7 +207,7 @@ func (f *Fold) unheeded(run *Run) {
 			f.Verdicts[id] = Verdict{State: VerdictAccepted}
 		}
 	}
-	if f.Stop != nil && (run.awaits() || run.Suspended == suspendedInterrupted) {
+	if f.Stop != nil && (run.awaits() || run.Suspended == SuspendedInterrupted) {
 		f.Continue = &Command{ID: f.Stop.ID, Type: f.Stop.Type, Seq: f.Stop.Seq, Mode: ModeStop}
 		return
 	}

@@ -2,20 +2,23 @@ package spool
 
 import "slices"
 
-// The modes in which a session goes on.
+// The modes of runs: why they began.
 const (
-	ModeContinue       = "continue"        // an interrupted run goes on, in its turn and message
-	ModeWithMessage    = "with_message"    // another message opens a turn
-	ModeRetry          = "retry"           // what failed is tried again, from the last checkpoint
-	ModeFromCheckpoint = "from_checkpoint" // the history is what it was there
+	ModeStart    = "start"    // a message
+	ModeExternal = "external" // a producer: nobody here decides where its steps end
+
+	// A session goes on.
+	ModeContinue         = "continue"           // an interrupted run, in its turn and message
+	ModeApproval         = "approval"           // a paused one, with the answers that it waited for
+	ModeClientToolResult = "client_tool_result" // the same, if all of them are outcomes
+	ModeWithMessage      = "with_message"       // another message opens a turn
+	ModeRetry            = "retry"              // what failed is tried again, from the last checkpoint
+	ModeFromCheckpoint   = "from_checkpoint"    // the history is what it was there
+
+	// The run only ends a paused turn.
+	ModeStop       = "stop"       // for a stop command
+	ModeSuperseded = "superseded" // for another message
 )
-
-// modeExternal is the mode of a producer's run: nobody here decides where its
-// steps end.
-const modeExternal = "external"
-
-// suspendedInterrupted is the kind of a pause that nobody needs to answer.
-const suspendedInterrupted = "interrupted"
 
 // Interrupted returns the run that an interrupt has paused and that can still go
 // on, or nil.
@@ -24,7 +27,7 @@ func (f *Fold) Interrupted() *Run {
 	if f.Status != StatusPaused || t == nil || f.Live() || f.Message(t.MessageID) == nil {
 		return nil
 	}
-	if run := t.LastRun(); run.Suspended == suspendedInterrupted {
+	if run := t.LastRun(); run.Suspended == SuspendedInterrupted {
 		return run
 	}
 	return nil
@@ -51,12 +54,12 @@ func (f *Fold) Interrupting() []Chunk {
 	var chunks []Chunk
 	base, step := f.base(), f.step
 	if f.phase == PhaseModel {
-		chunks = append(chunks, &StepDiscarded{Base: base, StepID: f.stepID, Reason: suspendedInterrupted})
+		chunks = append(chunks, &StepDiscarded{Base: base, StepID: f.stepID, Reason: SuspendedInterrupted})
 		step--
 	}
 	base.Step = max(step, 0)
 	said := &RunInterrupted{Base: base}
-	suspended := &RunSuspended{Base: base, Kind: suspendedInterrupted, Data: f.current.uncommitted()}
+	suspended := &RunSuspended{Base: base, Kind: SuspendedInterrupted, Data: f.current.uncommitted()}
 	if f.Interrupt != nil {
 		said.Reason = f.Interrupt.Reason
 	}
@@ -101,7 +104,7 @@ func (f *Fold) requestInterrupt(r Record, c *InterruptRequested) {
 	if _, repeated := f.Verdicts[c.CommandID]; repeated {
 		return
 	}
-	if !f.Live() || f.run != nil && f.run.Mode == modeExternal || c.Target != "" && (f.run == nil || f.run.ID != c.Target) {
+	if !f.Live() || f.run != nil && f.run.Mode == ModeExternal || c.Target != "" && (f.run == nil || f.run.ID != c.Target) {
 		f.judge(c.CommandID, Verdict{State: VerdictRefused, Code: RefusedNothingToInterrupt})
 		return
 	}

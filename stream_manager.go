@@ -158,7 +158,7 @@ func (m *StreamManager) FailStream(ctx context.Context, streamID, message string
 // turn. Pausing a stream that is not open changes nothing.
 func (m *StreamManager) PauseStream(ctx context.Context, streamID string) error {
 	return m.settle(ctx, streamID, func(f *Fold, commit func(Row, ...Chunk) error) error {
-		pause := &RunSuspended{Kind: "awaiting_client_tool", Data: f.current.uncommitted()}
+		pause := &RunSuspended{Kind: SuspendedClientTool, Data: f.current.uncommitted()}
 		_, pause.StepID = f.OpenStep()
 		for _, p := range f.current.Message().Parts {
 			if p.Tool == nil || p.Tool.State.Settled() {
@@ -166,7 +166,7 @@ func (m *StreamManager) PauseStream(ctx context.Context, streamID string) error 
 			}
 			pause.ToolCallIDs = append(pause.ToolCallIDs, p.Tool.CallID)
 			if p.Tool.Approval != nil && p.Tool.Approval.Approved == nil {
-				pause.Kind = "awaiting_approval"
+				pause.Kind = SuspendedApproval
 			}
 		}
 		return commit(Row{Status: StatusPaused}, pause)

@@ -145,9 +145,9 @@ var (
 	finishReasons  = []string{"stop", "length", "content-filter", "tool-calls", "error", "other"}
 	outcomes       = []Outcome{OutcomeCompleted, OutcomeStopped, OutcomeSteered, OutcomeLimit, OutcomeFailed}
 	whenBusy       = []WhenBusy{BusyReject, BusyQueue, BusyInterrupt, BusySteer}
-	suspendKinds   = []string{"interrupted", "awaiting_approval", "awaiting_client_tool", "awaiting_children"}
+	suspendKinds   = []string{SuspendedInterrupted, SuspendedApproval, SuspendedClientTool, SuspendedChildren}
 	resyncReasons  = []string{"crash_recovery", "model_retry", "rollback", "branch"}
-	resumeModes    = []string{"continue", "with_message", "with_confirmation", "retry", "branch", "from_checkpoint", "client_tool_result", "approval"}
+	resumeModes    = []string{ModeContinue, ModeWithMessage, "with_confirmation", ModeRetry, "branch", ModeFromCheckpoint, ModeClientToolResult, ModeApproval}
 	resumeRequests = []string{ModeContinue, ModeWithMessage, ModeRetry, ModeFromCheckpoint}
 	progressState  = []string{"pending", "running", "done", "failed"}
 	triggers       = []string{"edit", "regenerate"}

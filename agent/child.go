@@ -140,7 +140,7 @@ func (c *child) plan(ctx context.Context) (p childPlan, err error) {
 		case len(f.Waiting) > 0:
 			w := f.Waiting[0]
 			p.begin, p.commands = true, []string{w.ID}
-			p.info.TurnID, p.info.MessageID, p.info.Mode = w.ID, p.info.RunID+"-m", "start"
+			p.info.TurnID, p.info.MessageID, p.info.Mode = w.ID, p.info.RunID+"-m", spool.ModeStart
 		default:
 			p.rests = true
 		}

@@ -186,7 +186,7 @@ func (a *Agent) join(ctx context.Context, r *Run, result Result, err error) (Res
 	if result.Done {
 		result = Result{}
 	}
-	result.Suspended, result.Children = "awaiting_children", append(result.Children, waiting...)
+	result.Suspended, result.Children = spool.SuspendedChildren, append(result.Children, waiting...)
 	return result, nil
 }
 

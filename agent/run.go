@@ -105,21 +105,31 @@ func (s *step) toolPhase(ctx context.Context) (Result, error) {
 }
 
 func (s *step) suspend(calls []*call) Result {
-	result := Result{Suspended: "awaiting_client_tool"}
+	var result Result
+	approval := false
 	for _, c := range calls {
 		if c.waitsFor != "" {
 			result.Children = append(result.Children, c.waitsFor)
 			continue
 		}
-		if !c.client {
-			result.Suspended = "awaiting_approval"
-		}
+		approval = approval || !c.client
 		result.Waiting = append(result.Waiting, Waiting{c.id, c.name})
 	}
-	if len(result.Children) > 0 {
-		result.Suspended = "awaiting_children"
+	return result.suspended(approval)
+}
+
+// suspended says what kind of pause it is to wait for the result's calls and
+// children.
+func (r Result) suspended(approval bool) Result {
+	switch {
+	case len(r.Children) > 0:
+		r.Suspended = spool.SuspendedChildren
+	case approval:
+		r.Suspended = spool.SuspendedApproval
+	default:
+		r.Suspended = spool.SuspendedClientTool
 	}
-	return result
+	return r
 }
 
 // step is one step while it runs.

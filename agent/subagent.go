@@ -174,22 +174,20 @@ var (
 // of what a run waits for.
 func Missing(f *spool.Fold, r Result) Result {
 	calls, children := r.Waiting, r.Children
-	r.Suspended, r.Waiting, r.Children = "awaiting_client_tool", nil, nil
+	r.Waiting, r.Children = nil, nil
+	approval := false
 	for _, w := range calls {
 		if t := f.Call(w.CallID); t != nil && t.Waits() {
 			r.Waiting = append(r.Waiting, w)
-			if t.Approval != nil {
-				r.Suspended = "awaiting_approval"
-			}
+			approval = approval || t.Approval != nil
 		}
 	}
 	for _, id := range children {
 		if c := f.Child(id); c != nil && len(c.PendingCalls()) > 0 {
 			r.Children = append(r.Children, id)
-			r.Suspended = "awaiting_children"
 		}
 	}
-	return r
+	return r.suspended(approval)
 }
 
 // Suspension returns the chunks that pause the open run of a fold as a result

@@ -19,14 +19,12 @@ func (s *session) boundary(ctx context.Context) (result agent.Result, err error)
 		case steered:
 			result = agent.Result{Done: true, Outcome: spool.OutcomeSteered, FinishReason: "other"}
 		case interrupted:
-			result = agent.Result{Suspended: suspendInterrupted}
+			result = agent.Result{Suspended: spool.SuspendedInterrupted}
 		}
 		return nil
 	})
 	return result, err
 }
-
-const suspendInterrupted = "interrupted"
 
 // asked returns errStopped or errSteered if something has asked the open run to
 // end: a run that pauses looks for it in its last moment.
@@ -67,7 +65,7 @@ func (s *session) interrupt(ctx context.Context, info agent.RunInfo) error {
 	_, err = s.w.Commit(ctx, spool.Row{Status: spool.StatusPaused}, settle, chunks...)
 	s.w.SetRun("")
 	if err == nil {
-		s.r.tell.RunSuspended(info, suspendInterrupted)
+		s.r.tell.RunSuspended(info, spool.SuspendedInterrupted)
 	}
 	return err
 }
@@ -75,7 +73,7 @@ func (s *session) interrupt(ctx context.Context, info agent.RunInfo) error {
 // resumed returns what a run that does not begin its turn from nothing says
 // first: where it goes on, and, after a rollback, that what came since is void.
 func resumed(p plan, mode string) []spool.Chunk {
-	if mode == ModeStart {
+	if mode == spool.ModeStart {
 		return nil
 	}
 	c := &spool.RunResumed{Mode: mode, FromStepCount: p.fromStep, FromCheckpointID: p.fromPoint}

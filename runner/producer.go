@@ -131,7 +131,7 @@ func (e *External) open(ctx context.Context, lease spool.Lease, row spool.Row, a
 	}
 	x := ExternalRun{Session: lease.Session, Epoch: lease.Epoch, TTL: e.ttl,
 		RunID: e.logs.NewID(), TurnID: e.logs.NewID(), MessageID: e.logs.NewID()}
-	start := &spool.RunStarted{Mode: ModeExternal}
+	start := &spool.RunStarted{Mode: spool.ModeExternal}
 	switch {
 	case p.work != nil:
 		x.TurnID, start.Commands, row.Title = p.work.ID, []string{p.work.ID}, p.title

@@ -158,7 +158,7 @@ func (e *External) inspect(ctx context.Context, g *spool.Log, p *producer, epoch
 	x.head = head
 	err = g.View(ctx, func(f *spool.Fold) error {
 		turn := f.LastTurn()
-		if turn == nil || turn.LastRun().Mode != ModeExternal {
+		if turn == nil || turn.LastRun().Mode != spool.ModeExternal {
 			return ErrProducerFenced.With(g.Session(), nil)
 		}
 		x.run, x.open, x.stop = *turn.LastRun(), f.OpenRun() != nil, f.Stop != nil
@@ -388,7 +388,7 @@ func (s *externalSession) end(ctx context.Context, c spool.Chunk) error {
 	if c.ChunkType() == TypePause {
 		s.w.SetStep(0)
 		_, err := s.w.Commit(ctx, spool.Row{Status: spool.StatusPaused}, nil,
-			&spool.RunSuspended{Kind: "interrupted", StepID: stepID(s.run.ID, s.step), Metadata: said.Metadata})
+			&spool.RunSuspended{Kind: spool.SuspendedInterrupted, StepID: stepID(s.run.ID, s.step), Metadata: said.Metadata})
 		return err
 	}
 	return s.settle(ctx, s.info(), end)

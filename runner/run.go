@@ -11,12 +11,6 @@ import (
 	"github.com/spool-run/spool/agent"
 )
 
-// The modes of runs.
-const (
-	ModeStart    = "start"
-	ModeExternal = "external"
-)
-
 // run executes the run that a command opens, to its end.
 func (s *session) run(ctx context.Context, p plan) error {
 	r, a := s.r, s.agent
@@ -27,7 +21,7 @@ func (s *session) run(ctx context.Context, p plan) error {
 		RunID:     r.logs.NewID(),
 		TurnID:    p.work.ID,
 		MessageID: r.logs.NewID(),
-		Mode:      ModeStart,
+		Mode:      spool.ModeStart,
 	}
 	if p.work.Mode != "" {
 		info.Mode = p.work.Mode
@@ -129,7 +123,7 @@ func (s *session) execute(ctx context.Context, p plan, info agent.RunInfo, recov
 
 // pause suspends a run, unless that has become needless.
 func (s *session) pause(ctx context.Context, info agent.RunInfo, result agent.Result) error {
-	if result.Suspended == suspendInterrupted {
+	if result.Suspended == spool.SuspendedInterrupted {
 		s.afterRun(ctx, info, agent.RunEnd{Suspended: result.Suspended})
 		return s.interrupt(ctx, info)
 	}

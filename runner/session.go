@@ -130,7 +130,7 @@ func (s *session) plan(ctx context.Context) (plan, error) {
 		p.seq, p.stop = f.Seq, f.Stop != nil
 		if run := f.OpenRun(); run != nil {
 			copied, turn := *run, *f.Turn(run.TurnID)
-			p.open, p.external, p.turn = &copied, run.Mode == ModeExternal, &turn
+			p.open, p.external, p.turn = &copied, run.Mode == spool.ModeExternal, &turn
 			p.more = len(f.Waiting) > 0
 			p.lost = s.r == nil || s.r.o.FailLost || run.Recoveries >= s.r.o.MaxRecoveries
 			return nil
@@ -148,7 +148,7 @@ func (s *session) plan(ctx context.Context) (plan, error) {
 			return nil // what is queued waits, too
 		}
 		if len(f.Waiting) == 0 {
-			if turn := f.LastTurn(); f.Status == spool.StatusPaused && turn.LastRun().Mode == ModeExternal {
+			if turn := f.LastTurn(); f.Status == spool.StatusPaused && turn.LastRun().Mode == spool.ModeExternal {
 				copied := *turn
 				p.paused = &copied
 			}

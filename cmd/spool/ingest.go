@@ -65,7 +65,7 @@ func (s *source) Read(p []byte) (int, error) {
 
 // transcribe writes the run that the parts are the model phase of.
 func transcribe(ctx context.Context, out *bufio.Writer, parts iter.Seq2[model.Part, error]) error {
-	info := agent.RunInfo{Session: "ingest", RunID: "run-1", TurnID: "turn-1", MessageID: "message-1", Mode: "start"}
+	info := agent.RunInfo{Session: "ingest", RunID: "run-1", TurnID: "turn-1", MessageID: "message-1", Mode: spool.ModeStart}
 	log := &lineLog{out: out, fold: spool.NewFold(info.Session)}
 	a := &agent.Agent{Name: "ingest"}
 	if err := log.Append(ctx, a.Start(ctx, info, nil)); err != nil {
@@ -85,7 +85,7 @@ func transcribe(ctx context.Context, out *bufio.Writer, parts iter.Seq2[model.Pa
 	}
 	if len(t.Pending) > 0 {
 		// Nobody here runs the calls: whoever reads this may.
-		return log.Append(ctx, &spool.RunSuspended{Base: spool.Base{RunID: info.RunID, Step: 1}, Kind: "awaiting_client_tool",
+		return log.Append(ctx, &spool.RunSuspended{Base: spool.Base{RunID: info.RunID, Step: 1}, Kind: spool.SuspendedClientTool,
 			ToolCallIDs: t.Pending, StepID: info.RunID + "-s1"})
 	}
 	info.Outcome, info.FinishReason = spool.OutcomeCompleted, t.FinishReason

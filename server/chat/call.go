@@ -45,6 +45,6 @@ func asks(owner *spool.Fold, t *spool.ToolPart, a Answer) bool {
 // instead.
 func waitsFor(owner *spool.Fold, t *spool.ToolPart, a Answer) bool {
 	return owner != nil && t != nil && asks(owner, t, a) &&
-		(a.ApprovalID != "" || owner.OpenRun() != nil || owner.Reason != "awaiting_children" ||
+		(a.ApprovalID != "" || owner.OpenRun() != nil || owner.Reason != spool.SuspendedChildren ||
 			slices.ContainsFunc(owner.PendingCalls(), func(c spool.PendingCall) bool { return c.Agent == owner.Session && c.CallID == t.CallID }))
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/spool-run/spool"
-	"github.com/spool-run/spool/runner"
 )
 
 // InterruptOptions say what to interrupt and why. They are those of a stop.
@@ -41,7 +40,7 @@ func Interrupt(ctx context.Context, d *Deps, session string, o InterruptOptions)
 		switch run := f.OpenRun(); {
 		case f.Asks(): // it is paused, whatever is queued behind it
 		case run != nil && o.RunID != "" && o.RunID != run.ID:
-		case run != nil && run.Mode == runner.ModeExternal:
+		case run != nil && run.Mode == spool.ModeExternal:
 			return ErrNotInterruptible.With(session, nil)
 		case run != nil:
 			command = "interrupt-" + hash(run.ID)
