@@ -134,22 +134,3 @@ func profile(r *http.Request) int {
 	}
 	return 0
 }
-
-// stop appends a stop and answers when it has taken effect.
-func (s *Server) stop(w http.ResponseWriter, r *request) error {
-	data, err := body(w, r.Request, maxOtherBody)
-	if err != nil {
-		return err
-	}
-	o, err := chat.ParseStop(data)
-	if err != nil {
-		return err
-	}
-	settled, err := chat.Stop(r.Context(), s.chat, r.session, o)
-	if err != nil {
-		return err
-	}
-	s.metrics.command("stop")
-	writeJSON(w, http.StatusOK, settled)
-	return nil
-}

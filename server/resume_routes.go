@@ -6,27 +6,19 @@ import (
 	"github.com/spool-run/spool/server/chat"
 )
 
-// interrupt appends an interrupt and answers when it has taken effect.
-func (s *Server) interrupt(w http.ResponseWriter, r *request) error {
-	data, err := body(w, r.Request, maxOtherBody)
+// resume lets a session go on, in the mode that the body names.
+func (s *Server) resume(w http.ResponseWriter, r *request) error {
+	data, err := body(w, r.Request, maxChatBody)
 	if err != nil {
 		return err
 	}
-	o, err := chat.ParseStop(data)
+	mode, err := chat.ResumeMode(data)
 	if err != nil {
 		return err
 	}
-	settled, err := chat.Interrupt(r.Context(), s.chat, r.session, o)
-	if err != nil {
-		return err
+	if mode == chat.ModeBranch {
+		return s.branch(w, r, data)
 	}
-	s.metrics.command("interrupt")
-	writeJSON(w, http.StatusOK, settled)
-	return nil
-}
-
-// goOn lets the session itself go on and answers when its run has begun.
-func (s *Server) goOn(w http.ResponseWriter, r *request, data []byte) error {
 	o, err := chat.ParseResume(data)
 	if err != nil {
 		return err
@@ -37,5 +29,26 @@ func (s *Server) goOn(w http.ResponseWriter, r *request, data []byte) error {
 	}
 	s.metrics.command("resume")
 	writeJSON(w, http.StatusOK, settled)
+	return nil
+}
+
+// branch makes a new session of what this one was at a checkpoint. Whoever asks
+// must be allowed to send there, too.
+func (s *Server) branch(w http.ResponseWriter, r *request, data []byte) error {
+	o, err := chat.ParseBranch(data)
+	if err != nil {
+		return err
+	}
+	o.Session = chat.BranchSession(s.chat, r.session, o)
+	if o.Principal, err = s.authorize(r.Request, o.Session, ActionSend); err != nil {
+		return err
+	}
+	made, err := chat.Branch(r.Context(), s.chat, r.session, o)
+	if err != nil {
+		return err
+	}
+	s.metrics.command("branch")
+	w.Header().Set(chat.HeaderSession, made.Session)
+	writeJSON(w, http.StatusOK, made)
 	return nil
 }

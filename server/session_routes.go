@@ -151,3 +151,26 @@ func (s *Server) streamInfo(w http.ResponseWriter, r *request) error {
 	writeJSON(w, http.StatusOK, info)
 	return nil
 }
+
+// checkpoints lists a session's checkpoints, paged.
+func (s *Server) checkpoints(w http.ResponseWriter, r *request) error {
+	var o chat.CheckpointsOptions
+	var err error
+	q := r.URL.Query()
+	if o.Offset, err = number(q, "offset"); err != nil {
+		return err
+	}
+	if o.Limit, err = number(q, "limit"); err != nil {
+		return err
+	}
+	if o.Newest, err = chat.ParseOrder(q.Get("order")); err != nil {
+		return err
+	}
+	page, err := chat.Checkpoints(r.Context(), s.chat, r.session, o)
+	if err != nil {
+		return err
+	}
+	w.Header().Set(chat.HeaderSession, r.session)
+	writeJSON(w, http.StatusOK, page)
+	return nil
+}

@@ -63,9 +63,7 @@ func Submit(ctx context.Context, d *Deps, session string, a Answer) (*Settled, e
 	known := false
 	look := func(f *spool.Fold) error {
 		s.StreamSequence, s.Status, s.Reason = f.Position(), f.Status, f.Reason
-		if s.Pending = f.Live() && !f.Asks(); s.Pending {
-			s.Status, s.Reason = spool.StatusActive, ""
-		}
+		s.pend(f.Live() && !f.Asks())
 		owner, t, found := locate(f, a)
 		var err error
 		known, err = given(f, owner, t, found)

@@ -29,7 +29,8 @@ func ResumeMode(data []byte) (string, error) {
 	if len(bytes.TrimSpace(data)) == 0 {
 		return "", nil
 	}
-	return body.Mode, decodeOne(data, &body)
+	err := decodeOne(data, &body)
+	return body.Mode, err
 }
 
 // ParseBranch reads the body of a branch: {checkpointId, sessionId, commandId,

@@ -35,13 +35,9 @@ type CheckpointsPage struct {
 // Checkpoints returns a page of a session's checkpoints, oldest first or newest
 // first. Errors: [spool.ErrNotFound], [spool.ErrInvalid], and the store's.
 func Checkpoints(ctx context.Context, d *Deps, session string, o CheckpointsOptions) (*CheckpointsPage, error) {
-	if o.Offset < 0 || o.Limit < 0 {
-		return nil, spool.ErrInvalid.Because("offset and limit are 0 or more")
+	if err := checkPage(o.Offset, o.Limit); err != nil {
+		return nil, err
 	}
-	if o.Limit == 0 {
-		o.Limit = 50
-	}
-	o.Limit = min(o.Limit, 1000)
 	g, _, err := d.existing(ctx, session)
 	if err != nil {
 		return nil, err
@@ -49,8 +45,7 @@ func Checkpoints(ctx context.Context, d *Deps, session string, o CheckpointsOpti
 	page := &CheckpointsPage{Items: []Checkpoint{}}
 	err = g.View(ctx, func(f *spool.Fold) error {
 		page.Total = len(f.Checkpoints)
-		from := min(o.Offset, page.Total)
-		to := min(from+o.Limit, page.Total)
+		from, to := pageOf(page.Total, o.Offset, o.Limit)
 		page.HasMore = to < page.Total
 		if o.Newest {
 			from, to = page.Total-to, page.Total-from

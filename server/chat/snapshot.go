@@ -186,13 +186,9 @@ type MessagesPage struct {
 // Messages returns a page of a session's history. With content replay a live
 // turn's assistant message is not in it.
 func Messages(ctx context.Context, d *Deps, session string, o MessagesOptions) (*MessagesPage, error) {
-	if o.Offset < 0 || o.Limit < 0 {
-		return nil, spool.ErrInvalid.Because("offset and limit are 0 or more")
+	if err := checkPage(o.Offset, o.Limit); err != nil {
+		return nil, err
 	}
-	if o.Limit == 0 {
-		o.Limit = 50
-	}
-	o.Limit = min(o.Limit, 1000)
 	g, _, err := d.existing(ctx, session)
 	if err != nil {
 		return nil, err
@@ -206,8 +202,7 @@ func Messages(ctx context.Context, d *Deps, session string, o MessagesOptions) (
 		return nil, err
 	}
 	all := s.Snapshot.Messages
-	from := min(o.Offset, len(all))
-	to := min(from+o.Limit, len(all))
+	from, to := pageOf(len(all), o.Offset, o.Limit)
 	convert, lacking := d.convert(ctx, g, o.SubAgents)
 	convert.Children = s.children.get
 	convert.OmitReasoning, convert.OmitToolResults = o.OmitReasoning, o.OmitToolResults
@@ -221,6 +216,24 @@ func Messages(ctx context.Context, d *Deps, session string, o MessagesOptions) (
 		}
 	}
 	return page, nil
+}
+
+// checkPage says what is wrong with a page's position.
+func checkPage(offset, limit int) error {
+	if offset < 0 || limit < 0 {
+		return spool.ErrInvalid.Because("offset and limit are 0 or more")
+	}
+	return nil
+}
+
+// pageOf returns where a page begins and ends in a list. A limit is 50 if it is 0,
+// and at most 1000.
+func pageOf(total, offset, limit int) (from, to int) {
+	if limit == 0 {
+		limit = 50
+	}
+	from = min(offset, total)
+	return from, min(from+min(limit, 1000), total)
 }
 
 // LoadAllUIMessages returns a session's whole history.

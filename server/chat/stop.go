@@ -23,7 +23,8 @@ func ParseStop(data []byte) (StopOptions, error) {
 	if len(bytes.TrimSpace(data)) == 0 {
 		return o, nil
 	}
-	return o, decodeOne(data, &o)
+	err := decodeOne(data, &o)
+	return o, err
 }
 
 // Settled is where a session stands after a command.
@@ -76,9 +77,7 @@ func Stop(ctx context.Context, d *Deps, session string, o StopOptions) (*Settled
 		default:
 			s.Pending = false
 		}
-		if s.Pending {
-			s.Status, s.Reason = spool.StatusActive, ""
-		}
+		s.pend(s.Pending)
 		return nil
 	}
 	if err := g.View(ctx, look); err != nil {

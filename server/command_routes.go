@@ -1,0 +1,51 @@
+package server
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/spool-run/spool/server/chat"
+)
+
+// command answers a request that appends a command with where the session stands
+// then: parse reads the body, act appends.
+func command[O any](s *Server, w http.ResponseWriter, r *request, name string, limit int64, parse func(data []byte) (O, error),
+	act func(ctx context.Context, d *chat.Deps, session string, o O) (*chat.Settled, error)) error {
+	data, err := body(w, r.Request, limit)
+	if err != nil {
+		return err
+	}
+	o, err := parse(data)
+	if err != nil {
+		return err
+	}
+	settled, err := act(r.Context(), s.chat, r.session, o)
+	if err != nil {
+		return err
+	}
+	s.metrics.command(name)
+	writeJSON(w, http.StatusOK, settled)
+	return nil
+}
+
+// stop appends a stop and answers when it has taken effect.
+func (s *Server) stop(w http.ResponseWriter, r *request) error {
+	return command(s, w, r, "stop", maxOtherBody, chat.ParseStop, chat.Stop)
+}
+
+// interrupt appends an interrupt and answers when it has taken effect.
+func (s *Server) interrupt(w http.ResponseWriter, r *request) error {
+	return command(s, w, r, "interrupt", maxOtherBody, chat.ParseStop, chat.Interrupt)
+}
+
+// decide takes a human's decision on a call.
+func (s *Server) decide(w http.ResponseWriter, r *request) error {
+	parse := func(data []byte) (chat.Answer, error) { return chat.ParseDecision(r.vars["id"], data) }
+	return command(s, w, r, "answer", maxOtherBody, parse, chat.Submit)
+}
+
+// submit takes the outcome of a call that the client executed.
+func (s *Server) submit(w http.ResponseWriter, r *request) error {
+	parse := func(data []byte) (chat.Answer, error) { return chat.ParseResult(r.vars["call"], data) }
+	return command(s, w, r, "answer", maxOtherBody, parse, chat.Submit)
+}
