@@ -53,7 +53,9 @@ test('two sub-agents at once, over a reload in their midst', async () => {
   await midWord;
   await page.reload();
   await page.locator('.subagent').nth(1).waitFor();
-  // What was said before the reload is there, although nothing of it was committed to the parent's message.
+  // What the first one said before the reload is there, although nothing of it was committed to the parent's message.
+  // It is done, so it stands folded; the other may not have spoken yet.
+  await openAll(page);
   await page.locator('.subagent .md').first().waitFor();
   gate.allow(session, Infinity);
   await settled(page);
