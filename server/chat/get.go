@@ -78,9 +78,37 @@ func (d *Deps) whole(ctx context.Context, g subject, turn *spool.Turn, as wire) 
 	return d.paced(&turnSource{g: g, f: p.Follow(at), turn: turn.ID, incarnation: h.Incarnation, plan: plan, planAt: at}, as), nil
 }
 
+// choose reads the turn that pick chooses, or waits for the one that the command
+// it names will open. No source if it chooses neither.
+func (a *attach) choose(ctx context.Context, pick func(*spool.Fold) (turn *spool.Turn, command string, err error), open opening) (Source, error) {
+	var turn *spool.Turn
+	var command string
+	err := a.g.View(ctx, func(f *spool.Fold) error {
+		t, c, err := pick(f)
+		if t != nil {
+			copied := *t
+			turn = &copied
+		}
+		command = c
+		return err
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case command != "":
+		return a.coming(command, open), nil
+	case turn != nil:
+		return open(ctx, turn)
+	}
+	return nil, nil
+}
+
+// opening gives the source of a turn.
+type opening func(context.Context, *spool.Turn) (Source, error)
+
 // coming waits until the turn that a command opens has begun, and gives its
 // source.
-func (a *attach) coming(command string, open func(context.Context, *spool.Turn) (Source, error)) Source {
+func (a *attach) coming(command string, open opening) Source {
 	return &late{open: func(ctx context.Context) (Source, error) {
 		for {
 			var turn *spool.Turn

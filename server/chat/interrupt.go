@@ -2,9 +2,6 @@ package chat
 
 import (
 	"context"
-	"errors"
-	"io"
-	"time"
 
 	"github.com/spool-run/spool"
 )
@@ -58,40 +55,4 @@ func Interrupt(ctx context.Context, d *Deps, session string, o InterruptOptions)
 		return nil, err
 	}
 	return s, s.await(ctx, g, h.Incarnation, stopPatience, look)
-}
-
-// take notes where a session stands.
-func (s *Settled) take(f *spool.Fold) {
-	s.Status, s.Reason, s.StreamSequence = f.Status, f.Reason, f.Seq
-	s.pend(false)
-	if f.Live() && !f.Asks() {
-		s.Status, s.Reason = spool.StatusActive, ""
-	}
-}
-
-// pend notes whether the command has yet to take effect.
-func (s *Settled) pend(pending bool) {
-	if s.Pending = pending; pending {
-		s.Status, s.Reason = spool.StatusActive, ""
-	}
-}
-
-// await looks until nothing is pending, or for so long.
-func (s *Settled) await(ctx context.Context, g *spool.Log, incarnation uint64, patience time.Duration, look func(*spool.Fold) error) error {
-	waiting, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	for {
-		if err := g.View(ctx, look); err != nil || !s.Pending {
-			return err
-		}
-		switch err := await(waiting, subject{g, g.Session()}, incarnation, s.StreamSequence, false); {
-		case err == nil:
-		case errors.Is(err, io.EOF):
-			return g.View(ctx, look)
-		case ctx.Err() == nil && waiting.Err() != nil:
-			return nil
-		default:
-			return err
-		}
-	}
 }

@@ -27,16 +27,6 @@ func ParseStop(data []byte) (StopOptions, error) {
 	return o, err
 }
 
-// Settled is where a session stands after a command.
-type Settled struct {
-	Session        string       `json:"sessionId"`
-	Status         spool.Status `json:"status"`
-	Reason         string       `json:"reason,omitempty"`
-	RunID          string       `json:"runId,omitempty"` // the run that the command was about
-	StreamSequence uint64       `json:"streamSequence"`
-	Pending        bool         `json:"pending,omitempty"` // the command was stored, and has not taken effect yet
-}
-
 // stopPatience is how long [Stop] waits for the run to settle.
 const stopPatience = 10 * time.Second
 

@@ -18,9 +18,7 @@ func (a *attach) cursor(ctx context.Context, c spool.Cursor, frame bool) (Source
 			return nil, spool.ErrCursorAhead.With(session, nil)
 		}
 	}
-	var turn *spool.Turn
-	var waiting string
-	err := a.g.View(ctx, func(f *spool.Fold) error {
+	pick := func(f *spool.Fold) (*spool.Turn, string, error) {
 		id, live := f.LiveAt(c.Seq)
 		t := f.Turn(id)
 		if own := f.TurnAt(c.Seq); frame && own != nil {
@@ -28,42 +26,29 @@ func (a *attach) cursor(ctx context.Context, c spool.Cursor, frame bool) (Source
 		}
 		switch {
 		case live && t == nil:
-			waiting = id
-			return nil
-		case t == nil: // before the first turn
-			if len(f.Turns) == 0 {
-				if len(f.Waiting) > 0 {
-					waiting = f.Waiting[0].ID
-				}
-				return nil
-			}
+			return nil, id, nil
+		case t != nil:
+		case len(f.Turns) > 0: // before the first turn
 			t = f.Turns[0]
+		case len(f.Waiting) > 0:
+			return nil, f.Waiting[0].ID, nil
+		default:
+			return nil, "", nil
 		}
 		last := t.LastRun()
 		quiet := !(f.Status == spool.StatusPaused && a.due(f))
 		if last.End != 0 && last.End <= c.Seq && turnOver(f, t.ID, quiet) && !c.InPlan {
-			return nil
+			return nil, "", nil
 		}
-		if c.Seq < t.Rolled {
-			return spool.ErrCursorRetracted.With(session, nil) // what it has seen is not what was said any more
+		switch {
+		case c.Seq < t.Rolled: // what it has seen is not what was said any more
+			return nil, "", spool.ErrCursorRetracted.With(session, nil)
+		case c.Seq < a.h.TraceFloor:
+			return nil, "", spool.ErrTrimmed.With(session, nil)
 		}
-		copied := *t
-		turn = &copied
-		return nil
-	})
-	switch {
-	case err != nil:
-		return nil, err
-	case waiting != "":
-		return a.coming(waiting, func(ctx context.Context, t *spool.Turn) (Source, error) {
-			return a.after(ctx, t, c)
-		}), nil
-	case turn == nil:
-		return nil, nil
-	case c.Seq < a.h.TraceFloor:
-		return nil, spool.ErrTrimmed.With(session, nil)
+		return t, "", nil
 	}
-	return a.after(ctx, turn, c)
+	return a.choose(ctx, pick, func(ctx context.Context, t *spool.Turn) (Source, error) { return a.after(ctx, t, c) })
 }
 
 // after reads a turn after a cursor, which may lie inside an attach plan: the

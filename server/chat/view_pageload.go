@@ -14,37 +14,23 @@ func (a *attach) pageLoad(ctx context.Context, c spool.Cursor) (Source, error) {
 	if c.Seq > a.h.Seq || c.Incarnation > 1 && c.Incarnation != max(a.h.Incarnation, 1) {
 		return nil, spool.ErrCursorAhead.With(a.g.Session(), nil)
 	}
-	var turn *spool.Turn
-	var waiting string
-	err := a.g.View(ctx, func(f *spool.Fold) error {
+	return a.choose(ctx, func(f *spool.Fold) (*spool.Turn, string, error) {
 		id, live := f.LiveAt(c.Seq)
 		t := f.Turn(id)
 		switch {
 		case live && t == nil:
-			waiting = id
-			return nil
+			return nil, id, nil
 		case live && c.Seq < t.Rolled:
-			return nil // the page shows a history that is no more
+			return nil, "", nil // the page shows a history that is no more
 		case live:
 		case t == nil, t != f.LastTurn(), f.OpenRun() == nil && len(f.Waiting) > 0:
-			return nil // nothing was there, or the page lacks the later turn's message
+			return nil, "", nil // nothing was there, or the page lacks the later turn's message
 		default:
 			going := f.OpenRun() != nil || f.Status == spool.StatusPaused && a.due(f)
 			if t.LastRun().Start <= c.Seq && !going {
-				return nil
+				return nil, "", nil
 			}
 		}
-		copied := *t
-		turn = &copied
-		return nil
-	})
-	switch {
-	case err != nil:
-		return nil, err
-	case waiting != "":
-		return a.coming(waiting, a.wholeTurn), nil
-	case turn == nil:
-		return nil, nil
-	}
-	return a.wholeTurn(ctx, turn)
+		return t, "", nil
+	}, a.wholeTurn)
 }

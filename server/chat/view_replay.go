@@ -10,33 +10,19 @@ import (
 // start, then what follows; also for a grace time after the turn became quiet.
 // No source: there is nothing to resume.
 func (a *attach) replay(ctx context.Context) (Source, error) {
-	var turn *spool.Turn
-	var waiting string
-	err := a.g.View(ctx, func(f *spool.Fold) error {
+	return a.choose(ctx, func(f *spool.Fold) (*spool.Turn, string, error) {
 		t := f.LastTurn()
 		switch {
 		case f.OpenRun() == nil && len(f.Waiting) > 0 && !f.Asks():
-			waiting = f.Waiting[0].ID
-			return nil
+			return nil, f.Waiting[0].ID, nil
 		case t == nil, t.Rolled != 0 && f.OpenRun() == nil:
-			return nil
+			return nil, "", nil
 		case f.OpenRun() == nil && !(f.Status == spool.StatusPaused && a.due(f)):
 			end := t.LastRun().EndTime
 			if a.d.Logs.Now().UnixMilli() >= end+a.d.ReplayGrace.Milliseconds() {
-				return nil
+				return nil, "", nil
 			}
 		}
-		c := *t
-		turn = &c
-		return nil
-	})
-	switch {
-	case err != nil:
-		return nil, err
-	case waiting != "":
-		return a.coming(waiting, a.wholeTurn), nil
-	case turn == nil:
-		return nil, nil
-	}
-	return a.wholeTurn(ctx, turn)
+		return t, "", nil
+	}, a.wholeTurn)
 }

@@ -1,0 +1,56 @@
+package chat
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/spool-run/spool"
+)
+
+// Settled is where a session stands after a command.
+type Settled struct {
+	Session        string       `json:"sessionId"`
+	Status         spool.Status `json:"status"`
+	Reason         string       `json:"reason,omitempty"`
+	RunID          string       `json:"runId,omitempty"` // the run that the command was about
+	StreamSequence uint64       `json:"streamSequence"`
+	Pending        bool         `json:"pending,omitempty"` // the command was stored, and has not taken effect yet
+}
+
+// take notes where a session stands.
+func (s *Settled) take(f *spool.Fold) {
+	s.Status, s.Reason, s.StreamSequence = f.Status, f.Reason, f.Seq
+	s.pend(false)
+	if f.Live() && !f.Asks() {
+		s.Status, s.Reason = spool.StatusActive, ""
+	}
+}
+
+// pend notes whether the command has yet to take effect.
+func (s *Settled) pend(pending bool) {
+	if s.Pending = pending; pending {
+		s.Status, s.Reason = spool.StatusActive, ""
+	}
+}
+
+// await looks until nothing is pending, or for so long.
+func (s *Settled) await(ctx context.Context, g *spool.Log, incarnation uint64, patience time.Duration, look func(*spool.Fold) error) error {
+	waiting, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		if err := g.View(ctx, look); err != nil || !s.Pending {
+			return err
+		}
+		switch err := await(waiting, subject{g, g.Session()}, incarnation, s.StreamSequence, false); {
+		case err == nil:
+		case errors.Is(err, io.EOF):
+			return g.View(ctx, look)
+		case ctx.Err() == nil && waiting.Err() != nil:
+			return nil
+		default:
+			return err
+		}
+	}
+}
