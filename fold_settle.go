@@ -22,6 +22,19 @@ func (f *Fold) CloseStep(checkpointID string) []Chunk {
 	return f.closeStep(StepCommitted{CheckpointID: checkpointID})
 }
 
+// Settle returns the chunks that end the open run: what it lacks, and its end.
+func (f *Fold) Settle(end *RunFinished) []Chunk {
+	why := end.Error
+	switch {
+	case why != "":
+	case end.Outcome == OutcomeLimit:
+		why = "the run reached its limit"
+	default:
+		why = "the run was " + string(end.Outcome)
+	}
+	return append(f.Unsettled(why), end)
+}
+
 // Unsettled returns what the open run lacks before its run_finished, in order:
 // children are stopped, deepest first; what was shown becomes kept, calls without
 // an outcome fail with errText. An

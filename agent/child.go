@@ -7,20 +7,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/spool-run/spool"
 )
 
-// childLog is a child's part of the session's log. It can be shut on what the
-// child has left behind.
+// childLog is a child's part of the session's log.
 type childLog struct {
 	Log                // the parent's
 	session, agentType string
-
-	mu     sync.RWMutex
-	closed bool
 }
 
 func (l *childLog) Append(ctx context.Context, chunks ...spool.Chunk) error {
@@ -28,11 +23,6 @@ func (l *childLog) Append(ctx context.Context, chunks ...spool.Chunk) error {
 		if b := c.ChunkBase(); b.AgentID == "" {
 			b.AgentID, b.AgentType = l.session, l.agentType
 		}
-	}
-	l.mu.RLock()
-	defer l.mu.RUnlock()
-	if l.closed {
-		return errChildLeft
 	}
 	return l.Log.Append(ctx, chunks...)
 }
@@ -44,12 +34,6 @@ func (l *childLog) View(ctx context.Context, fn func(*spool.Fold) error) error {
 		}
 		return fn(f)
 	})
-}
-
-func (l *childLog) shut() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.closed = true
 }
 
 // child is a child agent while its parent's run is served.
@@ -114,8 +98,8 @@ func (c *child) plan(ctx context.Context) (p childPlan, err error) {
 			p.info.RunID, p.info.TurnID, p.info.Mode = run.ID, run.TurnID, run.Mode
 			p.info.MessageID, p.goesOn = f.Turn(run.TurnID).MessageID, true
 			p.over = f.Stop != nil || run.Mode == spool.ModeStop
-			if f.Shown() && !p.over && !c.agent.Reattaches(f) {
-				p.first = f.Discard("crash_recovery")
+			if !p.over {
+				p.first, _ = c.agent.TakeOver(f)
 			}
 			return nil
 		}

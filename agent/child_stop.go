@@ -29,9 +29,10 @@ func (s *stops) enter(session string, cancel context.CancelCauseFunc) (leave fun
 	}
 }
 
+// top returns the run of the session.
 func (r *Run) top() *Run {
-	if r.root != nil {
-		return r.root
+	for r.parent != nil {
+		r = r.parent
 	}
 	return r
 }
@@ -44,7 +45,7 @@ func (r *Run) StopChildren(f *spool.Fold) {
 		if c.Stop != nil {
 			r.stops.mu.Lock()
 			if cancel := r.stops.cancel[c.Session]; cancel != nil {
-				cancel(errChildStopped)
+				cancel(ErrStopped)
 			}
 			r.stops.mu.Unlock()
 		}

@@ -46,7 +46,7 @@ func (r *Run) Leave() {
 	if r.crew == nil {
 		return
 	}
-	r.crew.cancel(errChildLeft)
+	r.crew.cancel(errLeft)
 	_ = r.crew.wait()
 }
 
@@ -108,7 +108,7 @@ func (w *crew) work(kid *child) *shift {
 func (c *child) shift(alive, late context.Context) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			err = c.parent.Panicked(v)
+			err = c.parent.crashed(v)
 		}
 	}()
 	return c.work(alive, late)
@@ -121,7 +121,7 @@ func (w *crew) terminate(session string) {
 	s := w.shifts[session]
 	w.mu.Unlock()
 	if s != nil {
-		s.stop(errChildStopped)
+		s.stop(ErrStopped)
 		<-s.done
 	}
 }
@@ -148,8 +148,8 @@ func (a *Agent) takeUp(ctx context.Context, r *Run) (some bool, err error) {
 	return len(kids) > 0, err
 }
 
-// Rest waits until no companion has anything left to do but to wait for answers.
-func (a *Agent) Rest(ctx context.Context, r *Run) error {
+// rest waits until no companion has anything left to do but to wait for answers.
+func (a *Agent) rest(ctx context.Context, r *Run) error {
 	for some := true; some && r.crew != nil; {
 		err := r.crew.wait()
 		if err == nil {
@@ -168,7 +168,7 @@ func (a *Agent) join(ctx context.Context, r *Run, result Result, err error) (Res
 	if err != nil || !result.Done && result.Suspended == "" {
 		return result, err
 	}
-	if err := a.Rest(ctx, r); err != nil {
+	if err := a.rest(ctx, r); err != nil {
 		return Result{}, err
 	}
 	var waiting []string

@@ -152,17 +152,17 @@ func (r *Run) panicked(msg string, v any, args ...any) {
 	}
 }
 
-// Panicked logs that the run's model or its agent's own code panicked, and
-// returns the run's error.
-func (r *Run) Panicked(v any) error {
+// crashed logs that the run's model or its agent's own code panicked, and returns
+// the run's error.
+func (r *Run) crashed(v any) error {
 	r.panicked("the agent panicked", v)
 	return errPanicked
 }
 
 // failed logs the cause of a failure, which the log does not hold.
-func (r *Run) failed(msg string, info RunInfo, failure spool.ErrorInfo, err error) {
+func (r *Run) failed(msg string, info RunInfo, err error) {
 	if log := r.Seams.Logger; log != nil {
-		log.Warn(msg, "session", info.Session, "run", info.RunID, "code", failure.Code, "error", redact.Text(err.Error()))
+		log.Warn(msg, "session", info.Session, "run", info.RunID, "code", info.Code, "error", redact.Text(err.Error()))
 	}
 }
 
@@ -338,17 +338,4 @@ func (h *host) after(ctx context.Context, name string, t *ToolCall, pick func(*H
 	if t.Err == nil && len(t.Result) > 0 && !json.Valid(t.Result) {
 		t.Err = errHookResult
 	}
-}
-
-// AfterRun calls what is to be called when a run is over or pauses. It waits for
-// the hooks, and for what they appended.
-func (a *Agent) AfterRun(ctx context.Context, r *Run, e RunEnd) error {
-	s := &step{agent: a, run: r, number: r.Info.Steps}
-	err := s.callHooks(ctx, nil, ownerPhase, "AfterRun", func(k *Hooks) func(HookContext) error {
-		if k.AfterRun == nil {
-			return nil
-		}
-		return func(h HookContext) error { k.AfterRun(h, e); return nil }
-	})
-	return errors.Join(err, r.Log.Flush(ctx))
 }

@@ -107,28 +107,10 @@ func (a *Agent) reattach(ctx context.Context, r *Run) (*step, error) {
 			return nil, context.Cause(ctx)
 		}
 	}
-	return nil, r.discard(ctx)
-}
-
-// discard drops what the open model phase has shown.
-func (r *Run) discard(ctx context.Context) error {
-	if err := r.Log.Flush(ctx); err != nil {
-		return err
+	if err := s.discard(ctx, CrashRecovery); err != nil {
+		return nil, err
 	}
-	var chunks []spool.Chunk
-	err := r.Log.View(ctx, func(f *spool.Fold) error {
-		if f.Shown() {
-			chunks = f.Discard("crash_recovery")
-		}
-		return nil
-	})
-	if err != nil || len(chunks) == 0 {
-		return err
-	}
-	if err := r.Log.Append(ctx, chunks...); err != nil {
-		return err
-	}
-	return r.Log.Flush(ctx)
+	return nil, r.Log.Flush(ctx)
 }
 
 // resume hears an answer from its beginning.

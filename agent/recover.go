@@ -7,11 +7,25 @@ import (
 	"github.com/spool-run/spool"
 )
 
+// CrashRecovery is why the step of a run whose owner was lost is discarded.
+const CrashRecovery = "crash_recovery"
+
+// TakeOver returns what a new owner writes of an agent's open run before anything
+// else: the checkpoint that the last one has owed, and what discards an open model
+// phase that cannot go on; then also the number of its step.
+func (a *Agent) TakeOver(f *spool.Fold) (chunks []spool.Chunk, discarded int) {
+	chunks = f.Owed()
+	if f.Shown() && !a.Reattaches(f) {
+		chunks, discarded = append(chunks, f.Discard(CrashRecovery)...), f.Step().Number
+	}
+	return chunks, discarded
+}
+
 // Recover takes up a run where another process, or the turn's last run, has left
 // it: it finishes an open tool phase, or finds out what the last step has
 // decided. An open model phase goes on with the answer that was asked for; see
 // [Agent.Reattaches]: if it cannot, what it has shown must have been discarded
-// before. Unless the result is done or suspended, steps follow.
+// before: see [Agent.TakeOver]. Unless the result is done or suspended, steps follow.
 func (a *Agent) Recover(ctx context.Context, r *Run) (Result, error) {
 	if err := r.Log.Flush(ctx); err != nil {
 		return Result{}, err

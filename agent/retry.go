@@ -91,16 +91,19 @@ func (s *step) again(err error, visible bool, attempt int) (*model.Error, time.D
 }
 
 // discard drops what the model has said in this step, and what hooks have done.
+// If that was nothing, there is nothing to drop.
 func (s *step) discard(ctx context.Context, reason string) error {
 	if err := s.run.Log.Flush(ctx); err != nil {
 		return err
 	}
 	var chunks []spool.Chunk
 	err := s.run.Log.View(ctx, func(f *spool.Fold) error {
-		chunks = f.Discard(reason)
+		if f.Shown() {
+			chunks = f.Discard(reason)
+		}
 		return nil
 	})
-	if err != nil {
+	if err != nil || len(chunks) == 0 {
 		return err
 	}
 	s.forget()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/model"
@@ -21,6 +22,7 @@ type Run struct {
 	Inherited []*Hooks // of the agents above, outermost first
 	Hooks     *Hooks   // of whoever runs it, called last; nil for none
 	Observer  *Observer
+	Grace     time.Duration // what its model and tools get to come to an end when its context has ended
 
 	begun  string      // id of the step in which BeforeRun was called
 	before spool.Usage // of the runs that it takes up after pauses
@@ -30,7 +32,8 @@ type Run struct {
 	corrected  bool
 	maxDepth   int // of agents below this one; 0: as the agent says
 	crew       *crew
-	root       *Run // of the session; nil: this one
+	parent     *Run            // of a child
+	alive      context.Context // of a child: as long as its parent's run is
 	stops      stops
 }
 

@@ -161,47 +161,5 @@ func callSuffix(session string) string {
 	return ""
 }
 
-// How a child's work ends other than by itself.
-var (
-	errChildWaits   = errors.New("agent: the child waits for an answer")
-	errChildStopped = errors.New("agent: the child was stopped")
-	errChildLeft    = errors.New("agent: the child's run is over")
-
-	errChildAnswered = errors.New("agent: nothing is missing any more")
-)
-
-// Missing leaves the calls and children that were answered, while others ran, out
-// of what a run waits for.
-func Missing(f *spool.Fold, r Result) Result {
-	calls, children := r.Waiting, r.Children
-	r.Waiting, r.Children = nil, nil
-	approval := false
-	for _, w := range calls {
-		if t := f.Call(w.CallID); t != nil && t.Waits() {
-			r.Waiting = append(r.Waiting, w)
-			approval = approval || t.Approval != nil
-		}
-	}
-	for _, id := range children {
-		if c := f.Child(id); c != nil && len(c.PendingCalls()) > 0 {
-			r.Children = append(r.Children, id)
-		}
-	}
-	return r.suspended(approval)
-}
-
-// Suspension returns the chunks that pause the open run of a fold as a result
-// says, and when the pause expires, if the agent's own limit is at this time.
-func Suspension(f *spool.Fold, result Result, expires int64) []spool.Chunk {
-	paused := &spool.RunPaused{Reason: strings.TrimPrefix(result.Suspended, "awaiting_")}
-	ids := make([]string, len(result.Waiting))
-	for i, w := range result.Waiting {
-		ids[i] = w.CallID
-	}
-	if len(result.Waiting) > 0 {
-		paused.PendingToolCallID, paused.PendingToolName = ids[0], result.Waiting[0].Name
-	} else if calls := f.PendingCalls(); len(calls) > 0 {
-		paused.PendingToolCallID, paused.PendingToolName = calls[0].CallID, calls[0].Name
-	}
-	return append([]spool.Chunk{paused}, f.Suspend(result.Suspended, ids, expires, result.Children...)...)
-}
+// errChildWaits is how a child's work ends that waits for an answer.
+var errChildWaits = errors.New("agent: the child waits for an answer")

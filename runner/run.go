@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/spool-run/spool"
@@ -67,164 +66,96 @@ func (s *session) goOn(ctx context.Context, p plan) error {
 	return s.execute(ctx, p, info, p.seq)
 }
 
+// agentRun is a run as the agent sees it.
+func (s *session) agentRun(info agent.RunInfo) *agent.Run {
+	l := s.r.logs
+	return &agent.Run{Info: info, Log: ownLog{s.w, s.log}, Hooks: s.r.o.Hooks, Observer: &s.r.tell.Observer, Grace: s.r.o.StopGrace,
+		Seams: agent.Seams{Now: l.Now, NewID: l.NewID, Go: l.Go, Sleep: l.Sleep, Logger: l.Logger()}}
+}
+
+// ownLog is a session's log as its owner's runs see it.
+type ownLog struct {
+	*spool.Writer
+	log *spool.Log
+}
+
+func (l ownLog) View(ctx context.Context, fn func(*spool.Fold) error) error {
+	return l.log.View(ctx, fn)
+}
+
+func (l ownLog) Blob(ctx context.Context, ref json.RawMessage) (json.RawMessage, error) {
+	return l.log.Blob(ctx, ref)
+}
+
 // execute brings an open run to its end or to its next pause. With recovered
 // set, the sequence from which on commands count for it, it goes on where the
 // log has left it.
 func (s *session) execute(ctx context.Context, p plan, info agent.RunInfo, recovered uint64) error {
-	r, a := s.r, s.agent
-	result, err := agent.Result{}, error(errStopped)
+	result, err := agent.Result{}, agent.ErrStopped
 	for again := !p.stop; again; {
-		result, err = s.steps(ctx, p, &info, recovered)
+		result, info, err = s.steps(ctx, p, info, recovered)
 		if err == nil && result.Suspended != "" && ctx.Err() == nil {
 			if err = s.pause(ctx, info, result); err == nil {
 				return nil
 			}
 		}
-		again = errors.Is(err, errAnswered)
+		again = errors.Is(err, agent.ErrAnswered)
 		recovered = max(recovered, p.seq) // the open step is taken up as it stands
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx) // not ours any more: not a word
 	}
-	info.Outcome, info.FinishReason = result.Outcome, result.FinishReason
-	failure := spool.ErrorInfo{Code: result.Code}
-	limit, _ := errors.AsType[*agent.Limit](err)
-	switch {
-	case err == nil:
-	case errors.Is(err, errStopped):
-		info.Outcome, info.FinishReason = spool.OutcomeStopped, "other"
-	case errors.Is(err, errSteered):
-		info.Outcome, info.FinishReason = spool.OutcomeSteered, "other"
-	case limit != nil:
-		info.Outcome, info.FinishReason, failure.Code = spool.OutcomeLimit, "length", limit.Code
-	case errors.Is(err, spool.ErrSuperseded), errors.Is(err, spool.ErrClosed), errors.Is(err, spool.ErrUnavailable):
-		return err // the log takes no more from us
-	default:
-		info.Outcome, info.FinishReason = spool.OutcomeFailed, "error"
-		failure = agent.Describe(err)
+	if errors.Is(err, errSteered) {
+		result, err = agent.Result{Outcome: spool.OutcomeSteered, FinishReason: "other"}, nil
 	}
-	info.Code = failure.Code
-	over := agent.RunEnd{Outcome: info.Outcome, FinishReason: info.FinishReason, Code: failure.Code}
-	if info.Outcome == spool.OutcomeFailed {
-		over.Err = err
+	run := s.agentRun(info)
+	end, lost := s.agent.Conclude(ctx, run, result, err)
+	if lost == nil {
+		lost = s.settle(ctx, run.Info, end)
 	}
-	s.afterRun(ctx, info, over)
-	end := a.Finish(ctx, info)
-	end.Error, end.Code, end.Recoverable = failure.Error, failure.Code, failure.Recoverable
-	serr := s.settle(ctx, info, end)
-	if serr == nil {
-		if info.Outcome != spool.OutcomeFailed {
+	if lost == nil {
+		if end.Outcome != spool.OutcomeFailed {
 			err = nil
 		}
-		r.tell.RunFinished(info, err)
+		s.r.tell.RunFinished(run.Info, err)
 	}
-	return serr
-}
-
-// pause suspends a run, unless that has become needless.
-func (s *session) pause(ctx context.Context, info agent.RunInfo, result agent.Result) error {
-	if result.Suspended == spool.SuspendedInterrupted {
-		s.afterRun(ctx, info, agent.RunEnd{Suspended: result.Suspended})
-		return s.interrupt(ctx, info)
-	}
-	err := s.log.View(ctx, func(f *spool.Fold) error {
-		if result = agent.Missing(f, result); len(result.Waiting)+len(result.Children) == 0 {
-			return errAnswered
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	s.afterRun(ctx, info, agent.RunEnd{Suspended: result.Suspended})
-	return s.suspend(ctx, info, result)
+	return lost
 }
 
 // steps runs the agent's steps until it is done, is stopped, or fails.
-func (s *session) steps(ctx context.Context, p plan, info *agent.RunInfo, recovered uint64) (agent.Result, error) {
-	r := s.r
+func (s *session) steps(ctx context.Context, p plan, info agent.RunInfo, recovered uint64) (agent.Result, agent.RunInfo, error) {
 	seen := p.seq
 	if recovered > 0 {
 		seen = recovered
 	}
-	runCtx, cancel := context.WithCancelCause(ctx)
-	g := &gate{Writer: s.w, log: s.log}
-	run := s.agentRun(*info, g)
+	ctx, cancel := context.WithCancelCause(ctx)
+	run := s.agentRun(info)
 	watched := make(chan struct{})
-	r.logs.Go(func() {
+	s.r.logs.Go(func() {
 		defer close(watched)
-		s.watch(runCtx, seen, cancel, run)
+		s.watch(ctx, seen, cancel, run)
 	})
 	defer func() { cancel(errLeft); <-watched }()
+	return s.agent.Drive(ctx, run, recovered > 0)
+}
 
-	if stopClock, err := s.limitRun(runCtx, cancel); err != nil {
-		return agent.Result{}, err
-	} else {
-		defer stopClock()
-	}
-	type end struct {
-		result agent.Result
-		err    error
-	}
-	done := make(chan end, 1)
-	r.logs.Go(func() {
-		result, err := s.drive(runCtx, cancel, run, recovered > 0)
-		done <- end{result, err}
+// pause suspends a run, unless that has become needless. From here on nothing of
+// it is anywhere but in the log.
+func (s *session) pause(ctx context.Context, info agent.RunInfo, result agent.Result) error {
+	err := s.log.View(ctx, func(f *spool.Fold) error {
+		_, err := agent.Suspension(f, result, 0)
+		return err
 	})
-	var e end
-	select {
-	case e = <-done:
-	case <-runCtx.Done():
-		grace := time.NewTimer(r.o.StopGrace)
-		defer grace.Stop()
-		select {
-		case e = <-done:
-		case <-grace.C:
-			// A model or tool that ignores its context is left behind; it can
-			// write nothing any more.
-			g.shut()
-			return agent.Result{}, context.Cause(runCtx)
-		}
+	if err != nil {
+		return err
 	}
-	info.Steps, info.Usage = run.Info.Steps, run.Info.Usage
-	if e.err != nil && runCtx.Err() != nil {
-		e.err = context.Cause(runCtx)
-	}
-	return e.result, e.err
+	s.agent.AfterRun(ctx, s.agentRun(info), agent.RunEnd{Suspended: result.Suspended})
+	return s.suspend(ctx, info, result)
 }
 
-// drive runs steps. A panic of the model fails the run, not the process.
-func (s *session) drive(ctx context.Context, cancel context.CancelCauseFunc, run *agent.Run, recovered bool) (result agent.Result, err error) {
-	r, a := s.r, s.agent
-	defer func() {
-		if v := recover(); v != nil {
-			err = run.Panicked(v)
-		}
-	}()
-	defer run.Leave()
-	if recovered {
-		over := r.limitStep(ctx, cancel, a.StepTimeout)
-		result, err = a.Recover(ctx, run)
-		over()
-	}
-	for err == nil && !result.Done && result.Suspended == "" {
-		if ctx.Err() != nil {
-			return agent.Result{}, context.Cause(ctx)
-		}
-		if result, err = s.boundary(ctx); err == nil && !result.Done && result.Suspended == "" {
-			over := r.limitStep(ctx, cancel, a.StepTimeout)
-			result, err = a.Step(ctx, run)
-			over()
-		} else if err == nil && result.Suspended != "" {
-			err = a.Rest(ctx, run)
-		}
-	}
-	return result, err
-}
-
-// suspend pauses the run: from here on nothing of it is anywhere but in the log.
-// It fails with errStopped or errSteered if something has asked the run to end,
-// and with errAnswered if all that it would wait for was answered meanwhile.
+// suspend fails with agent.ErrStopped or errSteered if something has asked the run
+// to end, and with agent.ErrAnswered if all that it would wait for was answered
+// meanwhile.
 func (s *session) suspend(ctx context.Context, info agent.RunInfo, result agent.Result) error {
 	var expires int64
 	if s.agent.WaitLimit > 0 {
@@ -234,14 +165,19 @@ func (s *session) suspend(ctx context.Context, info agent.RunInfo, result agent.
 		chunks []spool.Chunk
 		settle *spool.Settle
 	)
-	err := s.log.View(ctx, func(f *spool.Fold) error {
+	err := s.log.View(ctx, func(f *spool.Fold) (err error) {
 		if err := asked(f); err != nil {
 			return err
 		}
-		if result = agent.Missing(f, result); len(result.Waiting)+len(result.Children) == 0 {
-			return errAnswered
+		if chunks, err = agent.Suspension(f, result, expires); err != nil {
+			return err
 		}
-		chunks = agent.Suspension(f, result, expires)
+		if result.Suspended == spool.SuspendedInterrupted {
+			if len(f.Waiting) == 0 { // else that is next
+				settle = &spool.Settle{Seen: f.Seq}
+			}
+			return nil
+		}
 		settle = &spool.Settle{Seen: f.Seq, Next: expires}
 		for _, c := range f.PendingCalls() { // of children, too
 			if c.Expires != 0 && (settle.Next == 0 || c.Expires < settle.Next) {
@@ -306,7 +242,7 @@ func (s *session) watch(ctx context.Context, seen uint64, cancel context.CancelC
 		return err == nil && stop
 	}
 	if look() { // a run that was taken over may have been asked before
-		cancel(errStopped)
+		cancel(agent.ErrStopped)
 		return
 	}
 	for {
@@ -329,40 +265,8 @@ func (s *session) watch(ctx context.Context, seen uint64, cancel context.CancelC
 			continue
 		}
 		if look() {
-			cancel(errStopped)
+			cancel(agent.ErrStopped)
 			return
 		}
 	}
-}
-
-// gate is a run's way to its log, which can be shut on it.
-type gate struct {
-	*spool.Writer
-	log *spool.Log
-
-	mu     sync.RWMutex
-	closed bool
-}
-
-func (g *gate) Append(ctx context.Context, chunks ...spool.Chunk) error {
-	g.mu.RLock()
-	defer g.mu.RUnlock()
-	if g.closed {
-		return errLeft
-	}
-	return g.Writer.Append(ctx, chunks...)
-}
-
-func (g *gate) View(ctx context.Context, fn func(*spool.Fold) error) error {
-	return g.log.View(ctx, fn)
-}
-
-func (g *gate) Blob(ctx context.Context, ref json.RawMessage) (json.RawMessage, error) {
-	return g.log.Blob(ctx, ref)
-}
-
-func (g *gate) shut() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.closed = true
 }

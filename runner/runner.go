@@ -60,12 +60,9 @@ const (
 
 // Why a run's context ends.
 var (
-	errStopped   = errors.New("runner: stopped")
 	errLeaseLost = errors.New("runner: the lease could not be renewed in time")
 	errDetached  = errors.New("runner: the runner closed")
 	errLeft      = errors.New("runner: the run is over")
-
-	errAnswered = errors.New("runner: nothing is missing any more")
 )
 
 // Runner executes the runs of a store's sessions.

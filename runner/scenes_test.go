@@ -328,7 +328,7 @@ func outcome(f *spool.Fold) string {
 	var b strings.Builder
 	var state any
 	_ = json.Unmarshal(f.State, &state)
-	fmt.Fprintln(&b, f.Status, f.Reason, mustJSON(f.Error), mustJSON(state), mustJSON(f.Usage))
+	fmt.Fprintln(&b, f.Status, f.Reason, mustJSON(f.Error), mustJSON(state), mustJSON(f.Usage), len(f.Checkpoints))
 	for _, t := range f.Turns {
 		for i, r := range t.Runs {
 			fmt.Fprintln(&b, i, r.Mode, r.Outcome, r.Suspended, r.Pending, r.Steps)
@@ -371,7 +371,7 @@ func outcome(f *spool.Fold) string {
 // checkLog checks what holds for every log.
 func checkLog(t *testing.T, records []spool.Record) {
 	t.Helper()
-	ended, messages := map[string]bool{}, map[string]string{}
+	ended, messages, owed := map[string]bool{}, map[string]string{}, map[string]bool{}
 	for _, r := range records {
 		c, err := spool.DecodeChunk(r.Data)
 		if err != nil {
@@ -387,8 +387,20 @@ func checkLog(t *testing.T, records []spool.Record) {
 				t.Errorf("the turn %s has two messages", c.TurnID)
 			}
 			messages[c.TurnID] = c.MessageID
+		case *spool.StepCommitted:
+			if c.CheckpointID != "" {
+				owed[c.CheckpointID] = true
+			}
+		case *spool.CheckpointCreated:
+			if !owed[c.CheckpointID] {
+				t.Errorf("%d: no commit has named the checkpoint %s, or it is created again", r.Seq, c.CheckpointID)
+			}
+			delete(owed, c.CheckpointID)
 		case *spool.RunFinished, *spool.RunSuspended:
 			ended[run] = true
 		}
+	}
+	for id := range owed {
+		t.Errorf("the checkpoint %s was not created", id)
 	}
 }

@@ -222,11 +222,9 @@ func (s *session) recover(ctx context.Context, p plan) error {
 	chunks := []spool.Chunk{superseded()}
 	discarded := 0
 	err := s.log.View(ctx, func(f *spool.Fold) error {
-		chunks = append(chunks, f.Owed()...)
-		if f.Shown() && !s.agent.Reattaches(f) {
-			discarded = f.Step().Number
-			chunks = append(chunks, f.Discard("crash_recovery")...)
-		}
+		var first []spool.Chunk
+		first, discarded = s.agent.TakeOver(f)
+		chunks = append(chunks, first...)
 		return nil
 	})
 	if err != nil {
@@ -237,7 +235,7 @@ func (s *session) recover(ctx context.Context, p plan) error {
 	}
 	s.r.tell.RunRecovered(info)
 	if discarded > 0 {
-		s.r.tell.StepDiscarded(info, discarded, "crash_recovery")
+		s.r.tell.StepDiscarded(info, discarded, agent.CrashRecovery)
 	}
 	return s.execute(ctx, p, info, p.open.Start)
 }
@@ -299,15 +297,8 @@ func (s *session) settle(ctx context.Context, info agent.RunInfo, end *spool.Run
 		settle  *spool.Settle
 		answers []openAnswer
 	)
-	why := end.Error
-	if why == "" {
-		why = "the run was " + string(end.Outcome)
-		if end.Outcome == spool.OutcomeLimit {
-			why = "the run reached its limit"
-		}
-	}
 	err := s.log.View(ctx, func(f *spool.Fold) error {
-		chunks, answers = f.Unsettled(why), openAnswers(f)
+		chunks, answers = f.Settle(end), openAnswers(f)
 		if len(f.Waiting) == 0 {
 			settle = &spool.Settle{Seen: f.Seq}
 		}
@@ -322,7 +313,7 @@ func (s *session) settle(ctx context.Context, info agent.RunInfo, end *spool.Run
 	}
 	s.w.SetStep(0)
 	end.RunID = info.RunID
-	_, err = s.w.Commit(ctx, spool.Row{Status: status}, settle, append(chunks, end)...)
+	_, err = s.w.Commit(ctx, spool.Row{Status: status}, settle, chunks...)
 	s.w.SetRun("")
 	for i := 0; err == nil && i < len(answers); i++ {
 		s.abandonAnswer(ctx, answers[i])

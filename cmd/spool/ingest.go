@@ -81,7 +81,7 @@ func transcribe(ctx context.Context, out *bufio.Writer, parts iter.Seq2[model.Pa
 		info.Outcome, info.FinishReason = spool.OutcomeFailed, "error"
 		end := a.Finish(ctx, info)
 		end.Error, end.Code, end.Recoverable = said.Error, said.Code, said.Recoverable
-		return log.Append(ctx, append(log.fold.Unsettled(said.Error), end)...)
+		return log.Append(ctx, log.fold.Settle(end)...)
 	}
 	if len(t.Pending) > 0 {
 		// Nobody here runs the calls: whoever reads this may.
