@@ -12,9 +12,8 @@ import (
 	"github.com/spool-run/spool/tool"
 )
 
-// An agent with one tool answers a message. The program that appends the message
-// need not be the one that runs the agent, and whoever reads the log may come
-// and go.
+// An agent with one tool answers a message. The program that executes it need not
+// be the one that runs the agent, and whoever reads the log may come and go.
 func Example() {
 	type question struct {
 		City string `json:"city" jsonschema:"name of the city"`
@@ -46,18 +45,14 @@ func Example() {
 	go r.Run(ctx)
 	defer r.Close()
 
-	session, err := logs.Log("holidays")
+	in := runner.Text("weather in Rome?")
+	in.Session = "holidays"
+	h, err := runner.Execute(ctx, logs, in)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	_, err = session.Command(ctx, spool.Row{}, &spool.UserMessage{CommandID: "m1", Message: spool.Message{
-		ID: "m1", Role: spool.RoleUser, Parts: []spool.Part{{Type: spool.PartText, Text: "weather in Rome?"}}}})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	for record, err := range session.Records(ctx, spool.ReadOptions{}) { // until the answer is settled
+	for record, err := range h.Stream(ctx, 0) { // until the answer is settled
 		if err != nil {
 			fmt.Println(err)
 			return
@@ -66,13 +61,12 @@ func Example() {
 			fmt.Println(record.Type)
 		}
 	}
-	err = session.View(ctx, func(f *spool.Fold) error {
-		fmt.Println(f.Messages[1].Text())
-		return nil
-	})
+	result, err := h.Result(ctx)
 	if err != nil {
 		fmt.Println(err)
+		return
 	}
+	fmt.Println(result.Message.Text())
 	// Output:
 	// user_message
 	// run_started

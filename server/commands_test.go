@@ -257,6 +257,21 @@ func TestOverrides(t *testing.T) {
 	if s := strings.TrimSpace(mustJSON(got)); s != want || string(snap.State) != `{"n":1}` {
 		t.Errorf("messages %s, state %s", s, snap.State)
 	}
+
+	// Nothing is replaced under a run, and then nothing is said, either.
+	e = k.say("s", "u2", "more")
+	o = k.own("s")
+	o.start("u2")
+	replacing := strings.NewReplacer(`"c1"`, `"c2"`, `{"n":1}`, `{"n":2}`).Replace(body)
+	for _, when := range []string{"reject", "queue", "interrupt", "steer"} {
+		k.problem(http.StatusConflict, "busy", "POST", "/api/chat/s", strings.Replace(replacing, `{"`, `{"whenBusy":"`+when+`","`, 1))
+	}
+	o.text("ok")
+	o.finish()
+	e.all()
+	if snap := k.snapshot("s"); len(snap.Messages) != 6 || string(snap.State) != `{"n":1}` {
+		t.Errorf("after what was refused: %s, state %s", mustJSON(snap.Messages), snap.State)
+	}
 }
 
 func TestSnapshot(t *testing.T) {

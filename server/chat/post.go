@@ -156,11 +156,10 @@ func (d *Deps) submit(f *spool.Fold, b *Body) (decision, error) {
 	if m.ID == "" || spool.CheckID(m.ID) != nil {
 		m.ID = id
 	}
-	if f.Live() && (b.WhenBusy == "" || b.WhenBusy == spool.BusyReject) {
-		return decision{}, busy(f)
-	}
+	when := whenBusy(b.WhenBusy, spool.BusyReject)
 	var chunks []spool.Chunk
 	if b.Replace != nil || b.State != nil {
+		when = spool.BusyReject // nothing is replaced under a run, and then the message is not said, either
 		r := &spool.HistoryReplaced{CommandID: "replace-" + hash(id), State: b.State}
 		if b.Replace != nil {
 			list := slices.Clone(*b.Replace)
@@ -173,8 +172,8 @@ func (d *Deps) submit(f *spool.Fold, b *Body) (decision, error) {
 		}
 		chunks = append(chunks, r)
 	}
-	chunks = append(chunks, &spool.UserMessage{CommandID: id, Message: m, WhenBusy: whenBusy(b.WhenBusy, spool.BusyReject)})
-	return decision{chunks: chunks, follow: []string{id}}, nil
+	chunks = append(chunks, &spool.UserMessage{CommandID: id, Message: m, WhenBusy: when})
+	return decision{chunks: chunks, follow: []string{id}}, busyUnless(f, when)
 }
 
 // edit takes the place of an earlier user message and all that followed. A

@@ -1,0 +1,228 @@
+package runner
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"iter"
+	"strconv"
+
+	"github.com/spool-run/spool"
+)
+
+// Input is what a turn begins with.
+type Input struct {
+	// Session is the one to go on with or to create; "": a new one.
+	Session string
+	// Agent is the agent type that answers, of a session that is created; "": any.
+	Agent string
+	// Message is what the user says. An empty ID gets one, and an empty Role is
+	// the user's.
+	Message spool.Message
+	// Messages and State take the place of the session's history and custom state;
+	// nil leaves them as they are. System messages are left out: the agent has its
+	// own.
+	Messages []spool.Message
+	State    json.RawMessage
+	// WhenBusy says what to do while a run is open; "": fail with [spool.ErrBusy],
+	// as an input with Messages or State always does.
+	WhenBusy spool.WhenBusy
+	// CommandID makes Execute idempotent: with the same one again it returns the
+	// same turn. "": a new one.
+	CommandID string
+}
+
+// Text is the input of a message that is only text.
+func Text(text string) Input {
+	return Input{Message: spool.Message{Parts: []spool.Part{{Type: spool.PartText, Text: text}}}}
+}
+
+// Execute begins a turn and returns at once; whichever runner serves the session
+// runs it, in this process or another. It fails with [spool.ErrBusy],
+// [spool.ErrInvalidChunk] for a message that is not the user's, and as
+// [spool.Log.Command] does.
+func Execute(ctx context.Context, logs *spool.Logs, in Input) (*Handle, error) {
+	if in.Session == "" {
+		in.Session = logs.NewID()
+	}
+	if in.CommandID == "" {
+		in.CommandID = logs.NewID()
+	}
+	if err := spool.CheckSessionID(in.Session); err != nil {
+		return nil, err
+	}
+	g, err := logs.Log(in.Session)
+	if err != nil {
+		return nil, err
+	}
+	h := &Handle{g: g, command: in.CommandID}
+	if v, err := h.verdict(ctx); v.State == spool.VerdictUnknown && (err == nil || errors.Is(err, spool.ErrNotFound)) {
+		if _, err := g.Command(ctx, spool.Row{Agent: in.Agent}, in.chunks()...); err != nil {
+			return nil, err
+		}
+	}
+	v, err := h.verdict(ctx)
+	if err == nil && v.State == spool.VerdictRefused {
+		err = refused(v.Code, in.Session)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return h, nil
+}
+
+func refused(code, session string) error {
+	if code == spool.RefusedBusy {
+		return spool.ErrBusy.With(session, nil)
+	}
+	return spool.ErrInvalid.Because("the log refused the message: "+code).With(session, nil)
+}
+
+// chunks returns the commands: what replaces the history, and the message.
+func (in *Input) chunks() []spool.Chunk {
+	m := in.Message.Clone()
+	if m.ID == "" {
+		m.ID = in.CommandID
+	}
+	if m.Role == "" {
+		m.Role = spool.RoleUser
+	}
+	said := &spool.UserMessage{CommandID: in.CommandID, Message: m, WhenBusy: in.WhenBusy}
+	if in.Messages == nil && in.State == nil {
+		return []spool.Chunk{said}
+	}
+	r := &spool.HistoryReplaced{CommandID: in.CommandID + "-replace", State: in.State}
+	if in.Messages != nil {
+		kept := []spool.Message{}
+		for i, m := range in.Messages {
+			if m = m.Clone(); m.ID == "" {
+				m.ID = in.CommandID + "-" + strconv.Itoa(i)
+			}
+			if m.Role != spool.RoleSystem {
+				kept = append(kept, m)
+			}
+		}
+		r.Messages = &kept
+	}
+	said.WhenBusy = spool.BusyReject // both or neither
+	return []spool.Chunk{r, said}
+}
+
+// Handle is a turn that was begun. It holds nothing open: dropping it changes
+// nothing for the turn.
+type Handle struct {
+	g       *spool.Log
+	command string
+}
+
+// SessionID is the turn's session.
+func (h *Handle) SessionID() string { return h.g.Session() }
+
+// Result is how a turn stands when nothing runs in it.
+type Result struct {
+	Status  spool.Status    // ended, failed or paused
+	Reason  string          // the outcome, or what it waits for
+	RunID   string          // of the turn's last run
+	Output  json.RawMessage // nil without a structured answer
+	Message spool.Message   // what was said; see [spool.Part.Whole] for large parts
+	State   json.RawMessage
+	Usage   spool.Usage // of all runs of the turn
+}
+
+// Stream returns the session's records from fromOffset on, 0 being the first, to
+// the point where nothing runs any more. Use it as often as needed.
+func (h *Handle) Stream(ctx context.Context, fromOffset uint64) iter.Seq2[spool.Record, error] {
+	return func(yield func(spool.Record, error) bool) {
+		head, err := h.g.Head(ctx)
+		if err != nil {
+			yield(spool.Record{}, err)
+			return
+		}
+		after := spool.Cursor{Seq: fromOffset}
+		if fromOffset > 0 {
+			after.Incarnation = head.Incarnation
+		}
+		h.g.Records(ctx, spool.ReadOptions{After: after})(yield)
+	}
+}
+
+// Result waits until the turn has ended, failed or paused. The error of a run that
+// failed is a [*spool.RunError], beside its result. A message that the log gave up
+// before any run answered it is [spool.ErrNotFound].
+func (h *Handle) Result(ctx context.Context) (*Result, error) {
+	for {
+		var result *Result
+		var failed error
+		var at spool.Cursor
+		err := h.g.View(ctx, func(f *spool.Fold) error {
+			at.Seq = f.Seq
+			v := f.Verdict(h.command)
+			run := f.Run(v.RunID)
+			if run == nil {
+				if v.State != spool.VerdictWaiting {
+					return spool.ErrNotFound.Because("no run answers this message").With(f.Session, nil)
+				}
+				return nil
+			}
+			result, failed = settled(f, f.Turn(run.TurnID))
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		if result != nil {
+			for _, v := range [...]*json.RawMessage{&result.Output, &result.State} {
+				if *v, err = h.g.Blob(ctx, *v); err != nil {
+					return nil, err
+				}
+			}
+			return result, failed
+		}
+		head, err := h.g.Head(ctx)
+		if err != nil {
+			return nil, err
+		}
+		at.Incarnation = head.Incarnation
+		if _, err := h.g.Reader(spool.ReadOptions{After: at, Max: 1, Follow: true}).Next(ctx); err != nil && !errors.Is(err, spool.ErrTrimmed) {
+			return nil, err
+		}
+	}
+}
+
+// settled returns a turn's result, nil while it goes on.
+func settled(f *spool.Fold, turn *spool.Turn) (*Result, error) {
+	last := turn.LastRun()
+	latest := turn == f.LastTurn()
+	if last.End == 0 || latest && f.Continue != nil {
+		return nil, nil
+	}
+	r := &Result{Status: spool.StatusEnded, Reason: string(last.Outcome), RunID: last.ID, State: f.State}
+	for _, run := range turn.Runs {
+		r.Usage = r.Usage.Add(run.Usage)
+	}
+	if m := f.Message(turn.MessageID); m != nil {
+		r.Message = m.Clone()
+		for _, p := range m.Parts {
+			if p.Type == spool.PartData && p.Name == "output" && p.ID == "" {
+				r.Output = p.Data
+			}
+		}
+	}
+	switch {
+	case last.Suspended != "" && latest:
+		r.Status, r.Reason = spool.StatusPaused, last.Suspended
+	case last.Outcome == spool.OutcomeFailed:
+		r.Status = spool.StatusFailed
+		e := &spool.RunError{Code: last.Code, RunID: last.ID}
+		if latest && f.Error != nil {
+			e.Message, e.Retryable = f.Error.Error, f.Error.Recoverable
+		}
+		return r, e
+	}
+	return r, nil
+}
+
+func (h *Handle) verdict(ctx context.Context) (v spool.Verdict, err error) {
+	err = h.g.View(ctx, func(f *spool.Fold) error { v = f.Verdict(h.command); return nil })
+	return v, err
+}
