@@ -35,9 +35,9 @@ type ReaderOptions struct {
 	// KeepLast dispatches an event that the end of the input cuts before its
 	// blank line. Browsers drop it; some servers never send that line.
 	KeepLast bool
-	// Other is given the fields that the standard does not know and a browser
+	// Other is given the lines that the standard does not know and a browser
 	// skips; nil: skip them. What it returns ends the reader, if it is an error.
-	Other func(name, value []byte) error
+	Other func(line []byte) error
 }
 
 // Reader takes an event stream apart as the WHATWG standard says. Results do not
@@ -147,7 +147,7 @@ func (r *Reader) field(line []byte) error {
 		}
 	default: // a comment, or a field that the standard does not know
 		if len(name) > 0 && r.o.Other != nil {
-			if err := r.o.Other(name, value); err != nil {
+			if err := r.o.Other(line); err != nil {
 				r.err = err
 				r.r, r.w = 0, 0
 				return err

@@ -116,7 +116,7 @@ func (c *content) UnmarshalJSON(raw []byte) error {
 type delta struct {
 	Type        string          `json:"type"`
 	Text        snippet         `json:"text"`
-	PartialJSON snippet         `json:"partial_json"`
+	PartialJSON arguments       `json:"partial_json"`
 	Thinking    snippet         `json:"thinking"`
 	Signature   string          `json:"signature"`
 	Citation    json.RawMessage `json:"citation"`
@@ -132,11 +132,23 @@ func (p *snippet) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
+// arguments is a piece of argument text. Some proxies send the object itself.
+type arguments string
+
+func (a *arguments) UnmarshalJSON(raw []byte) error {
+	text, ok := provider.Raw(raw)
+	if !ok && len(raw) > 0 && raw[0] == '{' {
+		text = string(raw)
+	}
+	*a = arguments(text)
+	return nil
+}
+
 type usage struct {
-	Input      int64 `json:"input_tokens"`
-	CacheRead  int64 `json:"cache_read_input_tokens"`
-	CacheWrite int64 `json:"cache_creation_input_tokens"`
-	Output     int64 `json:"output_tokens"`
+	Input      provider.Count `json:"input_tokens"`
+	CacheRead  provider.Count `json:"cache_read_input_tokens"`
+	CacheWrite provider.Count `json:"cache_creation_input_tokens"`
+	Output     provider.Count `json:"output_tokens"`
 }
 
 func (in *ingester) event(name string, data []byte) {
@@ -362,7 +374,10 @@ func (in *ingester) grow(index int, d *delta) {
 			in.blocks[index].signature = d.Signature
 		}
 	case d.PartialJSON != "":
-		if b != nil && b.kind == "tool" && in.isOpen(b) {
+		if b == nil || b.kind != "tool" || !in.isOpen(b) {
+			b = in.lastTool() // the index is wrong
+		}
+		if b != nil {
 			in.write(b, string(d.PartialJSON))
 		}
 	case len(d.Citation) > 0:
@@ -399,6 +414,16 @@ func (in *ingester) put(b *block, s string) {
 		b.body.WriteString(s)
 		in.emit(model.ToolCallDelta{ID: b.id, Delta: s})
 	}
+}
+
+// lastTool is the open call that began last, nil if there is none.
+func (in *ingester) lastTool() *block {
+	for i := len(in.open) - 1; i >= 0; i-- {
+		if in.open[i].kind == "tool" {
+			return in.open[i]
+		}
+	}
+	return nil
 }
 
 func (in *ingester) isOpen(b *block) bool {
@@ -502,17 +527,17 @@ func (in *ingester) count(u *usage) {
 		return
 	}
 	for _, n := range []struct {
-		total *int64
-		said  int64
+		total *provider.Count
+		said  provider.Count
 	}{{&in.used.Input, u.Input}, {&in.used.CacheRead, u.CacheRead}, {&in.used.CacheWrite, u.CacheWrite}, {&in.used.Output, u.Output}} {
 		if n.said > 0 {
 			*n.total = n.said
 		}
 	}
 	in.out.Usage = &spool.Usage{
-		InputTokens:       in.used.Input + in.used.CacheRead + in.used.CacheWrite,
-		OutputTokens:      in.used.Output,
-		CachedInputTokens: in.used.CacheRead,
+		InputTokens:       int64(in.used.Input + in.used.CacheRead + in.used.CacheWrite),
+		OutputTokens:      int64(in.used.Output),
+		CachedInputTokens: int64(in.used.CacheRead),
 	}
 }
 

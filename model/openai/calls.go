@@ -2,6 +2,7 @@ package openai
 
 import (
 	"encoding/json"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -94,7 +95,7 @@ func (cs *calls) guess(d *toolDelta, slot *call) *call {
 	case d.Function.Name != "" && c.name != "":
 		// A name again: repeated by the provider, or another call without an id.
 		if c.complete() && strings.HasPrefix(strings.TrimSpace(d.Function.arguments()), "{") ||
-			d.Function.Name != c.name && (c.complete() || c.args.Len() == 0) {
+			d.Function.Name != c.name && (c.complete() || c.args.Len() == 0 && (c.id == "" || d.Index == nil)) {
 			return nil
 		}
 	}
@@ -102,9 +103,12 @@ func (cs *calls) guess(d *toolDelta, slot *call) *call {
 }
 
 // add takes a delta and returns the parts that it makes. A call starts when its
-// name is known.
+// name is known and its id, or when no id comes with what is whole.
 func (cs *calls) add(d *toolDelta) (parts []model.Part) {
 	d.Function = *d.unwrapped()
+	if d.ID == "" && d.Index == nil && d.Function.Name == "" && provider.IsNull(d.Function.Arguments) {
+		return nil
+	}
 	c := cs.find(d)
 	if c.name == "" {
 		c.name = d.Function.Name
@@ -119,11 +123,11 @@ func (cs *calls) add(d *toolDelta) (parts []model.Part) {
 		}
 	}
 	c.args.WriteString(c.join.Add(args))
-	if c.name == "" {
-		return nil
-	}
 	if !c.started {
-		parts = append(parts, cs.start(c))
+		if c.name == "" || c.id == "" && !c.complete() {
+			return nil
+		}
+		parts = cs.startUpTo(c)
 	}
 	if strings.TrimSpace(c.args.String()) == "{}" {
 		return parts // held back, see above
@@ -140,9 +144,25 @@ func (c *call) flush(parts []model.Part) []model.Part {
 	return parts
 }
 
+// startUpTo starts the calls that have a name, in their order; c is the last one.
+func (cs *calls) startUpTo(c *call) (parts []model.Part) {
+	for _, o := range cs.list {
+		if !o.started && o.name != "" {
+			parts = append(parts, cs.start(o))
+			if o != c {
+				parts = o.flush(parts)
+			}
+		}
+		if o == c {
+			break
+		}
+	}
+	return parts
+}
+
 func (cs *calls) start(c *call) model.Part {
 	c.started = true
-	for n := len(cs.list) - 1; c.id == ""; n++ {
+	for n := slices.Index(cs.list, c); c.id == ""; n++ {
 		// Of its own making; an id that the provider used stays the provider's.
 		if id := "call_" + strconv.Itoa(n); cs.ids[id] == nil {
 			c.id, cs.ids[id] = id, c

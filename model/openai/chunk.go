@@ -114,6 +114,10 @@ type toolDelta struct {
 	Index    *index        `json:"index"`
 	ID       name          `json:"id"`
 	Function functionDelta `json:"function"`
+	Custom   struct {
+		Name  string          `json:"name"`
+		Input json.RawMessage `json:"input"`
+	} `json:"custom"` // a call whose arguments are free text
 	// The same without the wrapping.
 	Name      string          `json:"name"`
 	Arguments json.RawMessage `json:"arguments"`
@@ -121,10 +125,13 @@ type toolDelta struct {
 
 // unwrapped returns the delta's function, wherever it was said.
 func (d *toolDelta) unwrapped() *functionDelta {
-	if d.Function.Name == "" && provider.IsNull(d.Function.Arguments) {
-		return &functionDelta{d.Name, d.Arguments}
+	switch {
+	case d.Function.Name != "" || !provider.IsNull(d.Function.Arguments):
+		return &d.Function
+	case d.Custom.Name != "" || !provider.IsNull(d.Custom.Input):
+		return &functionDelta{d.Custom.Name, d.Custom.Input}
 	}
-	return &d.Function
+	return &functionDelta{d.Name, d.Arguments}
 }
 
 // index is a number, which some write as text.
@@ -173,19 +180,19 @@ type image struct {
 
 // usage has the names of several providers for the same numbers.
 type usage struct {
-	PromptTokens     int64 `json:"prompt_tokens"`
-	InputTokens      int64 `json:"input_tokens"`
-	CompletionTokens int64 `json:"completion_tokens"`
-	OutputTokens     int64 `json:"output_tokens"`
+	PromptTokens     provider.Count `json:"prompt_tokens"`
+	InputTokens      provider.Count `json:"input_tokens"`
+	CompletionTokens provider.Count `json:"completion_tokens"`
+	OutputTokens     provider.Count `json:"output_tokens"`
 	PromptDetails    struct {
-		CachedTokens int64 `json:"cached_tokens"`
+		CachedTokens provider.Count `json:"cached_tokens"`
 	} `json:"prompt_tokens_details"`
 	CompletionDetails struct {
-		ReasoningTokens int64 `json:"reasoning_tokens"`
+		ReasoningTokens provider.Count `json:"reasoning_tokens"`
 	} `json:"completion_tokens_details"`
-	PromptCacheHit  int64 `json:"prompt_cache_hit_tokens"`
-	CachedTokens    int64 `json:"cached_tokens"`
-	ReasoningTokens int64 `json:"reasoning_tokens"`
+	PromptCacheHit  provider.Count `json:"prompt_cache_hit_tokens"`
+	CachedTokens    provider.Count `json:"cached_tokens"`
+	ReasoningTokens provider.Count `json:"reasoning_tokens"`
 }
 
 // content takes the content member apart: a string, or a list of typed pieces.

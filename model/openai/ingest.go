@@ -325,7 +325,7 @@ func (in *ingester) count(u *usage) {
 	// Totals, which may come in instalments: what is not said stays.
 	for _, n := range []struct {
 		total *int64
-		said  int64
+		said  provider.Count
 	}{
 		{&sum.InputTokens, max(u.PromptTokens, u.InputTokens)},
 		{&sum.OutputTokens, max(u.CompletionTokens, u.OutputTokens)},
@@ -333,7 +333,7 @@ func (in *ingester) count(u *usage) {
 		{&sum.CachedInputTokens, max(u.PromptDetails.CachedTokens, u.PromptCacheHit, u.CachedTokens)},
 	} {
 		if n.said > 0 {
-			*n.total = n.said
+			*n.total = int64(n.said)
 		}
 	}
 }
@@ -348,12 +348,14 @@ func (in *ingester) flush() {
 	if rest := in.musings.End(); rest != "" {
 		in.think(in.field, rest)
 	}
+	parts := in.calls.startUpTo(nil)
 	for _, c := range in.calls.list {
 		if c.started {
-			for _, p := range c.flush(nil) {
-				in.out.Emit(p)
-			}
+			parts = c.flush(parts)
 		}
+	}
+	for _, p := range parts {
+		in.out.Emit(p)
 	}
 }
 

@@ -15,7 +15,7 @@ func (in *response) fast(name, data []byte) bool {
 		return false
 	}
 	p.e.Output = &p.output
-	if in.fresh(&p.e) {
+	if in.fresh(&p.e, data) {
 		in.take(&p.e)
 	}
 	return true

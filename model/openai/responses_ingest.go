@@ -3,6 +3,7 @@ package openai
 import (
 	"bytes"
 	"encoding/json"
+	"hash/maphash"
 	"io"
 	"iter"
 	"strconv"
@@ -33,6 +34,7 @@ type response struct {
 	out    provider.Emitter
 	id     string
 	seq    int64 // of the last event that had one; -1: none
+	past   past  // the last events
 	marks  bool  // emit positions
 	begun  bool
 	shown  bool
@@ -80,6 +82,7 @@ func (in *response) reader(o *IngestOptions) *provider.Reader {
 type item struct {
 	kind    string
 	id      string // of its call
+	itemID  string // its own, as it began
 	name    string
 	args    strings.Builder
 	sent    int    // bytes of args that have gone out
@@ -87,6 +90,8 @@ type item struct {
 	started bool
 	done    bool
 	pieces  map[int]*passage // content, or the summary of reasoning
+	parts   map[int]bool     // the content that was announced
+	last    *passage         // of text, or of reasoning that is no summary
 	lastOne *passage
 	join    provider.Joiner // of args
 }
@@ -134,13 +139,13 @@ type responseBody struct {
 }
 
 type responseUsed struct {
-	Input        int64 `json:"input_tokens"`
-	Output       int64 `json:"output_tokens"`
+	Input        provider.Count `json:"input_tokens"`
+	Output       provider.Count `json:"output_tokens"`
 	InputDetails struct {
-		Cached int64 `json:"cached_tokens"`
+		Cached provider.Count `json:"cached_tokens"`
 	} `json:"input_tokens_details"`
 	OutputDetails struct {
-		Reasoning int64 `json:"reasoning_tokens"`
+		Reasoning provider.Count `json:"reasoning_tokens"`
 	} `json:"output_tokens_details"`
 }
 
@@ -201,8 +206,8 @@ func (in *response) event(name string, data []byte) {
 		e.Type = name
 	}
 	switch {
-	case !in.fresh(&e):
-	case e.Type == "error", name == "error", e.Type == "" && provider.Said(e.Error):
+	case !in.fresh(&e, data):
+	case e.Type == "error", e.Type == "response.error", name == "error", e.Type == "" && provider.Said(e.Error):
 		in.out.Fail(provider.ParseError(0, nil, data))
 	default:
 		in.take(&e)
@@ -210,12 +215,12 @@ func (in *response) event(name string, data []byte) {
 }
 
 // fresh counts an event, and says whether it is one: some providers begin again
-// from the start when asked to go on.
-func (in *response) fresh(e *responseEvent) bool {
+// from the start when asked to go on, and some proxies say things twice.
+func (in *response) fresh(e *responseEvent, data []byte) bool {
 	if e.Seq == nil {
 		return true
 	}
-	if in.marks && *e.Seq <= in.seq {
+	if in.marks && *e.Seq <= in.seq || !in.marks && in.past.again(*e.Seq, data) {
 		return false
 	}
 	in.seq = *e.Seq
@@ -228,6 +233,33 @@ func (in *response) take(e *responseEvent) {
 	if in.marks && !in.out.Stopped && in.id != "" && e.Seq != nil {
 		in.out.Emit(model.Position{Cursor: in.cursor()})
 	}
+}
+
+// past is the events that were read last, by their numbers.
+type past struct {
+	first, top, n int64
+	events        [64]struct {
+		seq int64
+		sum uint64
+	}
+}
+
+var seed = maphash.MakeSeed()
+
+// again reports whether an event was read before: the same bytes under the same
+// number, in a stream that counts its events.
+func (p *past) again(seq int64, data []byte) bool {
+	sum := maphash.Bytes(seed, data)
+	slot := &p.events[uint64(seq)%uint64(len(p.events))]
+	if p.n > 0 && p.n == p.top-p.first+1 && seq <= p.top && slot.seq == seq && slot.sum == sum {
+		return true
+	}
+	if p.n == 0 {
+		p.first, p.top = seq, seq
+	}
+	p.top, p.n = max(p.top, seq), p.n+1
+	slot.seq, slot.sum = seq, sum
+	return false
 }
 
 func (in *response) cursor() string { return in.id + ":" + strconv.FormatInt(in.seq, 10) }
@@ -269,9 +301,13 @@ func (in *response) apply(e *responseEvent) {
 		if e.Item != nil {
 			in.finish(in.index(e), e.Item)
 		}
-	case "content_part.added", "content_part.done":
+	case "content_part.added", "content_part.done", "reasoning_part.added", "reasoning_part.done":
 		if e.Part != nil {
-			in.content(in.find(e, kindOf(e.Part.Type)), number(e.Content), e.Part)
+			it := in.find(e, kindOf(e.Part.Type))
+			if strings.HasSuffix(kind, "added") {
+				it.announce(number(e.Content))
+			}
+			in.content(it, number(e.Content), e.Part)
 		}
 	case "output_text.delta", "text.delta":
 		in.text(in.find(e, "message"), number(e.Content), in.deltaText(e.Delta))
@@ -377,7 +413,8 @@ func (in *response) settle(body *responseBody) {
 		in.id = body.ID
 	}
 	if u := body.Usage; u != nil && *u != (responseUsed{}) {
-		in.out.Usage = &spool.Usage{InputTokens: u.Input, OutputTokens: u.Output, ReasoningTokens: u.OutputDetails.Reasoning, CachedInputTokens: u.InputDetails.Cached}
+		in.out.Usage = &spool.Usage{InputTokens: int64(u.Input), OutputTokens: int64(u.Output),
+			ReasoningTokens: int64(u.OutputDetails.Reasoning), CachedInputTokens: int64(u.InputDetails.Cached)}
 	}
 	switch body.Status {
 	case "failed":

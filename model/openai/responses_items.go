@@ -29,6 +29,11 @@ func (in *response) find(e *responseEvent, kind string) *item {
 	if it := in.items[i]; it != nil && family(it.kind) == family(kind) {
 		return it
 	}
+	for _, it := range in.list {
+		if e.ItemID != "" && it.itemID == e.ItemID && !it.done && family(it.kind) == family(kind) {
+			return it // the index is wrong
+		}
+	}
 	if in.items[i] != nil {
 		for n := len(in.list) - 1; n >= 0; n-- {
 			if it := in.list[n]; family(it.kind) == family(kind) && !it.done {
@@ -65,7 +70,7 @@ func (in *response) begin(i int, o *outputItem) *item {
 	if it := in.items[i]; it != nil && it.kind == o.Type && !(isClient(o.Type) && o.CallID != "" && it.id != o.CallID && (it.done || it.args.Len() > 0)) {
 		return it
 	}
-	it := &item{kind: o.Type, pieces: map[int]*passage{}}
+	it := &item{kind: o.Type, itemID: o.ID, pieces: map[int]*passage{}, parts: map[int]bool{}}
 	in.items[i] = it
 	in.list = append(in.list, it)
 	switch {
@@ -204,6 +209,9 @@ func (in *response) close(it *item, o *outputItem) {
 	}
 	switch {
 	case isClient(it.kind):
+		if !it.started && o.CallID != "" && !in.ids[o.CallID] {
+			in.identify(it, o.CallID) // it began without
+		}
 		in.named(it, o.toolName())
 		in.argumentsRest(it, o.arguments())
 		if it.args.Len() == 0 {
@@ -303,6 +311,11 @@ func (in *response) content(it *item, i int, c *contentPart) {
 }
 
 func (in *response) fillContent(it *item, o *outputItem) {
+	for i := range o.Content {
+		if len(o.Content) > 1 {
+			it.announce(i)
+		}
+	}
 	if it.kind == "reasoning" {
 		if it.done {
 			return
@@ -324,10 +337,10 @@ func (in *response) text(it *item, i int, s string) {
 	if s == "" || it.kind == "reasoning" {
 		return
 	}
-	p := it.pieces[i]
+	p := it.piece(i, "")
 	if p == nil {
 		p = &passage{}
-		it.pieces[i] = p
+		it.pieces[i], it.last = p, p
 	}
 	if s = p.join.Add(s); s != "" {
 		in.say(p, s)
@@ -344,10 +357,31 @@ func (in *response) say(p *passage, s string) {
 	in.emit(model.TextDelta{ID: p.id, Delta: s})
 }
 
+// announce notes that there is content at an index.
+func (it *item) announce(i int) {
+	if it.kind == "reasoning" {
+		i += rawThought
+	}
+	it.parts[i] = true
+}
+
+// piece returns the passage at an index, nil if there is none yet. Some servers
+// count the index up with every delta: where none was announced, the passage goes
+// on, unless whole, which is the text there, says otherwise.
+func (it *item) piece(i int, whole string) *passage {
+	p := it.pieces[i]
+	summary := it.kind == "reasoning" && i < rawThought
+	if p == nil && it.last != nil && !summary && !it.parts[i] && (whole == "" || strings.HasPrefix(whole, it.last.text.String())) {
+		p = it.last
+		it.pieces[i] = p
+	}
+	return p
+}
+
 // rest takes the whole of a text that may have been streamed.
 func (in *response) rest(it *item, i int, whole string) {
 	said := ""
-	p := it.pieces[i]
+	p := it.piece(i, whole)
 	if p != nil {
 		said = p.text.String()
 	}
@@ -389,7 +423,7 @@ func (in *response) think(it *item, i int, s string) {
 	if s == "" || it.kind != "reasoning" || it.done {
 		return
 	}
-	p := it.pieces[i]
+	p := it.piece(i, "")
 	if p == nil || p.ended {
 		in.endThinking()
 		in.thoughts++
@@ -402,6 +436,9 @@ func (in *response) think(it *item, i int, s string) {
 			it.pieces[-1-in.thoughts] = it.pieces[i]
 		}
 		it.pieces[i], it.lastOne, in.thinking = p, p, p
+		if i >= rawThought {
+			it.last = p
+		}
 	}
 	in.muse(p, p.join.Add(s))
 }
@@ -416,7 +453,7 @@ func (in *response) muse(p *passage, s string) {
 
 func (in *response) thinkRest(it *item, i int, whole string) {
 	said := ""
-	p := it.pieces[i]
+	p := it.piece(i, whole)
 	if p != nil {
 		said = p.text.String()
 		if p.ended {

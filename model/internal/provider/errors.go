@@ -1,8 +1,10 @@
 package provider
 
 import (
+	"bytes"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -15,28 +17,53 @@ import (
 // ParseError classifies an error answer: an object, a string, or a page. Status
 // is 0 for an error inside a stream.
 func ParseError(status int, header http.Header, body []byte) *model.Error {
-	var e struct {
-		Message  string          `json:"message"`
-		Msg      string          `json:"msg"`
-		Type     string          `json:"type"`
-		Code     json.RawMessage `json:"code"`
-		Status   json.RawMessage `json:"status"`
-		Detail   json.RawMessage `json:"detail"`
-		Metadata struct {
-			Raw      json.RawMessage `json:"raw"`
-			Provider string          `json:"provider_name"`
-		} `json:"metadata"`
-	}
-	raw := ErrorMember(body)
+	return parse(status, header, "", body)
+}
+
+// ParseEvent classifies an event whose name says that it is an error.
+func ParseEvent(name string, data []byte) *model.Error { return parse(0, nil, name, data) }
+
+// said is what there is to an error, wherever a provider puts it.
+type said struct {
+	Message    string          `json:"message"`
+	Msg        string          `json:"msg"`
+	Type       string          `json:"type"`
+	Code       json.RawMessage `json:"code"`
+	Status     json.RawMessage `json:"status"`
+	StatusCode json.RawMessage `json:"status_code"`
+	Detail     json.RawMessage `json:"detail"`
+	Metadata   struct {
+		Raw      json.RawMessage `json:"raw"`
+		Provider string          `json:"provider_name"`
+	} `json:"metadata"`
+}
+
+// read takes an error apart, the outer layers first: what an inner one says wins.
+func (e *said) read(raw json.RawMessage, depth int) {
+	raw = bytes.TrimSpace(raw)
 	var list []json.RawMessage
 	if len(raw) > 0 && raw[0] == '[' && Decode(raw, &list) == nil && len(list) > 0 {
-		raw = ErrorMember(list[0])
+		raw = list[0]
 	}
-	if s, ok := Str(raw); ok {
-		e.Message = s
-	} else if Decode(raw, &e) != nil && !strings.HasPrefix(strings.TrimSpace(string(raw)), "<") {
-		e.Message = string(raw)
+	text, isText := Str(raw)
+	inner := ErrorMember(raw)
+	switch {
+	case isText && strings.HasPrefix(strings.TrimSpace(text), "{") && json.Valid([]byte(text)) && depth < 4:
+		e.read([]byte(text), depth+1)
+	case isText:
+		e.Message = text
+	case Decode(raw, e) != nil:
+		if !bytes.HasPrefix(raw, []byte("<")) {
+			e.Message = string(raw)
+		}
+	case len(inner) != len(raw) && depth < 4:
+		e.read(inner, depth+1)
 	}
+}
+
+func parse(status int, header http.Header, kind string, body []byte) *model.Error {
+	e := said{Type: kind}
+	e.read(body, 0)
 	for _, s := range []string{e.Msg, text(e.Detail)} {
 		if e.Message == "" {
 			e.Message = s
@@ -44,7 +71,7 @@ func ParseError(status int, header http.Header, body []byte) *model.Error {
 	}
 	code := text(e.Code)
 	inner := status
-	for _, s := range []string{code, text(e.Status)} {
+	for _, s := range []string{code, text(e.Status), text(e.StatusCode)} {
 		if n, err := strconv.Atoi(s); err == nil && inner == 0 && n >= 400 && n < 600 {
 			inner = n
 		}
@@ -54,7 +81,7 @@ func ParseError(status int, header http.Header, body []byte) *model.Error {
 	failure.RetryAfter = retryAfter(header)
 	switch {
 	case e.Message != "":
-		failure.Message = "the provider said: " + Excerpt(e.Message)
+		failure.Message = Excerpt(e.Message)
 	case status != 0:
 		failure.Message = "the provider answered " + strings.TrimSpace(strconv.Itoa(status)+" "+http.StatusText(status))
 	default:
@@ -101,17 +128,17 @@ func classify(status int, kind, message string) *model.Error {
 	}
 	e := &model.Error{Code: model.CodeUnknown}
 	switch {
-	case has("insufficient_quota", "billing"), status == http.StatusPaymentRequired:
+	case has("insufficient_quota", "billing"), status == http.StatusPaymentRequired, contains(message, "insufficient balance", "insufficient credit", "credit balance is too low"):
 		e.Code = model.CodeRateLimited
 	case has("content_filter", "content_policy", "moderation"):
 		e.Code = model.CodeContentFilter
-	case has("context_length", "context_window", "prompt_too_long"), tooLong(message):
+	case has("context_length", "context_window", "context_size", "prompt_too_long", "max_prompt_tokens"), tooLong(message):
 		e.Code = model.CodeContextLength
 	case has("authentication", "invalid_api_key", "permission", "unauthorized"), status == http.StatusUnauthorized, status == http.StatusForbidden:
 		e.Code = model.CodeAuthentication
 	case has("overloaded"), status == 529:
 		e.Code, e.Retryable = model.CodeOverloaded, true
-	case has("rate_limit", "too_many_requests", "resource_exhausted", "tokens_per"), status == http.StatusTooManyRequests:
+	case has("rate_limit", "too_many_requests", "resource_exhausted", "tokens_per", "throttl"), status == http.StatusTooManyRequests:
 		e.Code, e.Retryable = model.CodeRateLimited, true
 	case has("timeout", "timed_out"), status == http.StatusRequestTimeout, status == http.StatusGatewayTimeout:
 		e.Code, e.Retryable = model.CodeTimeout, true
@@ -128,7 +155,7 @@ func classify(status int, kind, message string) *model.Error {
 		e.Code = model.CodeInvalidRequest
 	case strings.Contains(message, "overloaded"):
 		e.Code, e.Retryable = model.CodeOverloaded, true
-	case strings.Contains(message, "rate limit"):
+	case contains(message, "rate limit", "too many requests"):
 		e.Code, e.Retryable = model.CodeRateLimited, true
 	default:
 		e.Retryable = true // nothing known speaks against it
@@ -139,13 +166,13 @@ func classify(status int, kind, message string) *model.Error {
 // tooLong knows the words of providers that have no code for a conversation that
 // is longer than the model takes.
 func tooLong(message string) bool {
-	for _, words := range []string{"maximum context length", "context window", "prompt is too long", "input is too long",
-		"exceeds the context", "exceed context limit", "input token count"} {
-		if strings.Contains(message, words) {
-			return true
-		}
-	}
-	return false
+	return contains(message, "maximum context length", "context window", "prompt is too long", "input is too long", "exceeds the context",
+		"exceed context limit", "input token count", "available context size", "greater than the context length", "exceeds the maximum context",
+		"maximum prompt length", "reduce the length of the messages", "exceeded model token limit", "too large for model")
+}
+
+func contains(s string, list ...string) bool {
+	return slices.ContainsFunc(list, func(words string) bool { return strings.Contains(s, words) })
 }
 
 // retryAfter reads how long to wait. A date counts from the answer's own Date.

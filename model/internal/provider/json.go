@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"strconv"
 	"strings"
 )
 
@@ -38,6 +39,20 @@ func Str(raw json.RawMessage) (s string, ok bool) {
 // IsNull reports whether raw is absent or null.
 func IsNull(raw json.RawMessage) bool {
 	return len(raw) == 0 || raw[0] == 'n'
+}
+
+// Count is a number of tokens, which some write as a decimal fraction or as text.
+// What is no number counts as none.
+type Count int64
+
+func (c *Count) UnmarshalJSON(raw []byte) error {
+	text := strings.Trim(string(raw), `"`)
+	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
+		*c = Count(n)
+	} else if f, err := strconv.ParseFloat(text, 64); err == nil && f > 0 && f < 1<<53 {
+		*c = Count(f)
+	}
+	return nil
 }
 
 // Said reports whether an error member says that there is one.

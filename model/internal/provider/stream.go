@@ -25,6 +25,8 @@ type Reader struct {
 	Event func(name string, data []byte) // a JSON value, or [DONE]
 	Whole func(data []byte)              // an answer that is not streamed, as it came
 	Out   *Emitter
+
+	other strays
 }
 
 // Read reads src to the end of the answer, which is when the emitter stops.
@@ -42,7 +44,7 @@ func (r *Reader) Read(src io.Reader) {
 	case first == '<':
 		r.Out.Fail(&model.Error{Code: model.CodeProtocol, Message: "the provider answered with a web page instead of a stream"})
 	default:
-		r.events(sse.NewReader(buf, &sse.ReaderOptions{MaxLine: r.Limit, KeepLast: true, Other: otherField}))
+		r.events(sse.NewReader(buf, &sse.ReaderOptions{MaxLine: r.Limit, KeepLast: true, Other: func(line []byte) error { return r.other.line(r, line) }}))
 	}
 }
 
@@ -61,38 +63,64 @@ func firstByte(r *bufio.Reader) (byte, error) {
 	}
 }
 
-// otherField reads how llama.cpp says that it failed: with a field of its own.
-func otherField(name, value []byte) error {
-	if string(name) == "error" && len(value) > 0 {
-		return ParseError(0, nil, value)
-	}
-	return nil
-}
-
 func (r *Reader) events(events *sse.Reader) {
 	for !r.Out.Stopped {
 		e, err := events.Next()
 		if err != nil {
-			r.Out.Cut(err)
+			r.other.cut(r, err)
 			return
 		}
+		r.other.seen()
 		if r.OnData != nil {
 			r.OnData()
 		}
 		data := bytes.TrimSpace(e.Data)
-		switch {
-		case len(data) == 0:
-		case r.Fast != nil && r.Fast(e.Name, data):
-		case bytes.EqualFold(data, done), json.Valid(data):
-			r.Event(string(e.Name), data)
-		case string(e.Name) == "error":
-			r.Out.Fail(ParseError(0, nil, data))
-		case e.Unterminated:
-			r.Out.Cut(io.EOF)
-		default:
-			r.Out.Fail(&model.Error{Code: model.CodeProtocol, Message: "the provider sent an event that is not JSON: " + Excerpt(string(data))})
+		if len(data) > 0 && (r.Fast == nil || !r.Fast(e.Name, data)) {
+			r.event(string(e.Name), data, e.Unterminated)
 		}
 	}
+}
+
+// event takes an event that has data; cut: its end may be missing.
+func (r *Reader) event(name string, data []byte, cut bool) {
+	for again := true; again; { // a proxy that frames what is framed
+		if data, again = bytes.CutPrefix(data, []byte("data:")); again {
+			data = bytes.TrimSpace(data)
+		}
+	}
+	first, rest, several := bytes.Cut(data, []byte{'\n'})
+	switch {
+	case bytes.EqualFold(data, done), json.Valid(data) && !failed(name):
+		r.Event(name, data)
+	case name == "error", failed(name):
+		r.Out.Fail(ParseEvent(name, data))
+	case several && (bytes.EqualFold(bytes.TrimSpace(first), done) || json.Valid(first)):
+		// Events without the blank line between them.
+		if r.event(name, bytes.TrimSpace(first), false); !r.Out.Stopped {
+			r.event(name, bytes.TrimSpace(rest), cut)
+		}
+	case idle(name), idle(string(data)):
+	case cut:
+		r.Out.Cut(io.EOF)
+	default:
+		r.Out.Fail(&model.Error{Code: model.CodeProtocol, Message: "the provider sent an event that is not JSON: " + Excerpt(string(data))})
+	}
+}
+
+// failed reports whether an event's name is that of an error, other than "error"
+// itself, whose data ingesters read.
+func failed(name string) bool {
+	name = strings.ToLower(name)
+	return name != "error" && !strings.Contains(name, "call") && (strings.HasSuffix(name, "error") || strings.HasSuffix(name, "exception"))
+}
+
+// idle reports whether s is how some say that they are still there.
+func idle(s string) bool {
+	switch strings.Trim(strings.ToLower(s), "[]") {
+	case "ping", "heartbeat", "keepalive", "keep-alive", "keep_alive":
+		return true
+	}
+	return false
 }
 
 func (r *Reader) whole(src io.Reader) {
