@@ -8,6 +8,8 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
+
+	"github.com/spool-run/spool/internal/jsonenc"
 )
 
 // blobRef stands in a record for a value that is stored beside the log.
@@ -210,8 +212,8 @@ func (s *spiller) blob(v json.RawMessage) json.RawMessage {
 		s.err = ErrTooLarge.Because("the store keeps no values above 64 KiB").With(s.g.session, nil)
 		return v
 	}
-	if !json.Valid(v) {
-		s.err = ErrInvalidChunk.Because("a value is not JSON").With(s.g.session, nil)
+	if !jsonenc.Valid(v) {
+		s.err = ErrInvalidChunk.Because("a value is not JSON, or "+tooDeep).With(s.g.session, nil)
 		return v
 	}
 	sum := sha256.Sum256(v)

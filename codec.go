@@ -135,8 +135,8 @@ func appendAnyChunk(dst []byte, c Chunk) ([]byte, error) {
 // appendUnknown copies an unknown chunk as it came, but on one line: records are
 // lines to whoever writes them to a stream.
 func appendUnknown(dst []byte, u *Unknown) ([]byte, error) {
-	if u == nil || !json.Valid(u.Raw) {
-		return dst, ErrInvalidChunk.Because("an unknown chunk is not valid JSON")
+	if u == nil || !jsonenc.Valid(u.Raw) {
+		return dst, ErrInvalidChunk.Because("an unknown chunk is not valid JSON, or " + tooDeep)
 	}
 	for _, b := range u.Raw {
 		if b == '\n' || b == '\r' {
@@ -198,9 +198,12 @@ func (e *encoder) raw(key string, raw json.RawMessage) {
 	switch {
 	case raw == nil:
 		e.b = append(e.b, "null"...)
-	case !json.Valid(raw):
+	case !jsonenc.Valid(raw):
 		if e.problem == "" {
 			e.problem = key[2:len(key)-2] + " is not valid JSON"
+			if json.Valid(raw) {
+				e.problem = key[2:len(key)-2] + " " + tooDeep
+			}
 		}
 	default:
 		e.b = jsonenc.AppendCompact(e.b, raw, true)

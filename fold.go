@@ -8,7 +8,7 @@ import (
 
 // FoldVersion changes whenever the same records fold into something else. Saved
 // folds of another version are ignored.
-const FoldVersion = 11
+const FoldVersion = 12
 
 // Fold is a session's state: what its log's records, folded in order, say. It
 // is a deterministic function of them, and the same from all records and from

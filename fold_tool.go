@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
+
+	"github.com/spool-run/spool/internal/jsonenc"
 )
 
 // applyTool folds what happens to tool calls.
@@ -118,7 +120,7 @@ func (t *ToolPart) setInput(arguments json.RawMessage) {
 		t.Input, t.InputText = arguments, ""
 	case strings.TrimSpace(t.InputText) == "":
 		t.Input, t.InputText = json.RawMessage("{}"), ""
-	case json.Valid([]byte(t.InputText)):
+	case jsonenc.Valid([]byte(t.InputText)):
 		// The fold's values are as they are stored, and the deltas are not.
 		t.Input, t.InputText = escapeBlobKey(json.RawMessage(t.InputText)), ""
 	}

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
+
+	"github.com/spool-run/spool/internal/jsonenc"
 )
 
 var patchOptions = func() *jsonpatch.ApplyOptions {
@@ -60,6 +62,9 @@ func patchState(state json.RawMessage, operations []PatchOperation, o *jsonpatch
 	patched, err := patch.ApplyWithOptions(state, o)
 	if err != nil {
 		return nil, ErrInvalid.Because("the patch does not apply").With("", err)
+	}
+	if !jsonenc.Shallow(patched) {
+		return nil, ErrInvalid.Because("the patched document " + tooDeep)
 	}
 	return patched, nil
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/spool-run/spool/internal/jsonenc"
 )
 
 // Limits on what a chunk says about itself. Records have [MaxRecordBytes].
@@ -20,7 +22,11 @@ const (
 	MaxResultErrorBytes = 8 << 10
 	// MaxResultBytes bounds the value of a submitted tool result.
 	MaxResultBytes = 1 << 20
+	// MaxDepth bounds how deep JSON values are nested, the state too.
+	MaxDepth = jsonenc.MaxDepth
 )
+
+const tooDeep = "is nested deeper than 256 levels"
 
 // ValidateChunk says whether a chunk may be stored: required fields are there,
 // ids are ids, enumerations have one of their values, patches are RFC 6902 and
@@ -95,8 +101,12 @@ func (v *validator) text(field, s string) {
 
 // json checks a raw field; nil is null.
 func (v *validator) json(field string, raw json.RawMessage) {
-	if raw != nil && !json.Valid(raw) {
+	switch {
+	case raw == nil:
+	case !json.Valid(raw):
 		v.fail(field, "is not valid JSON")
+	case !jsonenc.Shallow(raw):
+		v.fail(field, tooDeep)
 	}
 }
 

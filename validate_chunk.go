@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+
+	"github.com/spool-run/spool/internal/jsonenc"
 )
 
 func (v *validator) chunk(c Chunk) {
@@ -233,6 +235,8 @@ func (v *validator) unknown(u *Unknown) {
 	switch t, _, err := typeOf(u.Raw); {
 	case !json.Valid(u.Raw):
 		v.fail("chunk", "is not valid JSON")
+	case !jsonenc.Shallow(u.Raw):
+		v.fail("chunk", tooDeep)
 	case err != nil || t != u.Type:
 		v.fail("type", "is not the type in the JSON")
 	case slices.Contains(reservedTypes, string(u.Type)):

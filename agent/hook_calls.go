@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/internal/jsonenc"
 	"github.com/spool-run/spool/internal/redact"
 	"github.com/spool-run/spool/model"
 	"github.com/spool-run/spool/tool"
@@ -285,7 +286,7 @@ func (s *step) beforeSubAgent(ctx context.Context, c *call, t *SubAgentCall) (ch
 
 // considered takes what hooks made of a call: another input, or its outcome.
 func (s *step) considered(ctx context.Context, c *call, t *ToolCall, input json.RawMessage, err error) (json.RawMessage, bool, error) {
-	if err == nil && t.Result != nil && !json.Valid(t.Result) {
+	if err == nil && t.Result != nil && !jsonenc.Valid(t.Result) {
 		err = errHookResult
 	}
 	if err == nil && t.Result == nil && string(t.Input) != string(input) {
@@ -335,7 +336,7 @@ func (h *host) after(ctx context.Context, name string, t *ToolCall, pick func(*H
 	if err := h.step.callHooks(ctx, mine, owner, name, pick); err != nil {
 		t.Err = err
 	}
-	if t.Err == nil && len(t.Result) > 0 && !json.Valid(t.Result) {
+	if t.Err == nil && len(t.Result) > 0 && !jsonenc.Valid(t.Result) {
 		t.Err = errHookResult
 	}
 }

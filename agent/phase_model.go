@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/internal/jsonenc"
 	"github.com/spool-run/spool/model"
 )
 
@@ -231,7 +232,7 @@ func (t *transcript) endCall(ctx context.Context, c *call, name, args string) er
 				return err
 			}
 			c.args = args
-		} else if json.Valid([]byte(args)) {
+		} else if jsonenc.Valid([]byte(args)) {
 			end.Arguments = json.RawMessage(args)
 			c.args = args
 		}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/internal/jsonenc"
 	"github.com/spool-run/spool/tool"
 )
 
@@ -168,8 +169,8 @@ func (s *step) checkCall(c *call) (input json.RawMessage, refusal string) {
 		c.args = "{}"
 	}
 	input = json.RawMessage(c.args)
-	if !json.Valid(input) {
-		return nil, "the arguments are not valid JSON"
+	if !jsonenc.Valid(input) {
+		return nil, "the arguments are not valid JSON, or nested too deep"
 	}
 	t := s.tool(c.name)
 	if t == nil {
@@ -302,8 +303,8 @@ func (h *host) callTool(ctx tool.Context, t tool.Tool, input json.RawMessage) (r
 		}
 	}()
 	result, err = t.Call(ctx, input)
-	if err == nil && len(result) > 0 && !json.Valid(result) {
-		err = errors.New("the tool's result is not valid JSON")
+	if err == nil && len(result) > 0 && !jsonenc.Valid(result) {
+		err = errors.New("the tool's result is not valid JSON, or nested too deep")
 	}
 	return result, err
 }

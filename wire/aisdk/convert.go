@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/internal/jsonenc"
 )
 
 // ConvertOptions say how messages are converted. The zero value converts
@@ -163,7 +164,7 @@ func convertTool(t *spool.ToolPart, o *Options) UIPart {
 	outcome := outcomeOf(t)
 	if outcome == outcomeNone && t.Approval == nil && (t.State == spool.ToolStreaming || len(t.Input) == 0 && t.InputText != "") {
 		part.State = StateInputStreaming
-		if json.Valid([]byte(t.InputText)) {
+		if jsonenc.Valid([]byte(t.InputText)) {
 			part.Input = json.RawMessage(t.InputText)
 		}
 		return part

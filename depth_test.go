@@ -1,0 +1,53 @@
+package spool
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+)
+
+func nested(n int) json.RawMessage {
+	return json.RawMessage(strings.Repeat(`{"a":`, n) + "{}" + strings.Repeat("}", n))
+}
+
+// Whatever is stored can be decoded, and every answer that holds it encoded:
+// values are nested no deeper than MaxDepth, a state that patches build up too.
+func TestDepthIsBounded(t *testing.T) {
+	t.Parallel()
+	add := func(path string, v json.RawMessage) *StatePatch {
+		return &StatePatch{Patches: []PatchOperation{{Op: "add", Path: path, Value: v}}}
+	}
+	for _, c := range []Chunk{
+		&Custom{EventName: "x", Data: nested(MaxDepth)},
+		add("", nested(MaxDepth)),
+		&ToolStart{ToolCallID: "c", ToolName: "t", Arguments: nested(9_990)},
+		&Unknown{Type: "later", Raw: json.RawMessage(`{"type":"later","x":` + string(nested(MaxDepth)) + `}`)},
+	} {
+		if err := ValidateChunk(c); !errors.Is(err, ErrInvalidChunk) || !strings.Contains(err.Error(), "deeper") {
+			t.Errorf("ValidateChunk of a deep %s: %v", c.ChunkType(), err)
+		}
+		if _, err := AppendChunk(nil, c); !errors.Is(err, ErrInvalidChunk) || !strings.Contains(err.Error(), "deeper") {
+			t.Errorf("AppendChunk of a deep %s: %v", c.ChunkType(), err)
+		}
+	}
+	f := NewFold("s")
+	for i, c := range []Chunk{add("", nested(200)), add(strings.Repeat("/a", 201), nested(200))} {
+		data, err := AppendChunk(nil, c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Apply(Record{Seq: uint64(i) + 1, Type: TypeStatePatch, Agent: "s", Data: data}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if string(f.State) != string(nested(200)) {
+		t.Errorf("a patch that nests the state too deep was applied: %d bytes", len(f.State))
+	}
+	// A model's arguments that are too deep are none, and stay the text they are.
+	call := &ToolPart{InputText: string(nested(9_999))}
+	call.setInput(nil)
+	if call.Input != nil || call.InputText == "" {
+		t.Error("arguments nested too deep were taken for JSON")
+	}
+}
