@@ -26,8 +26,9 @@ import (
 // envFrozen names the directory of a process that owns a run and is stopped.
 const envFrozen = "SPOOL_TEST_FROZEN"
 
-// frozenTTL is the lease of the owner that is stopped.
-const frozenTTL = 2 * time.Second
+// frozenTTL is the leases' length. No owner loses one because the machine stands
+// still: the second one's store has a clock that is ahead by more.
+const frozenTTL = 2 * time.Minute
 
 // audited is a store that tells of the owner appends that it stored. It can be
 // held: then nothing of it is under way.
@@ -76,8 +77,9 @@ type frozenOwner struct {
 	end    func() error
 }
 
-func newOwner(dir, name string, ttl time.Duration, told func(epoch, first, last uint64)) (*frozenOwner, error) {
-	store, err := sqlitestore.Open(filepath.Join(dir, "spool.db"), &sqlitestore.Options{Sync: sqlitestore.SyncNormal})
+func newOwner(dir, name string, ahead time.Duration, told func(epoch, first, last uint64)) (*frozenOwner, error) {
+	now := func() time.Time { return time.Now().Add(ahead) }
+	store, err := sqlitestore.Open(filepath.Join(dir, "spool.db"), &sqlitestore.Options{Sync: sqlitestore.SyncNormal, Now: now})
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +101,7 @@ func newOwner(dir, name string, ttl time.Duration, told func(epoch, first, last 
 		}
 	}
 	a := &agent.Agent{Name: "demo", Model: scripted.New(&scripted.Options{Scenes: map[string]scripted.Scene{"go": words}})}
-	r, err := runner.New(o.logs, []*agent.Agent{a}, &runner.Options{LeaseTTL: ttl, Observer: runner.Observer{Failed: func(session string, err error) {
+	r, err := runner.New(o.logs, []*agent.Agent{a}, &runner.Options{LeaseTTL: frozenTTL, Observer: runner.Observer{Failed: func(session string, err error) {
 		if session != "" {
 			o.failed <- err
 		}
@@ -125,7 +127,7 @@ func freezing(dir string) error {
 		defer mu.Unlock()
 		fmt.Printf(format+"\n", args...)
 	}
-	o, err := newOwner(dir, "first", frozenTTL, func(epoch, first, last uint64) { tell("append %d %d %d", epoch, first, last) })
+	o, err := newOwner(dir, "first", 0, func(epoch, first, last uint64) { tell("append %d %d %d", epoch, first, last) })
 	if err != nil {
 		return err
 	}
@@ -236,18 +238,18 @@ func TestOwnerThatStoppedRenewing(t *testing.T) {
 	t.Parallel()
 	var stored appended
 	dir := t.TempDir()
-	start := func(name string, ttl time.Duration) *frozenOwner {
-		o, err := newOwner(dir, name, ttl, stored.add)
+	start := func(name string, ahead time.Duration) *frozenOwner {
+		o, err := newOwner(dir, name, ahead, stored.add)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return o
 	}
-	first := start("first", frozenTTL)
+	first := start("first", 0)
 	first.say(t)
 	<-first.waits
 	first.store.hold.Lock()
-	second := start("second", time.Minute)
+	second := start("second", 2*frozenTTL)
 	<-second.waits // its lease ran out, and the run was taken from it
 	first.store.hold.Unlock()
 	close(first.letGo)
@@ -325,7 +327,7 @@ func TestOwnerStoppedAndContinued(t *testing.T) {
 	if _, err := syscall.Wait4(child.Process.Pid, &status, syscall.WUNTRACED, nil); err != nil || !status.Stopped() {
 		t.Fatalf("%v, %v", status, err)
 	}
-	second, err := newOwner(dir, "second", time.Minute, stored.add)
+	second, err := newOwner(dir, "second", 2*frozenTTL, stored.add)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -94,7 +94,7 @@ func victim(args []string) error {
 // play runs a scenario's session to its end and returns its fold. Effects go to a
 // file, so that they are counted whoever dies.
 func play(store spool.Store, dir string, s scenario, begin bool) (*spool.Fold, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute) // only so that nothing hangs for ever
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute) // only so that nothing hangs for ever
 	defer cancel()
 	brief := func(ctx context.Context, d time.Duration) error { return wait.Sleep(ctx, d/100) } // between attempts
 	logs := spool.NewLogs(store, &spool.Options{BatchRecords: 1, Sleep: brief})

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/spool-run/spool"
@@ -99,6 +100,7 @@ func observed(w *world, o *runner.Options) {
 	w.start(a, o)
 	w.say("s", "u1", "go")
 	f := w.fold("s")
+	synctest.Wait() // the pause is over only when the session is released; an answer before that needs no claim
 	w.command("s", &spool.ToolApprovalResponse{CommandID: "ok", ApprovalID: f.Pending()[0].Approval.ID, Approved: true})
 	w.fold("s")
 	time.Sleep(time.Second)

@@ -53,12 +53,8 @@ func TestRunsSoak(t *testing.T) {
 	}()
 	before := runtime.NumGoroutine()
 	soakRuns(t, users, length, seed)
-	for tries := 0; runtime.NumGoroutine() > before; tries++ {
-		if tries == 500 {
-			stacks := make([]byte, 1<<20)
-			t.Fatalf("%d goroutines before, %d after:\n%s", before, runtime.NumGoroutine(), stacks[:runtime.Stack(stacks, true)])
-		}
-		time.Sleep(10 * time.Millisecond) // they are on their way out
+	for runtime.NumGoroutine() > before {
+		time.Sleep(10 * time.Millisecond) // they are on their way out; if not, the test's timeout says where they are
 	}
 }
 
@@ -73,7 +69,7 @@ func soakRuns(t *testing.T, users int, length time.Duration, seed uint64) {
 		t.Fatal(err)
 	}
 	// Only so that a session that is stuck is found.
-	ctx, cancel := context.WithTimeout(context.Background(), length+3*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), length+10*time.Minute)
 	defer cancel()
 	over := time.Now().Add(length)
 	var tally soakTally

@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -169,55 +167,6 @@ func TestCORS(t *testing.T) {
 		if server.LoopbackOrigin(origin) != want {
 			t.Errorf("LoopbackOrigin(%q) = %v", origin, !want)
 		}
-	}
-}
-
-// TestSlowReader: a reader that does not read is cut by the write deadline while
-// others go on, and comes back to the same message.
-func TestSlowReader(t *testing.T) {
-	t.Parallel()
-	k := newKit(t, &server.Options{WriteTimeout: 100 * time.Millisecond})
-	e := k.say("s", "u1", "hi")
-	o := k.own("s")
-	o.start("u1")
-
-	u, _ := url.Parse(k.http.URL)
-	conn, err := net.Dial("tcp", u.Host)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	if err := conn.(*net.TCPConn).SetReadBuffer(4 << 10); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := io.WriteString(conn, "GET /api/chat/s/stream HTTP/1.1\r\nHost: "+u.Host+"\r\n\r\n"); err != nil {
-		t.Fatal(err)
-	}
-	// Enough to fill every buffer between here and there; the deadline is the
-	// server's, the test waits for its effect.
-	piece := strings.Repeat("0123456789abcdef", 8<<10)
-	fast := make(chan []event)
-	go func() { fast <- e.all() }()
-	written := 0
-	for !strings.Contains(string(k.status(http.StatusOK, "GET", "/metrics", "")), `spool_reader_ends_total{reason="slow"} 1`) {
-		if written > 256 {
-			t.Fatalf("a reader that reads nothing was not cut after %d MiB", written*len(piece)>>20)
-		}
-		o.text(piece)
-		written++
-	}
-	o.finish()
-	want := strings.Repeat(piece, written)
-	if got := textOf(<-fast); got != want {
-		t.Errorf("the other reader has %d of %d bytes", len(got), len(want))
-	}
-	// What reached the slow one ends in the middle, and never with an end.
-	raw, _ := io.ReadAll(conn)
-	if bytes.Contains(raw, []byte("[DONE]")) || bytes.HasSuffix(raw, []byte("0\r\n\r\n")) {
-		t.Error("the slow reader was told that the stream is complete")
-	}
-	if got := textOf(k.stream("GET", "/api/chat/s/stream", "").all()); got != want {
-		t.Errorf("back again it has %d of %d bytes", len(got), len(want))
 	}
 }
 

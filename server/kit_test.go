@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -35,16 +34,17 @@ func newKit(t *testing.T, o *server.Options) *kit {
 
 func newKitOn(t *testing.T, store *memstore.Store, o *server.Options) *kit {
 	t.Helper()
+	k := newKitAt(t, store, o)
+	k.http.Start()
+	return k
+}
+
+// newKitAt is a kit whose server is not started yet.
+func newKitAt(t *testing.T, store *memstore.Store, o *server.Options) *kit {
 	k := &kit{T: t, store: store}
 	k.logs = spool.NewLogs(k.store, nil)
 	k.srv = server.New(k.logs, o)
 	k.http = httptest.NewUnstartedServer(k.srv)
-	// Small buffers, so that a reader that stops reading is soon felt.
-	k.http.Config.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
-		_ = c.(*net.TCPConn).SetWriteBuffer(64 << 10)
-		return ctx
-	}
-	k.http.Start()
 	t.Cleanup(func() {
 		k.http.CloseClientConnections()
 		k.http.Close()
@@ -63,7 +63,7 @@ func (k *kit) do(method, path, body string, header ...string) *http.Response {
 	for i := 0; i < len(header); i += 2 {
 		req.Header.Set(header[i], header[i+1])
 	}
-	res, err := http.DefaultClient.Do(req)
+	res, err := k.http.Client().Do(req)
 	if err != nil {
 		k.Fatal(err)
 	}

@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -38,6 +40,7 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"serve":  serveScript,
+			"hold":   holdScript,
 			"kill9":  killScript,
 			"term":   termScript,
 			"post":   postScript,
@@ -76,6 +79,27 @@ func running(ts *testscript.TestScript, name string) *process {
 	return p
 }
 
+// holdScript is "hold TYPE": servers that begin later store the first record of
+// that type, and then nothing more. "hold" alone lets them go on.
+func holdScript(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) > 1 {
+		ts.Fatalf("usage: hold [TYPE]")
+	}
+	ts.Setenv("GATE", "")
+	if len(args) == 0 {
+		return
+	}
+	var stored atomic.Bool
+	gate := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if stored.Load() {
+			<-r.Context().Done() // until the server is killed
+		}
+		stored.Store(r.URL.Query().Get("types") == args[0])
+	}))
+	ts.Defer(gate.Close)
+	ts.Setenv("GATE", gate.URL)
+}
+
 // serveScript is "serve NAME [flag…]": it starts a server and sets $NAME to its
 // URL, the first line that it prints.
 func serveScript(ts *testscript.TestScript, neg bool, args []string) {
@@ -86,7 +110,7 @@ func serveScript(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	p := &process{cmd: exec.Command(path, append([]string{"serve", "--addr", "127.0.0.1:0"}, args[1:]...)...), log: &strings.Builder{}}
 	p.cmd.Dir = ts.Getenv("WORK")
-	p.cmd.Env = append(os.Environ(), "OPENAI_API_KEY=", "OPENAI_BASE_URL="+ts.Getenv("PROVIDER"), "OPENAI_MODEL=", "ANTHROPIC_API_KEY=", "ANTHROPIC_BASE_URL=", "ANTHROPIC_MODEL=")
+	p.cmd.Env = append(os.Environ(), "SPOOL_TEST_GATE="+ts.Getenv("GATE"), "OPENAI_API_KEY=", "OPENAI_BASE_URL="+ts.Getenv("PROVIDER"), "OPENAI_MODEL=", "ANTHROPIC_API_KEY=", "ANTHROPIC_BASE_URL=", "ANTHROPIC_MODEL=")
 	p.cmd.Stderr = p.log
 	out, err := p.cmd.StdoutPipe()
 	ts.Check(err)

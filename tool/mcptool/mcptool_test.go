@@ -274,7 +274,7 @@ func TestServerStartsAnew(t *testing.T) {
 	}
 	end := func(h *httptest.Server) { h.CloseClientConnections(); h.Close() }
 	h := serve(l)
-	s := connect(t, mcptool.HTTP(h.URL, nil), &mcptool.Options{ConnectTimeout: 10 * time.Second})
+	s := connect(t, mcptool.HTTP(h.URL, nil), nil)
 	for round := range 2 {
 		if got, err := call(t, s, "add", `{"a":1}`); got != `{"sum":1}` || err != nil {
 			t.Fatalf("round %d: %s, %v", round, got, err)
@@ -304,7 +304,7 @@ func TestNotAServer(t *testing.T) {
 		"it says else":    mcptool.Command("echo", "hello"),
 		"nobody listens":  mcptool.HTTP("http://127.0.0.1:1/mcp", nil),
 	} {
-		s, err := mcptool.Connect(t.Context(), dial, &mcptool.Options{Name: "x", ConnectTimeout: 10 * time.Second})
+		s, err := mcptool.Connect(t.Context(), dial, &mcptool.Options{Name: "x"})
 		if err == nil || !strings.Contains(err.Error(), "the MCP server x cannot be reached") {
 			t.Errorf("%s: %v", name, err)
 		}
