@@ -383,6 +383,19 @@ func (f *Fold) Spent(now time.Time) time.Duration {
 	return max(spent, 0)
 }
 
+// Used returns what the open run has used by now, with the runs that it took up
+// and the children that worked for them.
+func (f *Fold) Used() Usage {
+	var used Usage
+	if f.run == nil {
+		return used
+	}
+	for _, run := range slices.Concat(f.LastTurn().Before(f.run.ID), []*Run{f.run}) {
+		used = used.Add(run.Usage).Add(f.usedBelow(run.ID))
+	}
+	return used
+}
+
 // Live reports whether a run is open or a command waits to open one.
 func (f *Fold) Live() bool { return f.run != nil || len(f.Waiting) > 0 || f.Continue != nil }
 

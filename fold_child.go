@@ -65,6 +65,23 @@ func (f *Fold) runAfter(parentRun string, n int) string {
 	return fmt.Sprintf("%s%s-r%d", parentRun, f.Session[strings.LastIndexByte(f.Session, '.'):], n+1)
 }
 
+// usedBelow returns what descendants have used in runs that belong to a run of the
+// fold's agent or of one above it.
+func (f *Fold) usedBelow(run string) Usage {
+	var used Usage
+	for _, c := range f.Children {
+		for _, t := range c.Turns {
+			for _, r := range t.Runs {
+				if strings.HasPrefix(r.ID, run+".") { // see runAfter
+					used = used.Add(r.Usage)
+				}
+			}
+		}
+		used = used.Add(c.usedBelow(run))
+	}
+	return used
+}
+
 // TotalUsage is Usage and that of all children.
 func (f *Fold) TotalUsage() Usage {
 	sum := f.Usage

@@ -47,7 +47,7 @@ type Agent struct {
 	// a [Limit]; what it said so far is the answer. Pauses do not count, and runs
 	// before a pause count for the one that goes on.
 	MaxSteps    int           // model calls of one turn; 0: 20
-	TokenBudget int64         // input and output of all model calls; looked at between steps; 0: no limit
+	TokenBudget int64         // input and output of all model calls, of children too; looked at between steps; 0: no limit
 	StepTimeout time.Duration // of one model call with its repeats, and the calls it asks for; 0: no limit
 	RunTimeout  time.Duration // of all steps, also across lost owners; 0: no limit
 

@@ -27,17 +27,30 @@ type shift struct {
 	stop  context.CancelCauseFunc
 }
 
-// begin notes what the whole run needs of its agent.
-func (r *Run) begin(ctx context.Context, a *Agent) {
+// begin notes what the whole run needs of its agent, and what it has used.
+func (a *Agent) begin(ctx context.Context, r *Run) error {
+	if r.crew != nil {
+		return nil
+	}
 	if r.maxDepth == 0 {
 		if r.maxDepth = a.MaxDepth; r.maxDepth == 0 {
 			r.maxDepth = defaultMaxDepth
 		}
 	}
-	if r.crew == nil {
-		r.crew = &crew{shifts: map[string]*shift{}, ended: map[string]bool{}}
-		r.crew.ctx, r.crew.cancel = context.WithCancelCause(ctx)
+	r.budget = a.TokenBudget
+	err := r.Log.View(ctx, func(f *spool.Fold) error {
+		if run := f.OpenRun(); run != nil {
+			r.Info.Usage = run.Usage
+			r.used.Store(tokens(f.Used()))
+		}
+		return nil
+	})
+	if err != nil {
+		return err
 	}
+	r.crew = &crew{shifts: map[string]*shift{}, ended: map[string]bool{}}
+	r.crew.ctx, r.crew.cancel = context.WithCancelCause(ctx)
+	return nil
 }
 
 // Leave ends what the run's companions do, and waits for that. Whoever called

@@ -101,7 +101,8 @@ func (r *Run) patient() bool {
 func (r Result) over() bool { return r.Done || r.Suspended != "" }
 
 // boundary says what a run does between two steps: go on, make room for a message
-// that steers it, or pause because somebody interrupted it.
+// that steers it, pause because somebody interrupted it, or end because nothing is
+// left of what it may use.
 func (a *Agent) boundary(ctx context.Context, r *Run) (result Result, err error) {
 	err = r.Log.View(ctx, func(f *spool.Fold) error {
 		switch steered, interrupted := f.Boundary(); {
@@ -114,6 +115,9 @@ func (a *Agent) boundary(ctx context.Context, r *Run) (result Result, err error)
 	})
 	if err == nil && result.Suspended != "" {
 		err = a.rest(ctx, r)
+	}
+	if l := r.limit(); err == nil && !result.over() && l != nil {
+		result = l.reached()
 	}
 	return result, err
 }

@@ -50,19 +50,31 @@ func (s *step) limit() *Limit {
 	if s.number >= s.agent.maxSteps() {
 		return LimitSteps
 	}
-	used := s.run.before.Add(s.run.Info.Usage)
-	if budget := s.agent.TokenBudget; budget > 0 && used.InputTokens+used.OutputTokens >= budget {
-		return LimitTokens
+	return s.run.limit()
+}
+
+// limit returns the limit of the run, or of one above it, that it has used up.
+func (r *Run) limit() *Limit {
+	for ; r != nil; r = r.parent {
+		if r.budget > 0 && r.used.Load() >= r.budget {
+			return LimitTokens
+		}
 	}
 	return nil
 }
 
-// usedBefore sums what the runs have used that the open one takes up after
-// pauses.
-func usedBefore(f *spool.Fold) spool.Usage {
-	var used spool.Usage
-	for _, run := range f.LastTurn().Before(f.OpenRun().ID) {
-		used = used.Add(run.Usage)
+// spend counts what a model call has used, for the runs above, too.
+func (r *Run) spend(u spool.Usage) {
+	r.Info.Usage = r.Info.Usage.Add(u)
+	for ; r != nil; r = r.parent {
+		r.used.Add(tokens(u))
 	}
-	return used
+}
+
+// tokens are those that count in a budget.
+func tokens(u spool.Usage) int64 { return u.InputTokens + u.OutputTokens }
+
+// reached is how a run ends that has reached a limit.
+func (l *Limit) reached() Result {
+	return Result{Done: true, Outcome: spool.OutcomeLimit, FinishReason: "length", Code: l.Code}
 }

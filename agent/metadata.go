@@ -2,8 +2,8 @@ package agent
 
 import "context"
 
-// tokens is what [TokenMetadata] shows.
-type tokens struct {
+// tokenCount is what [TokenMetadata] shows.
+type tokenCount struct {
 	Model        string `json:"model,omitempty"`
 	InputTokens  int64  `json:"inputTokens"`
 	OutputTokens int64  `json:"outputTokens"`
@@ -19,6 +19,6 @@ func TokenMetadata(model string) func(context.Context, RunInfo) any {
 		if u.InputTokens == 0 && u.OutputTokens == 0 {
 			return nil
 		}
-		return tokens{model, u.InputTokens, u.OutputTokens, u.InputTokens + u.OutputTokens}
+		return tokenCount{model, u.InputTokens, u.OutputTokens, u.InputTokens + u.OutputTokens}
 	}
 }

@@ -70,7 +70,6 @@ func (a *Agent) reattach(ctx context.Context, r *Run) (*step, error) {
 			}
 		}
 		run := f.OpenRun()
-		r.Info.Usage, r.before = run.Usage, usedBefore(f)
 		if r.begun = s.id; run.Steps > 0 {
 			r.begun = "-"
 		}
@@ -86,7 +85,7 @@ func (a *Agent) reattach(ctx context.Context, r *Run) (*step, error) {
 	ended := s.modelCalled(0, true)
 	err = s.resume(ctx, cursor, before)
 	call := ended(err)
-	r.Info.Usage = r.Info.Usage.Add(s.usage)
+	r.spend(s.usage)
 	switch {
 	case err == nil:
 		if err := s.afterModel(ctx, call); err != nil {

@@ -30,7 +30,9 @@ func (a *Agent) Recover(ctx context.Context, r *Run) (Result, error) {
 	if err := r.Log.Flush(ctx); err != nil {
 		return Result{}, err
 	}
-	r.begin(ctx, a)
+	if err := a.begin(ctx, r); err != nil {
+		return Result{}, err
+	}
 	if _, err := a.takeUp(ctx, r); err != nil {
 		return Result{}, err
 	}
@@ -51,7 +53,6 @@ func (a *Agent) recover(ctx context.Context, r *Run) (Result, error) {
 		v := f.Step()
 		s.number, s.id, s.finish, s.paused, s.fatal = v.Number, v.ID, v.Finish, v.More, v.Fatal
 		run := f.OpenRun()
-		r.Info.Usage, r.before = run.Usage, usedBefore(f)
 		r.begun = ""
 		if run.Steps > 0 || phase == spool.PhaseTools && strings.HasPrefix(s.id, run.ID+"-s") {
 			r.begun = "-" // in an earlier step, or in the part of this one that is over

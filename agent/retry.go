@@ -41,7 +41,7 @@ func (s *step) answer(ctx context.Context, base *model.Request) error {
 			return err
 		}
 		_ = s.agent.Abandon(ctx, t.cursor)
-		s.run.Info.Usage = s.run.Info.Usage.Add(s.usage) // what a cut answer has cost counts too
+		s.run.spend(s.usage) // what a cut answer has cost counts too
 		s.usage = spool.Usage{}
 		if t.visible {
 			if err := s.discard(ctx, "model_retry"); err != nil {

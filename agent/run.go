@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/spool-run/spool"
@@ -24,8 +25,9 @@ type Run struct {
 	Observer  *Observer
 	Grace     time.Duration // what its model and tools get to come to an end when its context has ended
 
-	begun  string      // id of the step in which BeforeRun was called
-	before spool.Usage // of the runs that it takes up after pauses
+	begun  string // id of the step in which BeforeRun was called
+	budget int64
+	used   atomic.Int64 // tokens, with the runs that it takes up and those of children
 
 	callIDs    map[string]bool // of the session, so far
 	correction string          // what the model is told about its last answer
@@ -57,7 +59,9 @@ type Waiting struct{ CallID, Name string }
 // Step runs the next step and commits it. An error leaves the step open: whoever
 // owns the run settles it. Cancelling ctx stops the model and the tools.
 func (a *Agent) Step(ctx context.Context, r *Run) (Result, error) {
-	r.begin(ctx, a)
+	if err := a.begin(ctx, r); err != nil {
+		return Result{}, err
+	}
 	result, err := a.step(ctx, r)
 	return a.join(ctx, r, result, err)
 }
@@ -77,7 +81,7 @@ func (a *Agent) step(ctx context.Context, r *Run) (Result, error) {
 	}
 	r.stepStarted(s.number)
 	err = s.answer(ctx, req)
-	r.Info.Usage = r.Info.Usage.Add(s.usage) // what a cut answer has cost counts too
+	r.spend(s.usage) // what a cut answer has cost counts too
 	if err != nil {
 		return Result{}, err
 	}
@@ -281,7 +285,7 @@ func (s *step) closeModelPhase(ctx context.Context) error {
 func (s *step) judge() (result Result, output json.RawMessage, rejected error) {
 	if s.paused || slices.ContainsFunc(s.calls, func(c *call) bool { return !c.providerExecuted }) {
 		if l := s.limit(); l != nil {
-			return Result{Done: true, Outcome: spool.OutcomeLimit, FinishReason: "length", Code: l.Code}, nil, nil
+			return l.reached(), nil, nil
 		}
 		return Result{}, nil, nil
 	}
