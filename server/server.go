@@ -71,8 +71,9 @@ type Options struct {
 	// SubAgents says how sub-agents are shown to readers of the AI SDK wire who do
 	// not say (?agents=): nested, in summary or flattened; "" is nested.
 	SubAgents aisdk.SubAgents
-	// Merlin are the options of the Merlin wires.
-	Merlin chat.MerlinOptions
+	// Transformer are options of the AI SDK wire, Merlin those of the Merlin wires.
+	Transformer chat.TransformerOptions
+	Merlin      chat.MerlinOptions
 
 	// Agents are those of the runners, if they are known here: a stop that a run's
 	// owner does not obey then ends its provider's background work as well.
@@ -141,6 +142,7 @@ func New(logs *spool.Logs, o *Options) *Server {
 		AllowOverrides: s.o.AllowOverrides,
 		Agent:          s.o.Agent,
 		SubAgents:      s.o.SubAgents,
+		Transformer:    s.o.Transformer,
 		Merlin:         s.o.Merlin,
 		Agents:         s.o.Agents,
 	}

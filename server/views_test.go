@@ -312,9 +312,11 @@ func TestNative(t *testing.T) {
 	follow.until(`"run_finished"`)
 	_ = follow.res.Body.Close()
 
-	if data := k.status(http.StatusOK, "GET", "/stream/s/info", ""); !strings.Contains(string(data), `"status":"ended"`) {
-		t.Errorf("info: %s", data)
+	want := fmt.Sprintf(`"latestSequence":%d,"totalChunks":%[1]d`, len(k.log("s")))
+	if data := k.status(http.StatusOK, "GET", "/stream/s/info", ""); !strings.Contains(string(data), `"status":"ended"`) || !strings.Contains(string(data), want) {
+		t.Errorf("info: %s, want %s", data, want)
 	}
+	k.problem(http.StatusNotFound, "not_found", "GET", "/stream/unknown/info", "")
 }
 
 // TestDrain: readers are cut without a terminal frame and come back to the same

@@ -36,12 +36,22 @@ type Deps struct {
 	AllowOverrides bool
 	// Agent is the agent type of sessions created here; "" for any.
 	Agent string
-	// StaticTools names tool parts tool-{name}; otherwise they are dynamic-tool.
-	StaticTools bool
+	// Transformer are options of the AI SDK wire, the same for everyone.
+	Transformer TransformerOptions
 	// SubAgents says how sub-agents are shown to requests that do not say; "" is
 	// nested.
 	SubAgents aisdk.SubAgents
 	Merlin    MerlinOptions
+}
+
+// TransformerOptions are those of the AI SDK wire that a program sets for all its
+// readers, streams and snapshots alike: see [aisdk.Options]. What goes into
+// metadata is the agent's: see [agent.Agent].
+type TransformerOptions struct {
+	StaticTools   bool                   // tool-{name} parts instead of dynamic-tool
+	NoStepEvents  bool                   // no start-step and finish-step
+	LiteralErrors bool                   // every error chunk is an error frame
+	ChunkFilter   func(spool.Chunk) bool // drops what it returns false for
 }
 
 // Params are one chat request.

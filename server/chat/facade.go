@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/wire/aisdk"
 )
 
 // FrontendOptions configure a [Frontend].
@@ -24,11 +25,6 @@ type FrontendOptions struct {
 	ReplayGrace     time.Duration // 0: 60 s
 	Transformer     TransformerOptions
 	Logger          *slog.Logger // nil: none
-}
-
-// TransformerOptions are those of the wire.
-type TransformerOptions struct {
-	StaticTools bool // tool-{name} parts instead of dynamic-tool
 }
 
 // Frontend is chat for callers that have their own HTTP framework: requests in,
@@ -58,7 +54,7 @@ func NewFrontend(o FrontendOptions) (*Frontend, error) {
 		ReplayGrace:    o.ReplayGrace,
 		AllowOverrides: true,
 		Agent:          o.Agent,
-		StaticTools:    o.Transformer.StaticTools,
+		Transformer:    o.Transformer,
 	}}, nil
 }
 
@@ -141,6 +137,12 @@ func (h *Frontend) GetSnapshot(ctx context.Context, session string, include *boo
 func (h *Frontend) GetMessages(ctx context.Context, session string, o MessagesOptions) (*MessagesPage, error) {
 	page, err := Messages(ctx, &h.deps, session, o)
 	return page, frontendError(err, ExecutionError)
+}
+
+// GetAllMessages returns the session's whole history.
+func (h *Frontend) GetAllMessages(ctx context.Context, session string) ([]aisdk.UIMessage, error) {
+	all, err := LoadAllUIMessages(ctx, &h.deps, session)
+	return all, frontendError(err, ExecutionError)
 }
 
 // SSEHeaders returns the headers of a chat stream, with custom ones on top.

@@ -20,7 +20,9 @@ import (
 )
 
 // newFrontend is a facade over a store whose sessions a runner serves.
-func newFrontend(t *testing.T) *chat.Frontend {
+func newFrontend(t *testing.T) *chat.Frontend { return newFrontendAs(t, chat.TransformerOptions{}) }
+
+func newFrontendAs(t *testing.T, as chat.TransformerOptions) *chat.Frontend {
 	t.Helper()
 	store := memstore.New(nil)
 	logs := spool.NewLogs(store, nil)
@@ -37,7 +39,7 @@ func newFrontend(t *testing.T) *chat.Frontend {
 		_ = logs.Close()
 		_ = store.Close()
 	})
-	f, err := chat.NewFrontend(chat.FrontendOptions{Logs: logs})
+	f, err := chat.NewFrontend(chat.FrontendOptions{Logs: logs, Transformer: as})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,6 +154,45 @@ func TestFrontend(t *testing.T) {
 	}
 	if snap, err := f.GetSnapshot(t.Context(), "unknown", nil); snap != nil || err != nil {
 		t.Errorf("snapshot of an unknown session: %v, %v", snap, err)
+	}
+}
+
+// TestTransformerOptions: a program's options hold for what is streamed, replayed
+// and loaded.
+func TestTransformerOptions(t *testing.T) {
+	t.Parallel()
+	f := newFrontendAs(t, chat.TransformerOptions{StaticTools: true, NoStepEvents: true,
+		ChunkFilter: func(c spool.Chunk) bool { return !spool.Is(c, spool.TypeThinking, spool.TypeStatePatch) }})
+	session, streamed := post(t, f, obj{"message": "tools please"})
+	res, err := f.HandleRequest(t.Context(), chat.FrontendRequest{Method: "GET", StreamID: session})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	replayed, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := f.GetAllMessages(t.Context(), session)
+	if err != nil {
+		t.Fatal(err)
+	}
+	loaded, err := json.Marshal(all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, s := range map[string]string{"stream": streamed, "replay": string(replayed), "history": string(loaded)} {
+		for _, gone := range []string{"reasoning", "start-step", "step-start", `"dynamic`, "state-patch"} {
+			if strings.Contains(s, gone) {
+				t.Errorf("%s is in the %s: %s", gone, name, s)
+			}
+		}
+		if !strings.Contains(s, `"toolCallId"`) {
+			t.Errorf("no call is in the %s: %s", name, s)
+		}
+	}
+	if !strings.Contains(string(loaded), `{"type":"tool-`) {
+		t.Errorf("the calls are not static: %s", loaded)
 	}
 }
 

@@ -10,7 +10,8 @@ import (
 type Info struct {
 	Session     string       `json:"session"`
 	Status      spool.Status `json:"status"`
-	Latest      uint64       `json:"latestSequence"` // of a child: of its subtree's
+	Latest      uint64       `json:"latestSequence"`        // of a child: of its subtree's
+	Total       uint64       `json:"totalChunks,omitempty"` // ever written; not said of a child
 	TraceFloor  uint64       `json:"traceFloor"`
 	Floor       uint64       `json:"floor"`
 	Incarnation uint64       `json:"incarnation"`
@@ -25,7 +26,7 @@ func StreamInfo(ctx context.Context, d *Deps, session string) (*Info, error) {
 	if err != nil {
 		return nil, err
 	}
-	info := &Info{session, h.Status, h.Seq, h.TraceFloor, h.Floor, max(h.Incarnation, 1), "", 0}
+	info := &Info{session, h.Status, h.Seq, h.Seq, h.TraceFloor, h.Floor, max(h.Incarnation, 1), "", 0}
 	if h.Status != spool.StatusFailed && h.Due == 0 && !g.child() {
 		return info, nil
 	}
@@ -35,7 +36,7 @@ func StreamInfo(ctx context.Context, d *Deps, session string) (*Info, error) {
 			info.Error = f.Error.Error
 		}
 		if g.child() {
-			info.Latest = last(f)
+			info.Latest, info.Total = last(f), 0
 		}
 		return nil
 	})

@@ -251,11 +251,14 @@ func await(ctx context.Context, g subject, incarnation, seq uint64, sure bool) e
 // aisdk returns the profile's options.
 func (d *Deps) aisdk(ctx context.Context, g subject, as wire) *aisdk.Options {
 	return &aisdk.Options{
-		UI7:         as.ui == 7,
-		StaticTools: d.StaticTools,
-		SubAgents:   as.agents,
-		Agent:       g.agent,
-		Resolve:     func(v json.RawMessage) (json.RawMessage, error) { return g.Blob(ctx, v) },
+		UI7:           as.ui == 7,
+		StaticTools:   d.Transformer.StaticTools,
+		NoStepEvents:  d.Transformer.NoStepEvents,
+		LiteralErrors: d.Transformer.LiteralErrors,
+		ChunkFilter:   d.Transformer.ChunkFilter,
+		SubAgents:     as.agents,
+		Agent:         g.agent,
+		Resolve:       func(v json.RawMessage) (json.RawMessage, error) { return g.Blob(ctx, v) },
 	}
 }
 
@@ -269,7 +272,10 @@ func (d *Deps) projection(g subject, incarnation uint64, turn *spool.Turn, as wi
 		o := d.merlin(g, as.merlin)
 		return g.Projection(fmt.Sprintf("merlin/%d/%v", as.merlin, d.Merlin.Literal)+suffix, turn.Start(), func() spool.Projector { return merlin.NewProjector(id, o) })
 	}
-	o := d.aisdk(context.Background(), g, as)
-	key := "aisdk/" + strconv.Itoa(as.ui) + "/" + strconv.FormatBool(d.StaticTools) + "/" + string(as.agents) + suffix
-	return g.Projection(key, turn.Start(), func() spool.Projector { return aisdk.NewProjector(id, o) })
+	t := d.Transformer
+	key := fmt.Sprint("aisdk/", as.ui, "/", t.StaticTools, t.NoStepEvents, t.LiteralErrors, "/", as.agents)
+	if t.ChunkFilter != nil {
+		key += fmt.Sprintf("/%p", d) // functions cannot be compared: nobody else has this one
+	}
+	return g.Projection(key+suffix, turn.Start(), func() spool.Projector { return aisdk.NewProjector(id, d.aisdk(context.Background(), g, as)) })
 }

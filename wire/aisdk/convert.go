@@ -21,20 +21,21 @@ type ConvertOptions struct {
 	// Children returns the sub-agents of a message and the session of the agent
 	// whose message it is; see [SubAgentsOf]. Nil: there are none.
 	Children func(m *spool.Message) (root string, list []*SubAgent)
-	// UI7, StaticTools, SubAgents, NoStepEvents, LiteralErrors and Resolve are
-	// the profile's.
+	// UI7, StaticTools, SubAgents, NoStepEvents, LiteralErrors, ChunkFilter and
+	// Resolve are the profile's.
 	UI7           bool
 	StaticTools   bool
 	SubAgents     SubAgents
 	NoStepEvents  bool
 	LiteralErrors bool
+	ChunkFilter   func(spool.Chunk) bool
 	Resolve       func(json.RawMessage) (json.RawMessage, error)
 	// Live is set for a message whose turn still runs: it gets no closing step.
 	Live bool
 }
 
 func (o *ConvertOptions) profile() *Options {
-	return &Options{UI7: o.UI7, StaticTools: o.StaticTools, SubAgents: o.SubAgents, NoStepEvents: o.NoStepEvents, LiteralErrors: o.LiteralErrors, Resolve: o.Resolve}
+	return &Options{UI7: o.UI7, StaticTools: o.StaticTools, SubAgents: o.SubAgents, NoStepEvents: o.NoStepEvents, LiteralErrors: o.LiteralErrors, ChunkFilter: o.ChunkFilter, Resolve: o.Resolve}
 }
 
 // Convert returns the options under which converted messages equal what this
@@ -43,7 +44,7 @@ func (o *Options) Convert() *ConvertOptions {
 	if o == nil {
 		return nil
 	}
-	return &ConvertOptions{UI7: o.UI7, StaticTools: o.StaticTools, SubAgents: o.SubAgents, NoStepEvents: o.NoStepEvents, LiteralErrors: o.LiteralErrors, Resolve: o.Resolve}
+	return &ConvertOptions{UI7: o.UI7, StaticTools: o.StaticTools, SubAgents: o.SubAgents, NoStepEvents: o.NoStepEvents, LiteralErrors: o.LiteralErrors, ChunkFilter: o.ChunkFilter, Resolve: o.Resolve}
 }
 
 // ConvertToUIMessages converts a history. Nil options are the zero value.
@@ -101,7 +102,7 @@ func convert(m *spool.Message, index int, o *ConvertOptions) UIMessage {
 		ui.Parts = append(ui.Parts, part)
 	}
 	if m.Role == spool.RoleAssistant && !o.Live && !o.NoStepEvents && !o.OmitToolResults {
-		own := m.Parts
+		own := parts.own
 		if profile.flattens() {
 			own = parts.list
 		}
@@ -114,11 +115,19 @@ func convert(m *spool.Message, index int, o *ConvertOptions) UIMessage {
 
 // parts returns the message's parts with those of its sub-agents.
 func (o *ConvertOptions) parts(m *spool.Message, profile *Options) shown {
-	if o.Children == nil || m.Role != spool.RoleAssistant {
+	if m.Role != spool.RoleAssistant {
 		return shown{list: m.Parts}
 	}
-	root, list := o.Children(m)
-	return shownParts(root, m.Parts, list, profile, func(i int) json.RawMessage { return list[i].data(profile) })
+	var root string
+	var list []*SubAgent
+	if o.Children != nil {
+		root, list = o.Children(m)
+	}
+	own := profile.filterParts(&spool.Base{AgentID: root}, m.Parts)
+	list = profile.filterAgents(list)
+	s := shownParts(root, own, list, profile, func(i int) json.RawMessage { return list[i].data(profile) })
+	s.own = own
+	return s
 }
 
 func convertPart(p *spool.Part, o *Options, source int) UIPart {

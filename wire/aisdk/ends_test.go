@@ -265,6 +265,23 @@ func TestFilter(t *testing.T) {
 	}
 }
 
+// What a filter drops is in no stream, no plan and no converted message.
+func TestFilterEverywhere(t *testing.T) {
+	o := aisdk.Options{ChunkFilter: func(c spool.Chunk) bool {
+		if custom, ok := c.(*spool.Custom); ok {
+			return custom.EventName != "note"
+		}
+		return !spool.Is(c, spool.TypeThinking, spool.TypeProgress, spool.TypeCitation, spool.TypeOutput, spool.TypeError, spool.TypeStatePatch)
+	}}
+	flat := o
+	flat.SubAgents = aisdk.Flatten
+	checkLog(t, toolsTurn(t), o)
+	for seed := range uint64(3) {
+		checkCuts(t, randomLog(t, seed), o, 7)
+		checkCuts(t, randomLog(t, seed), flat, 7)
+	}
+}
+
 func TestPlanOfALongText(t *testing.T) {
 	l := newLog(t).user("t").start("r", "t", "t").begin()
 	piece := strings.Repeat("é\u2028\"\x01abcdefgh", 100)

@@ -12,6 +12,7 @@ import (
 type shown struct {
 	list   []spool.Part
 	agents []string
+	own    []spool.Part // of a message that is converted: without sub-agents
 }
 
 type shownPart struct {

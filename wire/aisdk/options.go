@@ -33,8 +33,10 @@ type Options struct {
 	BlockID func(i int) string
 	// ChunkFilter drops the chunks for which it returns false. The parts of an
 	// assistant_message are asked one by one, as the delta, tool_start, citation
-	// or file chunk that would have streamed them. Chunks that open or close a
-	// run or a step cannot be dropped, only the data frames that they become.
+	// or file chunk that would have streamed them, and so are those of messages
+	// that are converted, with no more of their base than the agent. Chunks that
+	// open or close a run or a step cannot be dropped, only the data frames that
+	// they become.
 	ChunkFilter func(spool.Chunk) bool
 	// Resolve returns the value that a stored value stands for: what a blob
 	// reference refers to, anything else as it is. Nil sends values as they are
@@ -98,18 +100,46 @@ func (o *Options) filter(c spool.Chunk) spool.Chunk {
 }
 
 func (o *Options) filterParts(base *spool.Base, parts []spool.Part) []spool.Part {
+	if o.ChunkFilter == nil {
+		return parts
+	}
 	var kept []spool.Part
 	for _, p := range parts {
-		if o.ChunkFilter(chunkOf(base, p)) {
+		if c := chunkOf(base, p); c == nil || o.ChunkFilter(c) {
 			kept = append(kept, p)
 		}
 	}
 	return kept
 }
 
-// chunkOf returns the chunk that streams a part.
+// filterAgents returns the sub-agents with what the filter leaves of what they
+// say.
+func (o *Options) filterAgents(list []*SubAgent) []*SubAgent {
+	if o.ChunkFilter == nil {
+		return list
+	}
+	kept := make([]*SubAgent, len(list))
+	for i, a := range list {
+		c := *a
+		c.Messages = make([]*spool.Message, len(a.Messages))
+		for j, m := range a.Messages {
+			filtered := *m
+			if m.Role == spool.RoleAssistant {
+				filtered.Parts = o.filterParts(&spool.Base{AgentID: a.Session, AgentType: a.Type}, m.Parts)
+			}
+			c.Messages[j] = &filtered
+		}
+		kept[i] = &c
+	}
+	return kept
+}
+
+// chunkOf returns the chunk that streams a part, nil for one that the end of a run
+// or the begin of a step makes.
 func chunkOf(base *spool.Base, p spool.Part) spool.Chunk {
 	switch p.Type {
+	case spool.PartStep:
+		return nil
 	case spool.PartText:
 		return &spool.TextDelta{Base: *base, Delta: p.Text, PartID: p.ID}
 	case spool.PartReasoning:
@@ -120,6 +150,20 @@ func chunkOf(base *spool.Base, p spool.Part) spool.Chunk {
 		return &spool.Citation{Base: *base, SourceID: p.ID, URL: p.URL, Title: p.Title, MediaType: p.MediaType, Filename: p.Filename, CitedText: p.Text}
 	case spool.PartFile:
 		return &spool.File{Base: *base, URL: p.URL, MediaType: p.MediaType, Filename: p.Filename}
+	}
+	if p.ID == "" {
+		switch p.Name {
+		case "output":
+			return &spool.Output{Base: *base, Output: p.Data}
+		case "run-interrupted":
+			return nil
+		case "error":
+			var e spool.ErrorInfo
+			if json.Unmarshal(p.Data, &e) != nil || !e.Recoverable {
+				return nil
+			}
+			return &spool.ErrorChunk{Base: *base, Error: e.Error, Code: e.Code, Recoverable: true}
+		}
 	}
 	if p.Name == "progress" {
 		progress := &spool.Progress{}
