@@ -234,3 +234,102 @@ func TestTransformerEndsWithAnEmptyStep(t *testing.T) {
 		t.Errorf("%+v", rd.client.Message)
 	}
 }
+
+// TestEveryChunkHasItsFrame: what each kind of chunk becomes. Those that say how
+// a run goes on are their own payload, and are forgotten.
+func TestEveryChunkHasItsFrame(t *testing.T) {
+	cp := "cp-1"
+	transient := []struct {
+		c    spool.Chunk
+		name string
+	}{
+		{&spool.SubAgentStart{SubAgentType: "helper", SubSessionID: "s.1", CallID: "c"}, "data-subagent-start"},
+		{&spool.SubAgentEnd{SubAgentType: "helper", SubSessionID: "s.1", CallID: "c", Result: json.RawMessage("1")}, "data-subagent-end"},
+		{&spool.StatePatch{Patches: []spool.PatchOperation{{Op: "remove", Path: "/a"}}}, "data-state-patch"},
+		{&spool.RunInterrupted{CheckpointID: &cp, Reason: "user"}, "data-run-interrupted"},
+		{&spool.RunResumed{FromCheckpointID: &cp, FromStepCount: 1, Mode: "continue"}, "data-run-resumed"},
+		{&spool.RunPaused{Reason: "approval", PendingToolName: "pay", PendingToolCallID: "c"}, "data-run-paused"},
+		{&spool.CheckpointCreated{CheckpointID: cp, StepCount: 1}, "data-checkpoint-created"},
+		{&spool.StepCommitted{StepID: "step", CheckpointID: cp}, "data-step-committed"},
+		{&spool.StepDiscarded{StepID: "step", Reason: "crash_recovery"}, "data-step-discarded"},
+		{&spool.StreamResync{CheckpointID: cp, StepCount: 1, MessageCount: 2, FromSequence: 3, Reason: "rollback"}, "data-stream-resync"},
+		{&spool.ExecutorSuperseded{Reason: "claimed"}, "data-executor-superseded"},
+		{&spool.RunSuspended{Kind: "awaiting_approval", ToolCallIDs: []string{"c"}}, "data-run-suspended"},
+		{&spool.Custom{EventName: "note", Data: json.RawMessage(`{"a":1}`), Transient: true}, "data-note"},
+	}
+	begun := func() *aisdk.Transformer {
+		tr := aisdk.NewTransformer(nil)
+		tr.Transform(&spool.TextDelta{Base: agent(), Delta: "x"})
+		return tr
+	}
+	for _, tt := range transient {
+		*tt.c.ChunkBase() = spool.Base{AgentID: "s", AgentType: "demo", Timestamp: 5, Step: 1, RunID: "r"}
+		frames, _ := begun().Transform(tt.c)
+		want, err := json.Marshal(tt.c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c, ok := tt.c.(*spool.Custom); ok {
+			want = c.Data
+		}
+		found := false
+		for _, f := range frames {
+			var e struct {
+				Type      string
+				Data      json.RawMessage
+				Transient bool
+			}
+			if json.Unmarshal(f.Data[len("data: "):], &e) == nil && e.Type == tt.name {
+				found = true
+				if !e.Transient || !sameText(e.Data, string(want)) {
+					t.Errorf("%s: %s, want its data to be %s", tt.name, f.Data, want)
+				}
+			}
+		}
+		if !found {
+			t.Errorf("%s is not in %s", tt.name, joined(frames))
+		}
+	}
+	const call = `"toolCallId":"c","toolName":"pay"`
+	for want, chunks := range map[string][]spool.Chunk{
+		`{"type":"text-delta","id":"block-1","delta":"y"}`:        {&spool.TextDelta{Delta: "y"}},
+		`{"type":"reasoning-delta","id":"block-2","delta":"hm"}`:  {&spool.Thinking{Content: "hm"}},
+		`{"type":"reasoning-end","id":"block-2"}`:                 {&spool.Thinking{Content: "hm"}, &spool.Thinking{Content: "hm", IsComplete: true}},
+		`{"type":"data-note","data":{"a":1}}`:                     {&spool.Custom{EventName: "note", Data: json.RawMessage(`{"a":1}`)}},
+		`{"type":"data-note","id":"n","data":null}`:               {&spool.Custom{EventName: "note", ID: "n"}},
+		`{"type":"data-output","data":{"a":1}}`:                   {&spool.Output{Output: json.RawMessage(`{"a":1}`)}},
+		`{"type":"error","errorText":"boom"}`:                     {&spool.ErrorChunk{Error: "boom"}},
+		`{"type":"tool-input-start",` + call + `,"dynamic":true}`: {&spool.ToolArgStreamStart{ToolCallID: "c", ToolName: "pay"}},
+		`{"type":"tool-input-delta","toolCallId":"c","inputTextDelta":"{\"a\":1}"}`: {&spool.ToolArgStreamStart{ToolCallID: "c", ToolName: "pay"},
+			&spool.ToolArgStreamDelta{ToolCallID: "c", Delta: `{"a":1}`}},
+		`{"type":"tool-input-available",` + call + `,"input":{"a":1},"dynamic":true}`: {&spool.ToolArgStreamStart{ToolCallID: "c", ToolName: "pay"},
+			&spool.ToolArgStreamDelta{ToolCallID: "c", Delta: `{"a":1}`}, &spool.ToolArgStreamEnd{ToolCallID: "c"}},
+		`{"type":"tool-input-available",` + call + `,"input":{"b":2},"dynamic":true}`: {&spool.ToolStart{ToolCallID: "c", ToolName: "pay", Arguments: json.RawMessage(`{"b":2}`)}},
+		`{"type":"tool-output-available","toolCallId":"c","output":3,"dynamic":true}`: {&spool.ToolStart{ToolCallID: "c", ToolName: "pay"},
+			&spool.ToolEnd{ToolCallID: "c", ToolName: "pay", Result: json.RawMessage("3"), Success: true}},
+		`{"type":"tool-output-error","toolCallId":"c","errorText":"no","dynamic":true}`: {&spool.ToolStart{ToolCallID: "c", ToolName: "pay"},
+			&spool.ToolEnd{ToolCallID: "c", ToolName: "pay", Error: "no"}},
+		`{"type":"tool-output-error","toolCallId":"c","errorText":"out","dynamic":true}`: {&spool.ToolStart{ToolCallID: "c", ToolName: "pay"},
+			&spool.ToolOutputError{ToolCallID: "c", Error: "out"}},
+		`{"type":"tool-input-error",` + call + `,"input":{"b":2},"errorText":"bad","dynamic":true}`: {
+			&spool.ToolInputError{ToolCallID: "c", ToolName: "pay", Input: json.RawMessage(`{"b":2}`), Error: "bad"}},
+		`{"type":"tool-approval-request","approvalId":"a","toolCallId":"c"}`: {
+			&spool.ToolApprovalRequest{ApprovalID: "a", ToolCallID: "c", ToolName: "pay", Input: json.RawMessage(`{}`)}},
+	} {
+		tr := begun()
+		var frames []spool.Frame
+		for _, c := range chunks {
+			c.ChunkBase().AgentID = "s"
+			more, _ := tr.Transform(c)
+			frames = append(frames, more...)
+		}
+		lines := strings.Split(events(frames), "\n")
+		if lines[len(lines)-1] != want {
+			t.Errorf("got\n%s\nwant it to end with\n%s", strings.Join(lines, "\n"), want)
+		}
+		// Calls and reasoning close the text before them.
+		if closed := strings.Contains(events(frames), `{"type":"text-end","id":"block-1"}`); closed != (strings.Contains(want, `"tool`) || strings.Contains(want, `"reasoning`)) {
+			t.Errorf("%s: the block before it is closed: %v", want, closed)
+		}
+	}
+}
