@@ -21,8 +21,12 @@ func (s *Server) merlinAttach(v merlin.Version) handler {
 		if err != nil {
 			return err
 		}
+		agents, err := subAgents(r.Request)
+		if err != nil {
+			return err
+		}
 		res, err := chat.HandleChatStream(r.Context(), s.chat, chat.Params{
-			Method: http.MethodGet, Session: r.session, Position: pos, Merlin: v,
+			Method: http.MethodGet, Session: r.session, Position: pos, SubAgents: agents, Merlin: v,
 		})
 		if err != nil {
 			return err

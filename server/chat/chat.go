@@ -62,7 +62,7 @@ type Params struct {
 	Body       *Body // POST
 	Position   Position
 	UI         int             // 0: Deps.UI
-	SubAgents  aisdk.SubAgents // "": Deps.SubAgents
+	SubAgents  aisdk.SubAgents // "": Deps.SubAgents; of Merlin, nest (also "") or summary
 	StartIndex *int            // GET: count frames from the run's start
 	Run        string          // GET with StartIndex: which run; from [SplitRunID]
 	// Merlin asks for that version of the Merlin wire instead of the AI SDK's.
@@ -111,7 +111,12 @@ func HandleChatStream(ctx context.Context, d *Deps, p Params) (*Response, error)
 	if p.UI != 7 {
 		p.UI = 6
 	}
-	p.SubAgents = d.agents(p.SubAgents)
+	switch {
+	case p.Merlin == 0:
+		p.SubAgents = d.agents(p.SubAgents)
+	case p.SubAgents == aisdk.Flatten:
+		return nil, errMerlinAgents
+	}
 	handle := d.get
 	if p.Method == "POST" {
 		handle = d.post

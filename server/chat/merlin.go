@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 
+	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/wire/aisdk"
 	"github.com/spool-run/spool/wire/merlin"
 )
@@ -20,18 +21,25 @@ type MerlinOptions struct {
 	Pacing []Pace
 }
 
+// errMerlinAgents: on Merlin a content index is a block of the session's own
+// agent, and what a sub-agent says has its place in the result of its call.
+var errMerlinAgents = spool.ErrInvalid.Because("the Merlin wires show sub-agents as nest or summary")
+
 // wire is how an answer is shown.
 type wire struct {
-	ui     int             // the AI SDK wire's profile,
-	agents aisdk.SubAgents // and how it shows sub-agents
+	ui     int             // the AI SDK wire's profile
+	agents aisdk.SubAgents // how sub-agents are shown; on Merlin, nest or summary
 	merlin merlin.Version  // the Merlin wire, if it is not 0
 }
 
 func (p *Params) wire() wire {
-	if p.Merlin != 0 {
-		return wire{merlin: p.Merlin}
+	if p.Merlin == 0 {
+		return wire{ui: p.UI, agents: p.SubAgents}
 	}
-	return wire{ui: p.UI, agents: p.SubAgents}
+	if p.SubAgents == "" {
+		return wire{merlin: p.Merlin, agents: aisdk.Nest}
+	}
+	return wire{merlin: p.Merlin, agents: p.SubAgents}
 }
 
 // settled is the stream of an answer that shows no run.
@@ -45,10 +53,16 @@ func (w wire) settled(messageID, reason string) static {
 	return settledFrames(messageID, reason)
 }
 
-func (d *Deps) merlin(g subject, v merlin.Version) *merlin.Options {
+// merlinOptions are the profile's. A summary shows nobody's words; nobody asks for
+// words that the server suppresses.
+func (d *Deps) merlinOptions(g subject, as wire) *merlin.Options {
+	suppress := d.Merlin.Suppress
+	if as.agents == aisdk.Summary {
+		suppress = func(string) bool { return true }
+	}
 	return &merlin.Options{
-		Version:  v,
-		Suppress: d.Merlin.Suppress,
+		Version:  as.merlin,
+		Suppress: suppress,
 		Literal:  d.Merlin.Literal,
 		// Shared by readers, so that none of their contexts ends it.
 		Resolve: func(v json.RawMessage) (json.RawMessage, error) { return g.Blob(context.Background(), v) },

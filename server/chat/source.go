@@ -269,8 +269,8 @@ func (d *Deps) projection(g subject, incarnation uint64, turn *spool.Turn, as wi
 	id := turn.ID
 	suffix := "/" + strconv.FormatUint(incarnation, 10) + "/" + g.agent + "/" + id
 	if as.merlin != 0 {
-		o := d.merlin(g, as.merlin)
-		return g.Projection(fmt.Sprintf("merlin/%d/%v", as.merlin, d.Merlin.Literal)+suffix, turn.Start(), func() spool.Projector { return merlin.NewProjector(id, o) })
+		o := d.merlinOptions(g, as)
+		return g.Projection(fmt.Sprintf("merlin/%d/%s/%v", as.merlin, as.agents, d.Merlin.Literal)+suffix, turn.Start(), func() spool.Projector { return merlin.NewProjector(id, o) })
 	}
 	t := d.Transformer
 	key := fmt.Sprint("aisdk/", as.ui, "/", t.StaticTools, t.NoStepEvents, t.LiteralErrors, "/", as.agents)

@@ -3,6 +3,7 @@ package merlin
 import (
 	"cmp"
 	"slices"
+	"strings"
 )
 
 // Client folds events into the answer that a client shows. The zero Client has
@@ -15,6 +16,9 @@ type Client struct {
 	Steps       []Step    // V1
 	Error       *Failure
 	Ended       bool
+
+	v1      bool
+	content growing
 }
 
 // Block is what stands at one content index.
@@ -27,6 +31,8 @@ type Block struct {
 	Citations []Citation `json:"citations,omitempty"`
 	Heading   *Progress  `json:"heading,omitempty"`
 	Steps     []Step     `json:"steps,omitempty"`
+
+	text, reasoning growing
 }
 
 // Result is what is known of a call's result.
@@ -34,6 +40,25 @@ type Result struct {
 	Index  int    `json:"index"` // of the call
 	Text   string `json:"text"`
 	Failed bool   `json:"failed,omitempty"`
+
+	text growing
+}
+
+// growing is behind a text to which much is added, so that it is not copied for
+// each piece.
+type growing struct{ b *strings.Builder }
+
+func (g *growing) add(to *string, piece string) {
+	if *to == "" {
+		*to = piece
+		return
+	}
+	if g.b == nil || g.b.String() != *to { // the same memory, but for what somebody else has set
+		g.b = new(strings.Builder)
+		g.b.WriteString(*to)
+	}
+	g.b.WriteString(piece)
+	*to = g.b.String()
 }
 
 // Apply folds the next event. Events of later versions change nothing.
@@ -41,7 +66,7 @@ func (c *Client) Apply(e Event) {
 	c.Ended = e.Kind == KindEnd
 	switch e.Kind {
 	case KindInit:
-		*c = Client{}
+		*c = Client{v1: true}
 	case KindMessage:
 		c.message(&e.Message)
 	case KindProgress:
@@ -76,14 +101,16 @@ func (c *Client) message(m *Message) {
 	switch m.Type {
 	case "":
 		if m.Content != nil {
-			c.Content += *m.Content
+			c.content.add(&c.Content, *m.Content)
 		}
 	case TypeAttachments:
 		c.Attachments = m.Attachments
 	case TypeText:
-		c.block(m).Text += m.Text
+		b := c.block(m)
+		b.text.add(&b.Text, m.Text)
 	case TypeReasoning:
-		c.block(m).Reasoning += m.Reasoning
+		b := c.block(m)
+		b.reasoning.add(&b.Reasoning, m.Reasoning)
 	case TypeToolCalls:
 		b := c.block(m)
 		for _, call := range m.ToolCalls {
@@ -104,13 +131,14 @@ func (c *Client) message(m *Message) {
 			b.Citations = append(b.Citations, *m.Citation)
 		}
 	case TypeProgress:
-		if p := m.Progress; p != nil {
-			b := c.block(m)
-			if p.Steps != nil {
-				setStep(&b.Steps, *p.Steps)
-			} else {
-				b.Heading = p
-			}
+		switch p := m.Progress; {
+		case p == nil:
+		case p.Steps != nil:
+			setStep(&c.block(m).Steps, *p.Steps)
+		case c.v1: // see Literal.Progress
+			c.Heading = p
+		default:
+			c.block(m).Heading = p
 		}
 	}
 }
@@ -138,7 +166,7 @@ func (b *Block) result(r *ToolCallResult) {
 		b.Results[i] = Result{Index: r.Index, Text: *r.Result, Failed: r.IsError}
 	}
 	if r.Delta != nil {
-		b.Results[i].Text += *r.Delta
+		b.Results[i].text.add(&b.Results[i].Text, *r.Delta)
 	}
 }
 
@@ -159,9 +187,9 @@ func setStep(steps *[]Step, s Step) {
 // Text returns the answer's text, without what is quoted from it: in V2 the
 // texts of all blocks.
 func (c *Client) Text() string {
-	text := c.Content
+	text := []string{c.Content}
 	for i := range c.Blocks {
-		text += c.Blocks[i].Text
+		text = append(text, c.Blocks[i].Text)
 	}
-	return text
+	return strings.Join(text, "")
 }

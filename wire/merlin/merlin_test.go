@@ -1,10 +1,8 @@
 package merlin_test
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
-	"io"
 	"strings"
 	"testing"
 
@@ -55,6 +53,10 @@ func TestLiteral(t *testing.T) {
 		&spool.Progress{ID: "p", Label: "look", State: "running"}, &spool.Progress{ID: "p", Label: "look", State: "done"},
 		&spool.Progress{ID: "p", Label: "look", State: "running"},
 	}
+	headed := []spool.Chunk{
+		&spool.Progress{ID: "p", Label: "look"}, &spool.Progress{ID: "h", Label: "Work", Data: json.RawMessage(`{"type":"HEADING"}`)},
+		&spool.Progress{ID: "h", Label: "More work", Data: json.RawMessage(`{"type":"HEADING","icon":"GLOBE"}`)},
+	}
 	failing := []spool.Chunk{&spool.RunFinished{Outcome: spool.OutcomeFailed, Error: "no power", Code: "power"}}
 	suppress := func(string) bool { return true }
 	v1 := merlin.Options{Version: merlin.V1}
@@ -91,6 +93,10 @@ func TestLiteral(t *testing.T) {
 		{"progress", steps, merlin.Options{}, merlin.Literal{Progress: true},
 			[]string{`"steps":{"index":0,`, `"steps":{"index":0,"tags":[],"id":"p","name":"look","status":"DONE"`, `"steps":{"index":0,"tags":[],"id":"p","name":"look","status":"IN_PROGRESS"`, "end"},
 			[]string{`"steps":{"index":0,`, `"steps":{"tags":[],"id":"p","name":"look","status":"DONE"`, `event: progress` + "\n" + `data: {"payload":{"id":"p","name":"look","status":"IN_PROGRESS"`, "end"}},
+		{"headings of V1", headed, v1, merlin.Literal{Progress: true},
+			[]string{"INIT", `{"payload":{},"metadata":{"type":"HEADING"}}`, `{"payload":{"id":"p"`, `{"payload":{"name":"Work"},"metadata"`, `{"payload":{"name":"More work","icon":"GLOBE"},"metadata"`, "end"},
+			[]string{"INIT", `{"payload":{},"metadata":{"type":"HEADING"}}`, `{"payload":{"id":"p"`,
+				`{"content":"","index":0,"type":"progress","progress":{"name":"Work"}}`, `{"content":"","index":0,"type":"progress","progress":{"name":"More work","icon":"GLOBE"}}`, "end"}},
 		{"failure", failing, merlin.Options{}, merlin.Literal{Errors: true},
 			[]string{`"type":"error","error":{"message":"no power","code":"power"}`, "end"}, []string{"end"}},
 		{"failure of V1", failing, v1, merlin.Literal{Errors: true},
@@ -231,51 +237,6 @@ func TestGrandchildren(t *testing.T) {
 	}
 }
 
-// What a step shows may be stored apart from the record.
-func TestLargeProgress(t *testing.T) {
-	t.Parallel()
-	o := merlin.Options{Resolve: func(v json.RawMessage) (json.RawMessage, error) {
-		if bytes.Contains(v, []byte("$blob")) {
-			return json.RawMessage(`{"id":"p","label":"look","state":"done","data":{"icon":"GLOBE"}}`), nil
-		}
-		return v, nil
-	}}
-	p, _ := project(t, log(t,
-		started(), &spool.StepStarted{StepID: "s"},
-		&spool.StepCommitted{StepID: "s", Data: []spool.Part{
-			{Type: spool.PartData, First: 9, Name: "progress", ID: "p", Data: json.RawMessage(`{"$blob":"sha256:x","size":1}`)}}},
-	), &o)
-	c := read(t, text(p.Plan()))
-	if len(c.Blocks) != 1 || len(c.Blocks[0].Steps) != 1 || c.Blocks[0].Steps[0].Name != "look" || c.Blocks[0].Steps[0].Icon != "GLOBE" {
-		t.Errorf("the blocks are %+v", c.Blocks)
-	}
-}
-
-// A result that is larger than a frame goes out in pieces that make it.
-func TestLargeResult(t *testing.T) {
-	t.Parallel()
-	large := strings.Repeat("<é\u2028\"", 40000)
-	o := merlin.Options{Resolve: func(v json.RawMessage) (json.RawMessage, error) {
-		if bytes.Contains(v, []byte("$blob")) {
-			return mustJSON(t, large), nil
-		}
-		return v, nil
-	}}
-	_, frames := project(t, log(t,
-		started(), &spool.StepStarted{StepID: "s"},
-		&spool.ToolStart{ToolCallID: "c", ToolName: "get", Arguments: json.RawMessage(`{"a":1}`)},
-		&spool.ToolEnd{ToolCallID: "c", ToolName: "get", Result: json.RawMessage(`{"$blob":"sha256:x","size":1}`), Success: true},
-	), &o)
-	for _, f := range frames {
-		if len(f.Data) > 256<<10 {
-			t.Errorf("a frame of %d bytes", len(f.Data))
-		}
-	}
-	if c := read(t, text(frames)); c.Blocks[0].Results[0].Text != large {
-		t.Errorf("%d bytes arrived of %d", len(c.Blocks[0].Results[0].Text), len(large))
-	}
-}
-
 func TestCollected(t *testing.T) {
 	t.Parallel()
 	signed := &spool.Thinking{Content: "Hm.", IsComplete: true, PartID: "r", ProviderMetadata: json.RawMessage(`{"anthropic":{"signature":"sig"}}`)}
@@ -339,96 +300,9 @@ func TestEventManager(t *testing.T) {
 	if _, err := merlin.NewEventManager(func(*spool.Progress) error { return full }, &merlin.EventOptions{Name: "x"}); !errors.Is(err, full) {
 		t.Errorf("the emitter's error became %v", err)
 	}
-	if v := (merlin.Value{Type: "LINK", Value: json.RawMessage(`{"url":"u"}`)}).V1(); string(mustJSON(t, v)) != `{"type":"TEXT","value":"{\"url\":\"u\"}"}` {
-		t.Errorf("a link is %s in V1", mustJSON(t, v))
+	check(t, e.AddTags("new"))
+	if got, want := string(mustJSON(t, e.Step().V1())), `{"id":"events/1","name":"read","status":"IN_PROGRESS",`+
+		`"values":[{"type":"TEXT","value":"{\"url\":\"u\"}"},{"type":"TEXT","value":"new"}],"icon":"DEFAULT"}`; got != want {
+		t.Errorf("the step is %s in V1, want %s", got, want)
 	}
-}
-
-func TestParse(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct {
-		name, data string
-		kind       merlin.Kind
-	}{
-		{"", `{"content":"x"}`, merlin.KindMessage},
-		{"end", `{}`, merlin.KindEnd},
-		{"message", `{"type":"DONE"}`, merlin.KindEnd},
-		{"INIT_MESSAGE_CONTENT", `{}`, merlin.KindInit},
-		{"attachments", `{"payload":[{"url":"u","title":"t"}]}`, merlin.KindAttachments},
-		{"later", `[1]`, merlin.KindUnknown},
-	} {
-		if e, err := merlin.Parse(tt.name, []byte(tt.data)); err != nil || e.Kind != tt.kind {
-			t.Errorf("Parse(%s, %s) = %+v, %v", tt.name, tt.data, e, err)
-		}
-	}
-	for _, data := range []string{``, `[]`, `{"index":"a"}`, `{"toolCalls":3}`} {
-		if e, err := merlin.Parse("message", []byte(data)); !errors.Is(err, spool.ErrInvalidChunk) {
-			t.Errorf("Parse(%s) = %+v, %v; want ErrInvalidChunk", data, e, err)
-		}
-	}
-	// Frames and union are the same to a client.
-	var frames, union merlin.Client
-	for c, list := range map[*merlin.Client][]string{
-		&frames: {`{"content":"","index":1,"type":"text","text":"x"}`, `{"content":"","index":2,"type":"toolCalls","toolCalls":[{"type":"function","function":{"name":"n","arguments":"{}"},"id":"c"}]}`},
-		&union:  {`{"type":"text","content":"x","index":1}`, `{"type":"toolCalls","contentIndex":2,"toolCalls":[{"type":"function","function":{"name":"n","arguments":"{}"},"id":"c"}]}`},
-	} {
-		for _, data := range list {
-			e, err := merlin.Parse("message", []byte(data))
-			check(t, err)
-			c.Apply(e)
-		}
-	}
-	if a, b := mustJSON(t, frames), mustJSON(t, union); !bytes.Equal(a, b) {
-		t.Errorf("frames give %s, the union %s", a, b)
-	}
-}
-
-// FuzzReader: whatever comes, the reader neither panics nor depends on how the
-// input is cut, and what it read is read the same when it is written again.
-func FuzzReader(f *testing.F) {
-	for _, name := range []string{"v1", "v2", "v2-literal"} {
-		for i, event := range strings.SplitAfter(transcript(f, name), "\n\n") {
-			if len(event) < 200 { // the fuzzer minimises what it finds
-				f.Add([]byte(event), uint8(i))
-			}
-		}
-	}
-	f.Add([]byte("event: progress\ndata: {\"payload\":{\"id\":\"a\",\"values\":null}}\n\n"), uint8(1))
-	f.Add([]byte("data: {\"type\":\"toolCallResult\",\"index\":-3,\"toolCallResult\":{\"index\":9,\"delta\":\"x\"}}\n\n"), uint8(2))
-	f.Fuzz(func(t *testing.T, stream []byte, cut uint8) {
-		whole, err := collect(bytes.NewReader(stream))
-		pieces, perr := collect(&slow{stream, int(cut%16) + 1})
-		if (err == nil) != (perr == nil) || !bytes.Equal(mustJSON(t, whole), mustJSON(t, pieces)) {
-			t.Fatalf("in pieces of %d: %s, %v; whole: %s, %v", cut%16+1, mustJSON(t, pieces), perr, mustJSON(t, whole), err)
-		}
-	})
-}
-
-func collect(src io.Reader) (*merlin.Client, error) {
-	r := merlin.NewReader(src)
-	c := &merlin.Client{}
-	for {
-		e, err := r.Next()
-		if errors.Is(err, io.EOF) {
-			return c, nil
-		}
-		if err != nil {
-			return c, err
-		}
-		c.Apply(e)
-	}
-}
-
-type slow struct {
-	rest []byte
-	n    int
-}
-
-func (s *slow) Read(p []byte) (int, error) {
-	if len(s.rest) == 0 {
-		return 0, io.EOF
-	}
-	n := copy(p, s.rest[:min(s.n, len(s.rest))])
-	s.rest = s.rest[n:]
-	return n, nil
 }

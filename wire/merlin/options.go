@@ -1,10 +1,6 @@
 package merlin
 
-import (
-	"encoding/json"
-
-	"github.com/spool-run/spool"
-)
+import "encoding/json"
 
 // Options fix a profile of the wire. The zero value is V2.
 //
@@ -30,8 +26,8 @@ type Options struct {
 type Literal struct {
 	// End sends {"type":"DONE"} as the last message instead of an end event.
 	End bool
-	// Suppression suppresses only the text of suppressed sub-agents and shows
-	// their reasoning.
+	// Suppression suppresses only the text of what is suppressed and shows its
+	// reasoning.
 	Suppression bool
 	// FirstCall shows only the first of the calls that a model makes at once
 	// (V2).
@@ -45,31 +41,23 @@ type Literal struct {
 	// for text, contentIndex for the index of calls and results.
 	Union bool
 	// Progress sends a step that is taken up again as a V1 event in V2 too, and
-	// leaves its index out of all its frames but the first.
+	// leaves its index out of all its frames but the first. In V1 it sends a
+	// heading that changes as a V2 message.
 	Progress bool
 	// Errors ends a failed answer like any other. By default a message of type
 	// error (in V1 one with empty content) comes before the end.
 	Errors bool
 }
 
-// whole returns the part with its large text.
-func (o *Options) whole(p *spool.Part) *spool.Part {
-	if o.Resolve != nil {
-		if whole, err := p.Whole(o.Resolve); err == nil {
-			return &whole
-		}
-	}
-	return p
-}
-
 // value resolves a stored value. One that cannot be had is sent as its
-// reference.
-func (o *Options) value(v json.RawMessage) json.RawMessage {
+// reference, and is not whole.
+func (o *Options) value(v json.RawMessage) (resolved json.RawMessage, whole bool) {
 	if o.Resolve == nil || len(v) == 0 {
-		return v
+		return v, true
 	}
-	if resolved, err := o.Resolve(v); err == nil {
-		return resolved
+	resolved, err := o.Resolve(v)
+	if err != nil {
+		return v, false
 	}
-	return v
+	return resolved, true
 }

@@ -17,9 +17,7 @@ type Projector struct {
 	children map[string]*child // its sub-agents, and theirs, by their sessions
 	byCall   map[string]*child // the latest of each of its own calls
 
-	args   map[string]string // calls' arguments as they were first complete
-	parsed map[string]parsed
-
+	values   values
 	view     view // what a client that never left has
 	begun    bool // its first run has begun
 	ended    bool // the latest run has ended or paused
@@ -59,11 +57,11 @@ var _ spool.Projector = (*Projector)(nil)
 // NewProjector returns a projector of the turn with this id. Nil options are the
 // default profile.
 func NewProjector(turnID string, o *Options) *Projector {
-	p := &Projector{turn: turnID, runs: map[string]bool{}, children: map[string]*child{}, byCall: map[string]*child{},
-		args: map[string]string{}, parsed: map[string]parsed{}}
+	p := &Projector{turn: turnID, runs: map[string]bool{}, children: map[string]*child{}, byCall: map[string]*child{}}
 	if o != nil {
 		p.o = *o
 	}
+	p.values = newValues(&p.o)
 	p.w.union = p.o.Literal.Union
 	p.view = p.newView()
 	return p
@@ -131,7 +129,7 @@ func (p *Projector) apply(r spool.Record, c spool.Chunk) {
 		p.ended, p.paused, p.terminal, p.failure = false, false, nil, nil
 		p.sync()
 	case *spool.StepDiscarded:
-		clear(p.args)
+		clear(p.values.args)
 		p.sync()
 	case *spool.ExecutorSuperseded:
 		for _, kid := range p.children {

@@ -1,7 +1,6 @@
 package merlin
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"slices"
@@ -103,7 +102,7 @@ func (p *Projector) scene() *scene {
 		case spool.PartSource:
 			s.sources = append(s.sources, newSource(part, len(s.blocks)-1))
 		case spool.PartFile:
-			s.files = append(s.files, Attachment{URL: p.o.whole(part).URL, Title: part.Filename, MediaType: part.MediaType})
+			s.files = append(s.files, Attachment{URL: p.values.url(part), Title: part.Filename, MediaType: part.MediaType})
 		}
 	}
 	p.addChildren(s)
@@ -124,18 +123,18 @@ func (p *Projector) call(t *spool.ToolPart) (call, bool) {
 	c := call{id: t.CallID, name: t.Name, settled: t.State.Settled()}
 	bare := t.InputText == ""
 	if t.State != spool.ToolStreaming {
-		p.arguments(t)
+		p.values.arguments(t)
 	}
-	if args, ok := p.args[t.CallID]; ok { // also if they are being written again
-		c.ready, c.args = true, args
-		bare = args == "" || args == "{}"
+	if args, ok := p.values.args[t.CallID]; ok { // also if they are being written again
+		c.ready, c.args = true, args.text
+		bare = args.text == "" || args.text == "{}"
 	}
 	if bare && (t.Name == "" || p.o.Literal.EmptyArguments) {
 		return call{}, false
 	}
 	switch {
 	case t.State == spool.ToolCompleted, t.Preliminary && len(t.Output) > 0:
-		c.result, c.whole = textOf(p.o.value(t.Output)), true
+		c.result, c.whole = p.values.result(t), true
 	case t.State == spool.ToolFailed:
 		c.result, c.whole, c.failed = t.Error, true, true
 	case t.State == spool.ToolDenied:
@@ -147,64 +146,10 @@ func (p *Projector) call(t *spool.ToolPart) (call, bool) {
 	return c, true
 }
 
-// arguments takes a call's arguments as text: as they were first complete, as
-// long as they mean the same.
-func (p *Projector) arguments(t *spool.ToolPart) {
-	raw := []byte(p.o.value(t.Input))
-	var text string
-	switch {
-	case len(raw) == 0:
-		raw = []byte(t.InputText)
-	case t.InputInvalid && json.Unmarshal(raw, &text) == nil:
-		raw = []byte(text) // text that is no JSON, as a JSON string
-	}
-	now := compact(raw)
-	if was, ok := p.args[t.CallID]; !ok || was != now && !sameJSON(was, now) {
-		p.args[t.CallID] = now
-	}
-}
-
-// compact takes the spaces out of JSON; what is no JSON stays as it is.
-func compact(raw []byte) string {
-	var b bytes.Buffer
-	if json.Compact(&b, raw) != nil {
-		return string(raw)
-	}
-	return b.String()
-}
-
-// sameJSON reports whether two texts are the same JSON.
-func sameJSON(a, b string) bool {
-	canon := func(s string) (json.RawMessage, bool) {
-		var v any
-		dec := json.NewDecoder(strings.NewReader(s))
-		dec.UseNumber()
-		if dec.Decode(&v) != nil || dec.More() {
-			return nil, false
-		}
-		return encode(v), true
-	}
-	x, ok := canon(a)
-	y, also := canon(b)
-	return ok && also && bytes.Equal(x, y)
-}
-
-// textOf returns a result as text: a string as itself, all else as JSON.
-func textOf(v json.RawMessage) string {
-	var s string
-	if json.Unmarshal(v, &s) == nil && len(v) > 0 && v[0] == '"' {
-		return s
-	}
-	if len(v) == 0 {
-		return "null"
-	}
-	return compact(v)
-}
-
 // place puts a progress part where it belongs: to the call that it is about, by
 // its id, or into a block of its own with those that it stands under.
 func (p *Projector) place(s *scene, part *spool.Part, parents map[string]string, calls []attached) {
-	st, head, parent := p.progress(p.root, part)
+	st, head, parent := p.values.progress(p.root, part.ID, part)
 	parents[part.ID] = parent
 	top := part.ID
 	for range len(parents) {
@@ -313,7 +258,8 @@ func (p *Projector) childSteps(b *block, kid *child) {
 	for i := range parts {
 		switch part := &parts[i]; {
 		case part.Type == spool.PartData && part.Name == "progress":
-			st, head, _ := p.progress(kid.session, part)
+			id := kid.session + "/" + part.ID // agents do not know of each other's ids
+			st, head, _ := p.values.progress(kid.session, id, part)
 			b.show(st, head)
 		case part.Type == spool.PartTool && part.Tool != nil:
 			if sub := kid.byCall[part.Tool.CallID]; sub != nil {
@@ -321,30 +267,6 @@ func (p *Projector) childSteps(b *block, kid *child) {
 			}
 		}
 	}
-}
-
-// parsed is a progress part that was parsed before.
-type parsed struct {
-	data   json.RawMessage
-	first  uint64
-	step   *step
-	head   *heading
-	parent string
-}
-
-// progress reads a progress part of an agent: a step, or a heading.
-func (p *Projector) progress(agent string, part *spool.Part) (*step, *heading, string) {
-	key := agent + "\x00" + part.ID
-	if old, ok := p.parsed[key]; ok && old.first == part.First && bytes.Equal(old.data, part.Data) {
-		return old.step, old.head, old.parent
-	}
-	id := part.ID
-	if agent != p.root {
-		id = agent + "/" + id // agents do not know of each other's ids
-	}
-	st, head, parent := parseProgress(p.o.value(part.Data), part.First, id)
-	p.parsed[key] = parsed{part.Data, part.First, st, head, parent}
-	return st, head, parent
 }
 
 // detail is what [EventManager] keeps in a progress chunk's data.
@@ -393,20 +315,13 @@ func parseProgress(data json.RawMessage, first uint64, id string) (*step, *headi
 	if st.values == nil {
 		st.values = []Value{}
 	}
-	st.key = string(encode(st.v2(nil)))
+	st.key = string(encode(st.step()))
 	return st, nil, in.Parent
 }
 
-func (s *step) v2(index *int) *Step {
-	return &Step{Index: index, ID: s.id, Name: s.name, Status: s.status, Icon: s.icon, Tags: s.tags, Values: s.values}
-}
-
-func (s *step) v1() V1Step {
-	values := make([]Value, len(s.values))
-	for i, v := range s.values {
-		values[i] = v.V1()
-	}
-	return V1Step{ID: s.id, Name: s.name, Status: s.status, Icon: s.icon, Values: values}
+// step is the step as frames have it, without its index.
+func (s *step) step() Step {
+	return Step{ID: s.id, Name: s.name, Status: s.status, Icon: s.icon, Tags: s.tags, Values: s.values}
 }
 
 func newSource(part *spool.Part, at int) source {
@@ -453,4 +368,11 @@ func attach(sources []source, files []Attachment) ([]Attachment, []quote) {
 		quotes[i].text = at
 	}
 	return append(list, files...), quotes
+}
+
+// sameAttachments reports whether two lists are the same to a client.
+func sameAttachments(a, b []Attachment) bool {
+	return slices.EqualFunc(a, b, func(x, y Attachment) bool {
+		return x.URL == y.URL && x.Title == y.Title && x.MediaType == y.MediaType && slices.Equal(x.CitedText, y.CitedText)
+	})
 }

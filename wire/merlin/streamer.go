@@ -126,78 +126,84 @@ func (s *Streamer) feed(c spool.Chunk) error {
 // without its calls, which may be half. Whether the answer goes on is the caller's
 // to say. When ctx ends or the client is gone, no more is read.
 func (s *Streamer) Stream(ctx context.Context, chunks iter.Seq2[spool.Chunk, error], c StreamConfig) (StreamedChunks, error) {
-	base, collected, err := s.open(c)
+	v, err := s.open(c)
 	if err != nil {
-		return collected.Collected(), err
+		return v.collected.Collected(), err
 	}
 	for chunk, failed := range chunks {
 		if err = failed; err == nil {
 			err = context.Cause(ctx)
 		}
 		if err == nil {
-			err = s.one(chunk, base, collected)
+			err = s.one(v, chunk)
 		}
 		if err != nil {
 			break
 		}
 	}
-	out := collected.Collected()
+	out := v.collected.Collected()
 	if err != nil {
 		out.ToolCalls = nil
 	}
 	return out, err
 }
 
-// open begins a stream. Collected folds it alone.
-func (s *Streamer) open(c StreamConfig) (base spool.Base, collected *Projector, err error) {
+// voice is a stream.
+type voice struct {
+	base      spool.Base
+	collected *Projector // of it alone
+	hidden    bool       // the agent's own; a sub-agent's words are the projector's to hide
+}
+
+// open begins a stream.
+func (s *Streamer) open(c StreamConfig) (*voice, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	o := s.p.o
-	if err = s.init(); err != nil {
-		return base, NewProjector(streamed, &o), err
+	err := s.init()
+	if err == nil {
+		o.FirstIndex += len(s.p.scene().blocks)
 	}
-	o.FirstIndex += len(s.p.scene().blocks)
-	collected = NewProjector(streamed, &o)
-	if c.AsResultOf == "" {
-		base = spool.Base{AgentID: streamed, RunID: streamed}
-	} else {
+	v := &voice{spool.Base{AgentID: streamed, RunID: streamed}, NewProjector(streamed, &o), c.Suppress && c.AsResultOf == ""}
+	if err == nil && c.AsResultOf != "" {
 		s.kids++
-		base = spool.Base{AgentID: fmt.Sprintf("%s.%d", streamed, s.kids), RunID: streamed}
-		if err = s.feed(&spool.SubAgentStart{SubAgentType: "agent", SubSessionID: base.AgentID, CallID: c.AsResultOf}); err != nil {
-			return base, collected, err
+		v.base.AgentID = fmt.Sprintf("%s.%d", streamed, s.kids)
+		if err = s.feed(&spool.SubAgentStart{SubAgentType: "agent", SubSessionID: v.base.AgentID, CallID: c.AsResultOf}); err == nil {
+			s.p.children[v.base.AgentID].suppressed = c.Suppress
 		}
-		s.p.children[base.AgentID].suppressed = c.Suppress
 	}
-	s.steps++
-	step := &spool.StepStarted{Base: base, StepID: fmt.Sprint(s.steps)}
-	if err = collect(collected, &spool.RunStarted{Base: base, TurnID: streamed, MessageID: streamed, Mode: "start"}, 1); err == nil && !(c.Suppress && c.AsResultOf == "") {
-		err = s.feed(step)
+	if err == nil {
+		err = collect(v.collected, &spool.RunStarted{Base: v.base, TurnID: streamed, MessageID: streamed, Mode: "start"}, 1)
 	}
-	if c.Suppress && c.AsResultOf == "" {
-		base.RunID = "" // no run of the projector's
+	if err == nil {
+		s.steps++
+		err = s.feed(&spool.StepStarted{Base: v.base, StepID: fmt.Sprint(s.steps)})
 	}
-	return base, collected, err
+	return v, err
 }
 
 // one takes a chunk of a stream.
-func (s *Streamer) one(chunk spool.Chunk, base spool.Base, collected *Projector) error {
+func (s *Streamer) one(v *voice, chunk spool.Chunk) error {
+	thought := false
 	switch chunk.(type) {
-	case *spool.TextDelta, *spool.Thinking, *spool.ToolArgStreamStart, *spool.ToolArgStreamDelta, *spool.ToolArgStreamEnd,
+	case *spool.Thinking:
+		thought = true
+	case *spool.TextDelta, *spool.ToolArgStreamStart, *spool.ToolArgStreamDelta, *spool.ToolArgStreamEnd,
 		*spool.ToolStart, *spool.ToolEnd, *spool.ToolInputError, *spool.Progress, *spool.Citation, *spool.File, *spool.UsageReport:
 	default:
 		return nil
 	}
 	b := chunk.ChunkBase()
-	b.AgentID, b.RunID = base.AgentID, streamed
+	b.AgentID, b.RunID = v.base.AgentID, v.base.RunID
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ended {
 		return ErrEnded
 	}
-	if err := collect(collected, chunk, s.seq+2); err != nil {
+	if err := collect(v.collected, chunk, s.seq+2); err != nil {
 		return err
 	}
-	if base.RunID == "" { // suppressed
+	if v.hidden && !(thought && s.p.o.Literal.Suppression) {
 		return s.err
 	}
 	return s.feed(chunk)

@@ -60,7 +60,8 @@ func fold(stream []byte, o *merlin.Options) (json.RawMessage, error) {
 		if o.Version == merlin.V1 && (n == 0) != (e.Kind == merlin.KindInit) {
 			return nil, fmt.Errorf("event %d is %s", n, e.Name)
 		}
-		if e.Kind == merlin.KindUnknown || e.Kind == merlin.KindMessage && o.Version == merlin.V1 && e.Message.Type != "" {
+		renames := o.Literal.Progress && e.Message.Type == merlin.TypeProgress
+		if e.Kind == merlin.KindUnknown || e.Kind == merlin.KindMessage && o.Version == merlin.V1 && e.Message.Type != "" && !renames {
 			return nil, fmt.Errorf("a %s of type %q", e.Name, e.Message.Type)
 		}
 		c.Apply(e)

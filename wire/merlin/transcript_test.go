@@ -195,7 +195,7 @@ var shapes = map[string][]string{
 	"message progress.steps.values":   {"type", "value"},
 	"progress":                        {"payload", "[metadata]"},
 	"progress payload":                {"id", "name", "status", "values", "icon"},
-	"progress payload heading":        {"name", "[icon]"},
+	"progress payload heading":        {"[name]", "[icon]"},
 	"progress metadata":               {"type"},
 	"attachments":                     {"payload"},
 	"attachments payload":             {"url", "title", "[cited_text]", "[mediaType]"},

@@ -104,6 +104,15 @@ type Step struct {
 	Icon   string   `json:"icon"`
 }
 
+// V1 returns the step as V1 knows it: without tags, and its values as text.
+func (s Step) V1() V1Step {
+	values := make([]Value, len(s.Values))
+	for i, v := range s.Values {
+		values[i] = v.V1()
+	}
+	return V1Step{ID: s.ID, Name: s.Name, Status: s.Status, Values: values, Icon: s.Icon}
+}
+
 // Status is how far a step is.
 type Status string
 
@@ -143,13 +152,13 @@ func (v Value) V1() Value {
 }
 
 // V1Progress is the data of a progress event: a step, or with the metadata type
-// HEADING a heading.
+// HEADING the heading that the steps stand under, which comes before them.
 type V1Progress struct {
 	Payload  V1Step      `json:"payload"`
 	Metadata *V1Metadata `json:"metadata,omitempty"`
 }
 
-// V1Step is a step of V1; a heading has a name and an icon alone.
+// V1Step is a step of V1; a heading has a name and an icon alone, or nothing.
 type V1Step struct {
 	ID     string  `json:"id,omitempty"`
 	Name   string  `json:"name,omitempty"`

@@ -12,7 +12,7 @@ import (
 // viewV1 is what a V1 client has been sent.
 type viewV1 struct {
 	pieces      []piece
-	attachments string
+	attachments []Attachment
 	heading     *heading
 	steps       []step
 }
@@ -101,12 +101,13 @@ func (v *viewV1) sync(p *Projector, s *scene) bool {
 		cites = max(cites, list[i].cites)
 	}
 	attachments, _ := attach(s.sources[:cites], s.files)
-	if v.attachments != "" && len(attachments) == 0 {
+	if v.attachments != nil && len(attachments) == 0 {
 		return false
 	}
 	v.progress(p, steps, head)
-	if len(attachments) > 0 { // the client knows a document before it reads a marker
-		v.attach(p, attachments)
+	if !sameAttachments(v.attachments, attachments) { // before the marker of what is quoted from them
+		v.attachments = attachments
+		p.w.event(EventAttachments, V1Attachments{attachments})
 	}
 	for i := range list {
 		if i == len(v.pieces) {
@@ -117,14 +118,6 @@ func (v *viewV1) sync(p *Projector, s *scene) bool {
 	return true
 }
 
-// attach sends the attachments if they are new.
-func (v *viewV1) attach(p *Projector, list []Attachment) {
-	if now := string(encode(list)); now != v.attachments {
-		v.attachments = now
-		p.w.event(EventAttachments, V1Attachments{list})
-	}
-}
-
 // write sends what the client lacks of a piece.
 func (v *viewV1) write(p *Projector, i int, text string) {
 	was := &v.pieces[i]
@@ -133,7 +126,8 @@ func (v *viewV1) write(p *Projector, i int, text string) {
 }
 
 // allSteps returns the steps of all blocks in the order in which they began, and
-// the heading that counts.
+// the heading that counts. Steps always have one: to V1's clients it opens the
+// list that steps are shown in.
 func (p *Projector) allSteps(s *scene) (steps []step, head *heading) {
 	for i := range s.blocks {
 		b := &s.blocks[i]
@@ -143,12 +137,19 @@ func (p *Projector) allSteps(s *scene) (steps []step, head *heading) {
 		}
 	}
 	slices.SortStableFunc(steps, func(x, y step) int { return cmp.Compare(x.first, y.first) })
+	if head == nil && len(steps) > 0 {
+		head = &heading{}
+	}
 	return steps, head
 }
 
 func (v *viewV1) progress(p *Projector, steps []step, head *heading) {
 	if head != nil {
-		if v.heading == nil || v.heading.name != head.name || v.heading.icon != head.icon {
+		switch {
+		case v.heading != nil && v.heading.name == head.name && v.heading.icon == head.icon:
+		case v.heading != nil && p.o.Literal.Progress:
+			p.w.message(p.o.FirstIndex, Message{Type: TypeProgress, Progress: &Progress{Name: head.name, Icon: head.icon}})
+		default:
 			p.w.event(EventProgress, V1Progress{Payload: V1Step{Name: head.name, Icon: head.icon}, Metadata: &V1Metadata{TypeHeading}})
 		}
 		v.heading = head
@@ -160,6 +161,6 @@ func (v *viewV1) progress(p *Projector, steps []step, head *heading) {
 			continue
 		}
 		v.steps[i] = steps[i]
-		p.w.event(EventProgress, V1Progress{Payload: steps[i].v1()})
+		p.w.event(EventProgress, V1Progress{Payload: steps[i].step().V1()})
 	}
 }

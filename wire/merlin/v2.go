@@ -10,7 +10,7 @@ import (
 type viewV2 struct {
 	blocks      []block
 	cites       int
-	attachments string
+	attachments []Attachment
 }
 
 func (v *viewV2) begin(*Projector) {}
@@ -62,7 +62,7 @@ func (v *viewV2) sync(p *Projector, s *scene) bool {
 	if p.o.Literal.Citations {
 		cites = 0
 	}
-	if v.retracted(s, cites) || len(attachments) == 0 && v.attachments != "" {
+	if v.retracted(s, cites) || len(attachments) == 0 && v.attachments != nil {
 		return false
 	}
 	for i := range s.blocks {
@@ -83,11 +83,9 @@ func (v *viewV2) sync(p *Projector, s *scene) bool {
 			v.results(p, i, b)
 		}
 	}
-	if len(attachments) > 0 {
-		if now := string(encode(attachments)); now != v.attachments {
-			v.attachments = now
-			p.w.message(p.index(len(v.blocks)-1), Message{Type: TypeAttachments, Attachments: attachments})
-		}
+	if !sameAttachments(v.attachments, attachments) {
+		v.attachments = attachments
+		p.w.message(p.index(len(v.blocks)-1), Message{Type: TypeAttachments, Attachments: attachments})
 	}
 	for ; v.cites < cites; v.cites++ {
 		src := s.sources[v.cites]
@@ -178,7 +176,7 @@ func (v *viewV2) progress(p *Projector, i int, b *block) {
 	}
 	for j := range b.steps {
 		st := &b.steps[j]
-		index, again := j, j < len(was.steps)
+		again := j < len(was.steps)
 		switch {
 		case !again:
 			was.steps = append(was.steps, *st)
@@ -189,11 +187,13 @@ func (v *viewV2) progress(p *Projector, i int, b *block) {
 		was.steps[j] = *st
 		switch {
 		case p.o.Literal.Progress && reopened:
-			p.w.event(EventProgress, V1Progress{Payload: st.v1()})
-		case p.o.Literal.Progress && again:
-			p.w.message(p.index(i), Message{Type: TypeProgress, Progress: &Progress{Steps: st.v2(nil)}})
+			p.w.event(EventProgress, V1Progress{Payload: st.step().V1()})
 		default:
-			p.w.message(p.index(i), Message{Type: TypeProgress, Progress: &Progress{Steps: st.v2(&index)}})
+			show := st.step()
+			if !again || !p.o.Literal.Progress {
+				show.Index = &j
+			}
+			p.w.message(p.index(i), Message{Type: TypeProgress, Progress: &Progress{Steps: &show}})
 		}
 	}
 }

@@ -1,0 +1,135 @@
+package merlin_test
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/wire/merlin"
+)
+
+func TestParse(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name, data string
+		kind       merlin.Kind
+	}{
+		{"", `{"content":"x"}`, merlin.KindMessage},
+		{"end", `{}`, merlin.KindEnd},
+		{"message", `{"type":"DONE"}`, merlin.KindEnd},
+		{"INIT_MESSAGE_CONTENT", `{}`, merlin.KindInit},
+		{"attachments", `{"payload":[{"url":"u","title":"t"}]}`, merlin.KindAttachments},
+		{"later", `[1]`, merlin.KindUnknown},
+	} {
+		if e, err := merlin.Parse(tt.name, []byte(tt.data)); err != nil || e.Kind != tt.kind {
+			t.Errorf("Parse(%s, %s) = %+v, %v", tt.name, tt.data, e, err)
+		}
+	}
+	for _, data := range []string{``, `[]`, `{"index":"a"}`, `{"toolCalls":3}`} {
+		if e, err := merlin.Parse("message", []byte(data)); !errors.Is(err, spool.ErrInvalidChunk) {
+			t.Errorf("Parse(%s) = %+v, %v; want ErrInvalidChunk", data, e, err)
+		}
+	}
+	// Frames and union are the same to a client.
+	var frames, union merlin.Client
+	for c, list := range map[*merlin.Client][]string{
+		&frames: {`{"content":"","index":1,"type":"text","text":"x"}`, `{"content":"","index":2,"type":"toolCalls","toolCalls":[{"type":"function","function":{"name":"n","arguments":"{}"},"id":"c"}]}`},
+		&union:  {`{"type":"text","content":"x","index":1}`, `{"type":"toolCalls","contentIndex":2,"toolCalls":[{"type":"function","function":{"name":"n","arguments":"{}"},"id":"c"}]}`},
+	} {
+		for _, data := range list {
+			e, err := merlin.Parse("message", []byte(data))
+			check(t, err)
+			c.Apply(e)
+		}
+	}
+	if a, b := mustJSON(t, frames), mustJSON(t, union); !bytes.Equal(a, b) {
+		t.Errorf("frames give %s, the union %s", a, b)
+	}
+}
+
+// A client takes what it is told a little at a time for ever, and copies of it
+// are clients of their own.
+func TestClientGrows(t *testing.T) {
+	for name, event := range map[string]string{
+		"V1":        `{"content":"a"}`,
+		"text":      `{"index":1,"type":"text","text":"a"}`,
+		"reasoning": `{"index":1,"type":"reasoning","reasoning":"a"}`,
+		"result":    `{"index":1,"type":"toolCallResult","toolCallResult":{"index":0,"delta":"a"}}`,
+	} {
+		e, err := merlin.Parse("message", []byte(event))
+		check(t, err)
+		const n = 10000
+		var c merlin.Client
+		if got := testing.AllocsPerRun(1, func() {
+			c = merlin.Client{}
+			for range n {
+				c.Apply(e)
+			}
+		}); got > n/10 {
+			t.Errorf("%s: %v allocations for %d pieces", name, got, n)
+		}
+		copied := c
+		c.Apply(e)
+		copied.Apply(e)
+		copied.Apply(e)
+		c.Apply(e)
+		for _, c := range []*merlin.Client{&c, &copied} {
+			if got := string(mustJSON(t, c)); !strings.Contains(got, `"`+strings.Repeat("a", n+2)+`"`) && name == "V1" || strings.Count(got, "a") < n+2 {
+				t.Errorf("%s: a client has %d bytes", name, len(got))
+			}
+		}
+	}
+}
+
+// FuzzReader: whatever comes, the reader neither panics nor depends on how the
+// input is cut.
+func FuzzReader(f *testing.F) {
+	for _, name := range []string{"v1", "v2", "v2-literal"} {
+		for i, event := range strings.SplitAfter(transcript(f, name), "\n\n") {
+			if len(event) < 200 { // the fuzzer minimises what it finds
+				f.Add([]byte(event), uint8(i))
+			}
+		}
+	}
+	f.Add([]byte("event: progress\ndata: {\"payload\":{\"id\":\"a\",\"values\":null}}\n\n"), uint8(1))
+	f.Add([]byte("data: {\"type\":\"toolCallResult\",\"index\":-3,\"toolCallResult\":{\"index\":9,\"delta\":\"x\"}}\n\n"), uint8(2))
+	f.Fuzz(func(t *testing.T, stream []byte, cut uint8) {
+		whole, err := collect(bytes.NewReader(stream))
+		pieces, perr := collect(&slow{stream, int(cut%16) + 1})
+		if (err == nil) != (perr == nil) || !bytes.Equal(mustJSON(t, whole), mustJSON(t, pieces)) {
+			t.Fatalf("in pieces of %d: %s, %v; whole: %s, %v", cut%16+1, mustJSON(t, pieces), perr, mustJSON(t, whole), err)
+		}
+	})
+}
+
+func collect(src io.Reader) (*merlin.Client, error) {
+	r := merlin.NewReader(src)
+	c := &merlin.Client{}
+	for {
+		e, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return c, nil
+		}
+		if err != nil {
+			return c, err
+		}
+		c.Apply(e)
+	}
+}
+
+type slow struct {
+	rest []byte
+	n    int
+}
+
+func (s *slow) Read(p []byte) (int, error) {
+	if len(s.rest) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(p, s.rest[:min(s.n, len(s.rest))])
+	s.rest = s.rest[n:]
+	return n, nil
+}
