@@ -41,6 +41,14 @@ func TestBadInput(t *testing.T) {
 		{"DELETE", "/api/chat/" + long, "", 400, "invalid_id"},
 		{"POST", "/api/chat", `{"sessionId":"../x","message":"hi"}`, 400, "invalid_id"},
 		{"POST", "/api/chat", `{"id":"a.1","message":"hi"}`, 400, "invalid_session_id"},
+		{"POST", "/merlin/v1/%2e%2e", ok, 400, "invalid_id"},
+		{"POST", "/merlin/v2/child.3", ok, 400, "invalid_session_id"},
+		{"POST", "/merlin/v2", `{"sessionId":"../x","message":"hi"}`, 400, "invalid_id"},
+		{"POST", "/merlin/v1/s", `{`, 400, "malformed_json"},
+		{"POST", "/merlin/v2/s", `{}`, 400, "no_message"},
+		{"GET", "/merlin/v2/s?after=-1", "", 400, "cursor_malformed"},
+		{"GET", "/merlin/v1", "", 405, "method_not_allowed"},
+		{"GET", "/merlin/v3/s", "", 404, "no_such_route"},
 		{"POST", "/api/chat/s", ``, 400, "malformed_json"},
 		{"POST", "/api/chat/s", `{`, 400, "malformed_json"},
 		{"POST", "/api/chat/s", `[]`, 400, "malformed_json"},
@@ -91,6 +99,7 @@ func TestBodyLimits(t *testing.T) {
 	k := newKit(t, nil)
 	big := bytes.Repeat([]byte("x"), 16<<20+1)
 	k.problem(http.StatusRequestEntityTooLarge, "too_large", "POST", "/api/chat/s", string(big))
+	k.problem(http.StatusRequestEntityTooLarge, "too_large", "POST", "/merlin/v2/s", string(big))
 	k.problem(http.StatusRequestEntityTooLarge, "too_large", "POST", "/api/chat/s/stop", string(big[:1<<20+1]))
 }
 
@@ -122,12 +131,15 @@ func TestAuthorize(t *testing.T) {
 			"/api/chat/ann-1": "POST", "/api/chat/ann-1/stream": "GET", "/api/chat/ann-1/snapshot": "GET",
 			"/api/chat/ann-1/messages": "GET", "/api/chat/ann-1/checkpoints": "GET", "/api/chat/ann-1/stop": "POST",
 			"/api/chat/ann-1/interrupt": "POST", "/api/chat/ann-1/resume": "POST",
+			"/merlin/v1/ann-1": "GET", "/merlin/v2/ann-1": "POST",
 			"/api/chat/ann-1/blobs/x": "GET", "/stream/ann-1": "GET", "/stream/ann-1/info": "GET", "/api/messages/ann-1": "GET",
 		} {
 			k.problem(http.StatusNotFound, "not_found", method, path, body, "Authorization", who)
 		}
 		k.problem(http.StatusNotFound, "not_found", "DELETE", "/api/chat/ann-1", "", "Authorization", who)
-		k.problem(http.StatusNotFound, "not_found", "POST", "/api/chat", `{"sessionId":"ann-1","message":"hi"}`, "Authorization", who)
+		for _, path := range []string{"/api/chat", "/merlin/v1", "/merlin/v2"} {
+			k.problem(http.StatusNotFound, "not_found", "POST", path, `{"sessionId":"ann-1","message":"hi"}`, "Authorization", who)
+		}
 	}
 	if data := k.status(http.StatusOK, "GET", "/sessions", "", "Authorization", "ann"); !strings.Contains(string(data), `"ann-1"`) {
 		t.Errorf("ann sees %s", data)

@@ -15,6 +15,7 @@ import (
 	"github.com/spool-run/spool/server"
 	"github.com/spool-run/spool/server/chat"
 	"github.com/spool-run/spool/wire/merlin"
+	"github.com/spool-run/spool/wire/wiretest"
 )
 
 // merlinStream is a Merlin client's connection.
@@ -25,7 +26,8 @@ type merlinStream struct {
 	c   *merlin.Client
 	ids []string // the cursor after each event
 
-	longest int // characters of the longest content
+	longest int      // characters of the longest content
+	deltas  []string // pieces of results
 }
 
 func (k *kit) merlin(method, path, body string, header ...string) *merlinStream {
@@ -48,6 +50,9 @@ func (m *merlinStream) next() error {
 		m.c.Apply(e)
 		if e.Message.Content != nil {
 			m.longest = max(m.longest, utf8.RuneCountInString(*e.Message.Content))
+		}
+		if r := e.Message.ToolCallResult; r != nil && r.Delta != nil {
+			m.deltas = append(m.deltas, *r.Delta)
 		}
 		m.ids = append(m.ids, m.r.Cursor().String())
 	}
@@ -265,5 +270,125 @@ func TestMerlinRetracts(t *testing.T) {
 	again.all()
 	if again.c.Text() != "right" || again.c.Error == nil || again.c.Error.Message != "no power" {
 		t.Errorf("the client has %+v", again.c)
+	}
+}
+
+// A run that waits for an answer ends the stream, as one that is over does; the
+// snapshot says what it waits for. Who comes back goes on where it was.
+func TestMerlinPause(t *testing.T) {
+	t.Parallel()
+	for _, version := range []string{"v1", "v2"} {
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+			k := newKit(t, nil)
+			path := "/merlin/" + version + "/s"
+			post := k.merlin("POST", path, `{"message":"Where am I?","commandId":"m1"}`)
+			o := k.own("s")
+			o.start("m1")
+			o.text("Let me see. ")
+			o.ask("c1")
+			post.all()
+			if snap := k.snapshot("s"); snap.Status != spool.StatusPaused {
+				t.Errorf("the session is %s", snap.Status)
+			}
+			k.status(http.StatusOK, "POST", "/api/chat/s/tools/c1", `{"output":"here"}`)
+			back := k.merlin("GET", path, "", "Last-Event-ID", post.r.Cursor().String())
+			anew := k.merlin("GET", path, "")
+			o = k.own("s")
+			o.start(chat.AnswerID(chat.Answer{CallID: "c1"}), "m1")
+			o.text("You are here.")
+			o.finish()
+			for {
+				e, err := back.r.Next()
+				if errors.Is(err, io.EOF) {
+					break
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				post.c.Apply(e)
+			}
+			same(t, "who came back after the pause", post.c, anew.all().c)
+			if text := post.c.Text(); text != "Let me see. You are here." || !post.c.Ended {
+				t.Errorf("the client has %q, ended %v", text, post.c.Ended)
+			}
+			if version == "v2" && (len(post.c.Blocks) != 3 || len(post.c.Blocks[1].Results) != 1 || post.c.Blocks[1].Results[0].Text != "here") {
+				t.Errorf("the blocks are %+v", post.c.Blocks)
+			}
+		})
+	}
+}
+
+// A summary shows what sub-agents do and give, and nothing of what they say.
+func TestMerlinSubAgents(t *testing.T) {
+	t.Parallel()
+	k := newKit(t, &server.Options{Merlin: chat.MerlinOptions{Suppress: func(agent string) bool { return agent == "nobody" }}})
+	p := k.player()
+	p.until(planes, spool.TypeTextDelta)
+	path := "/merlin/v2/" + wiretest.Session
+	silent, nest, summary := k.merlin("GET", path, ""), k.merlin("GET", path+"?agents=nest", ""), k.merlin("GET", path+"?agents=summary", "")
+	p.all()
+	said := func(m *merlinStream) (said string) {
+		for _, r := range m.deltas {
+			said += r
+		}
+		return said
+	}
+	whole, less := nest.all(), summary.all()
+	if !strings.Contains(said(whole), "leave hourly") || said(less) != "" {
+		t.Errorf("by default the sub-agents say %q, in a summary %q", said(whole), said(less))
+	}
+	if got := said(silent.all()); got != said(whole) {
+		t.Errorf("who does not ask is told %q", got)
+	}
+	last := func(c *merlin.Client) string {
+		for i := range c.Blocks {
+			c.Blocks[i].Reasoning = ""
+		}
+		return mustJSON(c)
+	}
+	if got, want := last(less.c), last(whole.c); got != want {
+		t.Errorf("a summary ends with %s, want %s", got, want)
+	}
+	for _, agents := range []string{"flatten", "bogus"} {
+		k.problem(400, "invalid", "GET", path+"?agents="+agents, "")
+		k.problem(400, "invalid", "POST", "/merlin/v1/none?agents="+agents, `{"message":"hi"}`)
+	}
+	k.status(204, "GET", "/merlin/v1/none", "")
+}
+
+// A drained reader is cut between two slices, without an end, and goes on
+// elsewhere.
+func TestMerlinDrain(t *testing.T) {
+	t.Parallel()
+	for _, version := range []string{"v1", "v2"} {
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+			k := newKit(t, nil)
+			path := "/merlin/" + version + "/s"
+			post := k.merlin("POST", path, `{"message":"?","commandId":"m1"}`)
+			o := k.own("s")
+			o.start("m1")
+			o.text("one ")
+			for post.c.Text() != "one " {
+				if err := post.next(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := k.srv.Shutdown(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if err := post.next(); err == nil || errors.Is(err, io.EOF) || post.c.Ended {
+				t.Errorf("a drained reader was told %v, ended %v", err, post.c.Ended)
+			}
+			k.problem(http.StatusServiceUnavailable, "draining", "GET", path, "")
+			other := k.beside(nil)
+			back := other.merlin("GET", path, "", "Last-Event-ID", post.r.Cursor().String())
+			o.text("two")
+			o.finish()
+			if text := post.c.Text() + back.all().c.Text(); text != "one two" {
+				t.Errorf("the client has %q", text)
+			}
+		})
 	}
 }
