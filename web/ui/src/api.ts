@@ -29,7 +29,11 @@ async function json<T>(url: string): Promise<T> {
   return (await response.json()) as T;
 }
 
-export const loadSessions = async (): Promise<SessionRow[]> => (await json<{ sessions: SessionRow[] | null }>('/sessions')).sessions ?? [];
+/** The newest chats, and whether there are older ones. */
+export async function loadSessions(limit: number): Promise<{ rows: SessionRow[]; more: boolean }> {
+  const { sessions, nextAfter } = await json<{ sessions: SessionRow[] | null; nextAfter?: string }>(`/sessions?limit=${limit}`);
+  return { rows: sessions ?? [], more: Boolean(nextAfter) };
+}
 export const loadServerInfo = () => json<ServerInfo>('/api/info');
 
 /** Null if there is no such session (yet). */

@@ -9,29 +9,41 @@ function openSession(id: string | undefined): Session {
   return new Session(id ?? newID(), id === undefined);
 }
 
+// How many chats are listed at first, and how many the server lists at once.
+const page = 100;
+const most = 1000;
+
 export function App() {
   const [session, setSession] = useState(() => openSession(sessionFromAddress()));
-  const [sessions, setSessions] = useState<SessionRow[]>([]);
+  const [{ rows: sessions, more }, setSessions] = useState<{ rows: SessionRow[]; more: boolean }>({ rows: [], more: false });
+  const [limit, setLimit] = useState(page);
   const [info, setInfo] = useState<ServerInfo>({});
   const [drawer, setDrawer] = useState(false);
   const menu = useRef<HTMLButtonElement>(null);
+  const first = useRef<HTMLButtonElement>(null);
 
   const refresh = useCallback(async () => {
     try {
-      setSessions(await loadSessions());
+      setSessions(await loadSessions(limit));
     } catch {
       // The connection's state is shown elsewhere; the list keeps what it had.
     }
-  }, []);
+  }, [limit]);
 
   useEffect(() => {
     session.onTurn = () => void refresh();
-    session.open();
-    return () => session.close();
   }, [session, refresh]);
 
   useEffect(() => {
+    session.open();
+    return () => session.close();
+  }, [session]);
+
+  useEffect(() => {
     void loadServerInfo().then(setInfo, () => {});
+  }, []);
+
+  useEffect(() => {
     void refresh();
     const timer = setInterval(() => {
       if (document.visibilityState === 'visible') void refresh();
@@ -62,12 +74,19 @@ export function App() {
         go(undefined);
       } else if (e.key === 'Escape' && drawer) {
         setDrawer(false);
-        menu.current?.focus();
       }
     };
     addEventListener('keydown', key);
     return () => removeEventListener('keydown', key);
   }, [go, drawer]);
+
+  // The focus goes into the list with the reader, and back with them.
+  const opened = useRef(false);
+  useEffect(() => {
+    if (drawer) first.current?.focus();
+    else if (opened.current) menu.current?.focus();
+    opened.current = drawer;
+  }, [drawer]);
 
   const open = useCallback(
     (id: string) => {
@@ -93,10 +112,10 @@ export function App() {
           <Logo />
           <span className="brand">Spool</span>
         </div>
-        <button type="button" className="new" onClick={() => go(undefined)} title="New chat (Ctrl Shift O)">
+        <button ref={first} type="button" className="new" onClick={() => go(undefined)} title="New chat (Ctrl Shift O)">
           <IconPlus /> New chat
         </button>
-        <SessionList rows={sessions} current={session.id} onOpen={go} onDelete={remove} />
+        <SessionList rows={sessions} current={session.id} onOpen={go} onDelete={remove} onMore={more && limit < most ? () => setLimit(l => Math.min(most, 2 * l)) : undefined} />
         <p className="side-foot">{info.model && (info.demo ? 'Scripted demo' : info.model)}</p>
       </nav>
       <button type="button" className="scrim" aria-label="Close the list of chats" tabIndex={-1} onClick={() => setDrawer(false)} />
@@ -104,6 +123,7 @@ export function App() {
         key={session.id}
         session={session}
         demo={info.demo === true}
+        behind={drawer}
         title={sessions.find(s => s.session === session.id)?.title}
         onFirst={() => {
           if (sessionFromAddress() !== session.id) history.pushState(null, '', addressOf(session.id));

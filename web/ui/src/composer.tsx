@@ -66,6 +66,7 @@ export function Composer({ value, onChange, busy, stopping, pausing, whenBusy, o
         rows={1}
         aria-label="Message"
         placeholder="Message"
+        dir="auto"
         enterKeyHint="send"
         value={value}
         onChange={e => onChange(e.target.value)}

@@ -1,6 +1,7 @@
 import { useChat } from '@ai-sdk/react';
 import { useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState, useSyncExternalStore, type ReactNode } from 'react';
 import { addressOf, type Message } from './api';
+import { Announcer } from './announcer';
 import { Composer } from './composer';
 import { IconBranch, IconDown, IconPlus } from './icons';
 import { MessageView, Waiting, type History } from './message';
@@ -27,6 +28,8 @@ const states = { live: 'Connected', reconnecting: 'Reconnecting…', offline: 'O
 interface Props {
   session: Session;
   demo: boolean;
+  /** Something else lies over it. */
+  behind: boolean;
   title: string | undefined;
   menu: ReactNode;
   onFirst(): void;
@@ -42,7 +45,7 @@ const remembered = (): WhenBusy => {
   return value === 'steer' || value === 'interrupt' ? value : 'queue';
 };
 
-export function Conversation({ session, demo, title, menu, onFirst, onNew, onOpen, nameOf }: Props) {
+export function Conversation({ session, demo, behind, title, menu, onFirst, onNew, onOpen, nameOf }: Props) {
   const state = useSyncExternalStore(session.subscribe, session.getState);
   const { messages, status, error } = useChat<Message>({ chat: session.chat, experimental_throttle: 50 });
   const [draft, setDraft] = useState('');
@@ -106,7 +109,7 @@ export function Conversation({ session, demo, title, menu, onFirst, onNew, onOpe
   const problem = state.problem ?? (status === 'error' && error && !told && error.name !== 'ResyncError' ? error.message : undefined);
 
   return (
-    <main className="main" data-status={status} data-phase={state.phase} data-connection={state.connection} data-child={root !== undefined || undefined}>
+    <main className="main" data-status={status} data-phase={state.phase} data-connection={state.connection} data-child={root !== undefined || undefined} inert={behind}>
       <header>
         {menu}
         <h1>{heading}</h1>
@@ -124,7 +127,7 @@ export function Conversation({ session, demo, title, menu, onFirst, onNew, onOpe
         </p>
       )}
       <div className="scroller" ref={view.scroller}>
-        <div className="thread" role="log" aria-label="Conversation" ref={view.content}>
+        <div className="thread" role="log" aria-live="off" aria-label="Conversation" ref={view.content}>
           {state.phase === 'loading' && <p className="loading">Loading…</p>}
           {state.phase === 'ready' && messages.length === 0 && !busy && <Welcome demo={demo} onPick={send} />}
           {timeline.origin && (
@@ -163,8 +166,9 @@ export function Conversation({ session, demo, title, menu, onFirst, onNew, onOpe
           <Queue waiting={timeline.waiting.filter(w => !messages.some(m => m.id === w.id))} />
         </div>
       </div>
+      <Announcer messages={messages} busy={busy} />
       <div className="foot">
-        {!view.atEnd && (
+        {!view.atEnd && messages.length > 0 && (
           <button type="button" className="icon to-end" aria-label="To the latest" onClick={view.toEnd}>
             <IconDown />
           </button>
@@ -250,7 +254,8 @@ function useStickyScroll(messages: Message[]) {
       setAtEnd(stick.current || gap < 60);
     };
     const grown = new ResizeObserver(() => {
-      if (stick.current) el.scrollTop = el.scrollHeight;
+      // Without messages there is a welcome, which begins at its top.
+      if (stick.current && content.current?.querySelector('.message')) el.scrollTop = el.scrollHeight;
     });
     grown.observe(content.current);
     grown.observe(el);

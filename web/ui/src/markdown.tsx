@@ -1,6 +1,7 @@
 import DOMPurify from 'dompurify';
 import { marked } from 'marked';
 import { memo, useRef } from 'react';
+import { Copy } from './copy';
 
 // Images are left out: a model's text could use one to send what it read elsewhere.
 const allowed = {
@@ -16,9 +17,19 @@ DOMPurify.addHook('afterSanitizeAttributes', node => {
   if (node.hasAttribute('class') && !/^language-[\w+#-]+$/.test(node.className)) node.removeAttribute('class');
 });
 
+// A box to tick would be a control that does nothing.
+marked.use({ renderer: { checkbox: ({ checked }) => (checked ? '☑ ' : '☐ ') } });
+
 const Block = memo(function Block({ source }: { source: string }) {
   const html = DOMPurify.sanitize(marked.parse(source, { async: false, gfm: true }), allowed);
-  return <div className="block" dangerouslySetInnerHTML={{ __html: html }} />;
+  const block = <div className="block" dir="auto" dangerouslySetInnerHTML={{ __html: html }} />;
+  if (!/^ {0,3}(```|~~~)/.test(source)) return block;
+  return (
+    <div className="code-block">
+      {block}
+      <Copy label="Copy the code" text={button => button.parentElement?.querySelector('code')?.textContent ?? ''} />
+    </div>
+  );
 });
 
 interface Cut {

@@ -2,7 +2,8 @@ import { isToolUIPart } from 'ai';
 import { memo, useEffect, useRef, useState, type ReactNode } from 'react';
 import type { Message } from './api';
 import { CheckpointMark } from './checkpoints';
-import { IconCheck, IconChevron, IconCopy, IconEdit, IconPlay, IconRedo } from './icons';
+import { Copy } from './copy';
+import { IconChevron, IconEdit, IconPlay, IconRedo } from './icons';
 import { Markdown } from './markdown';
 import { ProgressTree, type ProgressEntry } from './progress';
 import type { Session } from './session';
@@ -47,7 +48,9 @@ function UserMessage({ message, idle, onEdit }: Props) {
   if (draft === undefined) {
     return (
       <article className="message user" data-role="user" data-id={message.id}>
-        <div className="bubble">{textOf(message)}</div>
+        <div className="bubble" dir="auto">
+          {textOf(message)}
+        </div>
         <div className="actions">
           <Copy text={() => textOf(message)} />
           {idle && (
@@ -76,6 +79,7 @@ function UserMessage({ message, idle, onEdit }: Props) {
         <textarea
           ref={area}
           aria-label="Edit message"
+          dir="auto"
           rows={Math.min(10, draft.split('\n').length)}
           value={draft}
           onChange={e => setDraft(e.target.value)}
@@ -257,30 +261,10 @@ function Interrupted({ data, goOn }: { data: unknown; goOn: History['goOn'] }) {
 
 export function Waiting() {
   return (
-    <p className="waiting" aria-label="Waiting for the answer">
+    <p className="waiting" role="img" aria-label="Waiting for the answer">
       <span />
       <span />
       <span />
     </p>
-  );
-}
-
-function Copy({ text }: { text: () => string }) {
-  const [done, setDone] = useState(false);
-  if (!navigator.clipboard) return null;
-  return (
-    <button
-      type="button"
-      className="icon"
-      aria-label="Copy"
-      title="Copy"
-      onClick={async () => {
-        await navigator.clipboard.writeText(text()).catch(() => {});
-        setDone(true);
-        setTimeout(() => setDone(false), 1200);
-      }}
-    >
-      {done ? <IconCheck /> : <IconCopy />}
-    </button>
   );
 }

@@ -31,7 +31,7 @@ export function ProgressTree({ entries, live }: { entries: ProgressEntry[]; live
     );
   };
   return (
-    <div className="progress" aria-label="Progress">
+    <div className="progress" role="group" aria-label="Progress">
       {level('', 0)}
     </div>
   );

@@ -14,7 +14,9 @@ export function Queue({ waiting }: { waiting: Waiting[] }) {
     <ul className="queue" aria-label="Messages that wait">
       {waiting.map(m => (
         <li key={m.id} data-id={m.id} data-when={m.whenBusy}>
-          <div className="bubble">{m.parts.map(p => (p.type === 'text' ? p.text : '')).join('')}</div>
+          <div className="bubble" dir="auto">
+            {m.parts.map(p => (p.type === 'text' ? p.text : '')).join('')}
+          </div>
           <span className="queue-note">{says[m.whenBusy] ?? 'Waits'}</span>
         </li>
       ))}

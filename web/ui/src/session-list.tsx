@@ -7,11 +7,13 @@ interface Props {
   current: string;
   onOpen(id: string): void;
   onDelete(id: string): void;
+  /** Asks for older chats, if there are any. */
+  onMore: (() => void) | undefined;
 }
 
 const marks: Record<string, string> = { active: 'running', failed: 'failed', paused: 'paused' };
 
-export const SessionList = memo(function SessionList({ rows, current, onOpen, onDelete }: Props) {
+export const SessionList = memo(function SessionList({ rows, current, onOpen, onDelete, onMore }: Props) {
   if (rows.length === 0) return <p className="side-empty">Chats appear here.</p>;
   return (
     <ul className="sessions">
@@ -26,7 +28,7 @@ export const SessionList = memo(function SessionList({ rows, current, onOpen, on
               onOpen(row.session);
             }}
           >
-            <span className="session-title">{row.title || row.session}</span>
+            <span className="session-title" title={row.title}>{row.title || row.session}</span>
             <span className="session-meta">
               {row.session.startsWith('branch-') && (
                 <span className="mark mark-branch">
@@ -34,7 +36,7 @@ export const SessionList = memo(function SessionList({ rows, current, onOpen, on
                 </span>
               )}
               {row.status && marks[row.status] && <span className={`mark mark-${row.status}`}>{marks[row.status]}</span>}
-              <time>{ago(row.updated)}</time>
+              {row.updated !== undefined && <time dateTime={new Date(row.updated).toISOString()}>{ago(row.updated)}</time>}
             </span>
           </a>
           <button
@@ -47,12 +49,18 @@ export const SessionList = memo(function SessionList({ rows, current, onOpen, on
           </button>
         </li>
       ))}
+      {onMore && (
+        <li>
+          <button type="button" className="sessions-more" onClick={onMore}>
+            Older chats
+          </button>
+        </li>
+      )}
     </ul>
   );
 });
 
-function ago(updated: number | string | undefined): string {
-  if (updated === undefined) return '';
+function ago(updated: number | string): string {
   const then = new Date(updated);
   const minutes = Math.floor((Date.now() - then.getTime()) / 60_000);
   if (Number.isNaN(minutes)) return '';

@@ -119,7 +119,7 @@ export function SubAgentView({ data, family }: { data: Agent; family: Family }) 
       </div>
       {open && (
         <div className="subagent-body" id={body}>
-          {task && <p className="subagent-told">{textOf(task.parts)}</p>}
+          {task && <p className="subagent-told" dir="auto">{textOf(task.parts)}</p>}
           {answers.map((message, i) => {
             const shown = withAnswers(agent, message as Message);
             return (
