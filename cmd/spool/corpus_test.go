@@ -41,8 +41,12 @@ func corpusLogs(t *testing.T, visit func(t *testing.T, records []spool.Record, f
 				if err := errors.Join(transcribe(t.Context(), out, ingest(bytes.NewReader(data), nil)), out.Flush()); err != nil {
 					t.Fatal(err)
 				}
-				records, fold, err := readChunks(&lines)
-				if err != nil {
+				var records []spool.Record
+				fold := spool.NewFold("ingest")
+				if err := readChunks(&lines, func(r spool.Record) error {
+					records = append(records, r)
+					return fold.Apply(r)
+				}); err != nil {
 					t.Fatal(err)
 				}
 				visit(t, records, fold, foldParts(ingest(bytes.NewReader(data), nil)))

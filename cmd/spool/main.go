@@ -14,16 +14,22 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/url"
 	"os"
 	"os/signal"
+	"runtime/debug"
+	"strings"
 	"syscall"
 
 	"github.com/alecthomas/kong"
 
+	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/internal/redact"
 )
 
 type cli struct {
+	Version kong.VersionFlag `help:"Print the version."`
+
 	Serve    serveCmd    `cmd:"" help:"Run the server."`
 	Tail     tailCmd     `cmd:"" help:"Follow a session of a running server."`
 	Sessions sessionsCmd `cmd:"" help:"List the sessions of a running server."`
@@ -52,6 +58,7 @@ func run(args []string, std streams) int {
 		kong.Writers(std.out, std.err),
 		kong.Exit(func(code int) { exit = code }),
 		kong.UsageOnError(),
+		kong.Vars{"version": version()},
 	)
 	if err != nil {
 		fmt.Fprintln(std.err, "spool:", err)
@@ -72,7 +79,7 @@ func run(args []string, std streams) int {
 	k.Bind(std, newLogger(std.err, slog.LevelInfo))
 	if err := k.Run(); err != nil {
 		var usage *usageError
-		fmt.Fprintln(std.err, "spool:", redact.Text(err.Error()))
+		fmt.Fprintln(std.err, "spool:", said(err))
 		if errors.As(err, &usage) {
 			return 2
 		}
@@ -81,7 +88,36 @@ func run(args []string, std streams) int {
 	return 0
 }
 
+// said is an error as one line for whoever typed the command, with what to do
+// about it.
+func said(err error) string {
+	text := strings.TrimPrefix(err.Error(), "spool: ")
+	if e, ok := errors.AsType[*spool.Error](err); ok && e.Hint != "" {
+		text += " (" + e.Hint + ")"
+	}
+	return redact.Text(text)
+}
+
 // usageError is a wrong flag that only the command itself can tell.
 type usageError struct{ msg string }
 
 func (e *usageError) Error() string { return e.msg }
+
+// wrong says what is wrong with a flag, or with a variable of the environment.
+func wrong(flag string, value any, want string) error {
+	return &usageError{fmt.Sprintf("%s %v: want %s", flag, value, want)}
+}
+
+// webAddress reports whether s is an address that a request can be sent to.
+func webAddress(s string) bool {
+	u, err := url.Parse(s)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != ""
+}
+
+// version is what the binary was built from.
+func version() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return "spool " + info.Main.Version
+	}
+	return "spool (unknown version)"
+}

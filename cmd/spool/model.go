@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/url"
 	"os"
@@ -61,16 +62,37 @@ func chooseModel(ctx context.Context, flag string, rate, replayRate float64, log
 		m = anthropic.New(&anthropic.Options{APIKey: env("ANTHROPIC_API_KEY"), AuthToken: env("ANTHROPIC_AUTH_TOKEN"),
 			BaseURL: env("ANTHROPIC_BASE_URL"), Model: name, Cache: "5m"})
 	default:
-		return nil, server.Info{}, &usageError{"--model " + flag + ": want scripted, openai:NAME, openai-responses:NAME, anthropic:NAME or replay:PATH"}
+		return nil, server.Info{}, wrong("--model", flag, "scripted, openai:NAME, openai-responses:NAME, anthropic:NAME or replay:PATH")
+	}
+	if err := checkProvider(flag, kind, env); err != nil {
+		return nil, server.Info{}, err
 	}
 	ask, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	id, err := m.ID(ask)
 	if err != nil { // it may come up later
-		log.Warn("the provider does not say which models it has", "err", err, "hint", "set "+strings.ToUpper(kind)+"_MODEL or --model "+kind+":NAME")
+		log.Warn("the provider does not say which models it has", "err", err, "hint", fmt.Sprintf("check %s_BASE_URL, or name one: --model %s:NAME", strings.ToUpper(kind), kind))
 		return m, server.Info{Model: kind}, nil
 	}
 	return m, server.Info{Model: kind + ":" + id}, nil
+}
+
+// checkProvider looks at what the environment says of a model's provider.
+func checkProvider(flag, kind string, env func(string) string) error {
+	name, _, _ := strings.Cut(strings.ToUpper(kind), "-")
+	if name != "OPENAI" && name != "ANTHROPIC" {
+		return nil
+	}
+	if base := env(name + "_BASE_URL"); base != "" {
+		if !webAddress(base) {
+			return wrong(name+"_BASE_URL", base, "an address like http://127.0.0.1:11434/v1")
+		}
+		return nil // many servers of one's own ask for no key
+	}
+	if env(name+"_API_KEY") == "" && (name == "OPENAI" || env(name+"_AUTH_TOKEN") == "") {
+		return &usageError{fmt.Sprintf("--model %s: %s_API_KEY is not set (for a server that asks for none, set %s_BASE_URL)", flag, name, name)}
+	}
+	return nil
 }
 
 // responsesName takes NAME?background=1 apart.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -21,67 +22,111 @@ type projectCmd struct {
 	Framing string      `enum:"bare,event" default:"bare" help:"Framing of the native wire."`
 }
 
-// Run is a filter: chunk i of the input is record i of a log. The last turn is
-// shown, but on the native wire, which shows all records.
+// Run is a filter: chunk i of the input is record i of a log. Turns are shown one
+// after the other, each as a stream of its own; the native wire shows all records.
 func (c *projectCmd) Run(_ context.Context, std streams) error {
-	recs, fold, err := readChunks(std.in)
-	if err != nil {
+	out := bufio.NewWriter(std.out)
+	p := &projection{cmd: c, out: out}
+	err := readChunks(&source{src: std.in, out: out}, p.apply)
+	if err == nil {
+		err = p.end()
+	}
+	return errors.Join(err, out.Flush())
+}
+
+// projection writes the frames of a log's records.
+type projection struct {
+	cmd    *projectCmd
+	out    *bufio.Writer
+	fold   *spool.Fold
+	turn   string
+	proj   spool.Projector
+	frames []spool.Frame
+	held   []spool.Frame // ends that may not be the last word
+}
+
+func (p *projection) apply(r spool.Record) error {
+	if p.fold == nil {
+		p.fold = spool.NewFold(spool.RootID(r.Agent))
+	}
+	if err := p.fold.Apply(r); err != nil {
 		return err
 	}
-	out := bufio.NewWriter(std.out)
-	defer out.Flush()
-	var p spool.Projector
-	switch c.Wire {
-	case "native":
-		framing := native.Bare
-		if c.Framing == "event" {
-			framing = native.Event
-		}
-		p = native.New(framing)
-	default:
-		turn := fold.LastTurn()
-		if turn == nil {
-			return errors.New("the chunks hold no run_started: there is no turn to show")
-		}
-		if p, err = c.projector(turn.ID); err != nil {
-			return err
-		}
+	if err := p.follow(); err != nil || p.proj == nil {
+		return err
 	}
-	var frames, held []spool.Frame
-	write := func(f spool.Frame) {
-		if f.Seq != 0 {
-			fmt.Fprintf(out, "id: %s\n", spool.Cursor{Seq: f.Seq})
-		}
-		_, _ = out.Write(f.Data)
+	var err error
+	if p.frames, err = p.proj.Apply(p.frames[:0], r); err != nil || r.Seq <= p.cmd.After {
+		return err
 	}
-	for _, r := range recs {
-		frames, err = p.Apply(frames[:0], r)
-		if err != nil {
-			return fmt.Errorf("chunk %d: %w", r.Seq, err)
-		}
-		if r.Seq <= c.After {
+	for _, f := range p.frames {
+		if f.Terminal {
+			p.held = append(p.held, f)
 			continue
 		}
-		for _, f := range frames {
-			if f.Terminal {
-				held = append(held, f)
-				continue
-			}
-			held = held[:0]
-			write(f)
+		p.held = p.held[:0]
+		p.write(f)
+	}
+	return nil
+}
+
+// follow has a projector for the turn that the log is in, if it is in one.
+func (p *projection) follow() (err error) {
+	if p.cmd.Wire == "native" {
+		if p.proj == nil {
+			p.proj = native.New(p.cmd.framing())
 		}
+		return nil
 	}
-	for _, f := range held {
-		write(f)
+	turn := p.fold.LastTurn()
+	if turn == nil || turn.ID == p.turn {
+		return nil
 	}
-	if c.Wire == "native" {
+	p.release()
+	p.turn = turn.ID
+	p.proj, err = p.cmd.projector(turn.ID)
+	return err
+}
+
+// end writes what is sent to a reader at the head.
+func (p *projection) end() error {
+	switch {
+	case p.fold == nil:
+		return errors.New("there are no chunks on standard input")
+	case p.cmd.Wire == "native":
 		text := ""
-		if fold.Error != nil {
-			text = fold.Error.Error
+		if p.fold.Error != nil {
+			text = p.fold.Error.Error
 		}
-		_, _ = out.Write(native.Terminal(fold.Status, fold.Reason, text))
+		_, err := p.out.Write(native.Terminal(p.fold.Status, p.fold.Reason, text))
+		return err
+	case p.proj == nil:
+		return errors.New("the chunks hold no run_started: there is no turn to show")
 	}
-	return out.Flush()
+	p.release()
+	return nil
+}
+
+func (p *projection) release() {
+	for _, f := range p.held {
+		p.write(f)
+	}
+	p.held = nil
+}
+
+// write leaves errors to the writer, which keeps them.
+func (p *projection) write(f spool.Frame) {
+	if f.Seq != 0 {
+		fmt.Fprintf(p.out, "id: %s\n", spool.Cursor{Seq: f.Seq})
+	}
+	_, _ = p.out.Write(f.Data)
+}
+
+func (c *projectCmd) framing() native.Framing {
+	if c.Framing == "event" {
+		return native.Event
+	}
+	return native.Bare
 }
 
 // projector is the turn's on the command's wire.
@@ -100,41 +145,30 @@ func (c *projectCmd) projector(turn string) (spool.Projector, error) {
 	return merlin.NewProjector(turn, o), nil
 }
 
+const maxLine = 32 << 20
+
 // readChunks reads one JSON chunk a line, as records 1, 2, 3, … of a log.
-func readChunks(in io.Reader) ([]spool.Record, *spool.Fold, error) {
+func readChunks(in io.Reader, fn func(spool.Record) error) error {
 	lines := bufio.NewScanner(in)
-	lines.Buffer(nil, 32<<20)
-	var recs []spool.Record
-	for n := 1; lines.Scan(); n++ {
+	lines.Buffer(nil, maxLine)
+	n, seq := 1, uint64(0)
+	for ; lines.Scan(); n++ {
 		if len(lines.Bytes()) == 0 {
 			continue
 		}
-		data := append([]byte(nil), lines.Bytes()...)
+		data := bytes.Clone(lines.Bytes())
 		c, err := spool.DecodeChunk(data)
-		if err != nil {
-			return nil, nil, fmt.Errorf("line %d: %w", n, err)
+		if err == nil {
+			seq++
+			b := c.ChunkBase()
+			err = fn(spool.Record{Seq: seq, Type: c.ChunkType(), Agent: b.AgentID, Time: b.Timestamp, Class: spool.ClassOf(c), Data: data})
 		}
-		b := c.ChunkBase()
-		recs = append(recs, spool.Record{Seq: uint64(len(recs) + 1), Type: c.ChunkType(), Agent: b.AgentID, Time: b.Timestamp, Class: spool.ClassOf(c), Data: data})
+		if err != nil {
+			return fmt.Errorf("line %d: %w", n, err)
+		}
 	}
 	if err := lines.Err(); err != nil {
-		return nil, nil, err
+		return fmt.Errorf("line %d: %w", n, err)
 	}
-	fold := spool.NewFold(rootAgent(recs))
-	for _, r := range recs {
-		if err := fold.Apply(r); err != nil {
-			return nil, nil, fmt.Errorf("chunk %d: %w", r.Seq, err)
-		}
-	}
-	return recs, fold, nil
-}
-
-// rootAgent is the session that the chunks are of.
-func rootAgent(recs []spool.Record) string {
-	for _, r := range recs {
-		if r.Agent != "" {
-			return spool.RootID(r.Agent)
-		}
-	}
-	return ""
+	return nil
 }

@@ -8,11 +8,13 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
@@ -36,6 +38,7 @@ func TestScripts(t *testing.T) {
 			for _, name := range []string{"OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_MODEL", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "ANTHROPIC_MODEL"} {
 				env.Setenv(name, "")
 			}
+			env.Setenv("SPOOL_ADDR", "127.0.0.1:0") // what else runs on this machine is no matter
 			return nil
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
@@ -43,6 +46,8 @@ func TestScripts(t *testing.T) {
 			"hold":   holdScript,
 			"kill9":  killScript,
 			"term":   termScript,
+			"terms":  termsScript,
+			"logs":   logsScript,
 			"post":   postScript,
 			"get":    getScript,
 			"follow": followScript,
@@ -65,7 +70,25 @@ type servers struct {
 type process struct {
 	cmd *exec.Cmd
 	url string
-	log *strings.Builder
+	log *lines
+}
+
+// lines is a log that can be read while it is written.
+type lines struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
 }
 
 func running(ts *testscript.TestScript, name string) *process {
@@ -108,7 +131,7 @@ func serveScript(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	path, err := exec.LookPath("spool")
 	ts.Check(err)
-	p := &process{cmd: exec.Command(path, append([]string{"serve", "--addr", "127.0.0.1:0"}, args[1:]...)...), log: &strings.Builder{}}
+	p := &process{cmd: exec.Command(path, append([]string{"serve", "--addr", "127.0.0.1:0"}, args[1:]...)...), log: &lines{}}
 	p.cmd.Dir = ts.Getenv("WORK")
 	p.cmd.Env = append(os.Environ(), "SPOOL_TEST_GATE="+ts.Getenv("GATE"), "OPENAI_API_KEY=", "OPENAI_BASE_URL="+ts.Getenv("PROVIDER"), "OPENAI_MODEL=", "ANTHROPIC_API_KEY=", "ANTHROPIC_BASE_URL=", "ANTHROPIC_MODEL=")
 	p.cmd.Stderr = p.log
@@ -134,6 +157,7 @@ func serveScript(ts *testscript.TestScript, neg bool, args []string) {
 	s.byName[args[0]] = p
 	s.mu.Unlock()
 	ts.Setenv(args[0], p.url)
+	ts.Setenv(args[0]+"_ADDR", strings.TrimPrefix(p.url, "http://"))
 }
 
 func killScript(ts *testscript.TestScript, _ bool, args []string) {
@@ -148,6 +172,37 @@ func termScript(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(p.cmd.Process.Signal(syscall.SIGTERM))
 	if err := p.cmd.Wait(); err != nil {
 		ts.Fatalf("after SIGTERM: %v\n%s", err, p.log)
+	}
+}
+
+// logsScript is "logs NAME REGEXP": the server's log holds that. With ! it does not,
+// and the server has ended.
+func logsScript(ts *testscript.TestScript, neg bool, args []string) {
+	p, want := running(ts, args[0]), regexp.MustCompile(args[1])
+	for !neg && !want.MatchString(p.log.String()) {
+		time.Sleep(10 * time.Millisecond) // the package's deadline is the only one
+	}
+	if neg && want.MatchString(p.log.String()) {
+		ts.Fatalf("the log holds %s:\n%s", args[1], p.log)
+	}
+}
+
+// termsScript asks a server that has something to wait for to stop, again and
+// again, and expects that it does not wait.
+func termsScript(ts *testscript.TestScript, _ bool, args []string) {
+	p := running(ts, args[0])
+	ended := make(chan error)
+	go func() { ended <- p.cmd.Wait() }()
+	for again := time.NewTicker(20 * time.Millisecond); ; <-again.C {
+		select {
+		case err := <-ended:
+			if status := p.cmd.ProcessState.Sys().(syscall.WaitStatus); status.Signal() != syscall.SIGTERM {
+				ts.Fatalf("after several signals: %v\n%s", err, p.log)
+			}
+			return
+		default:
+			_ = p.cmd.Process.Signal(syscall.SIGTERM)
+		}
 	}
 }
 

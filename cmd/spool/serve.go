@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
+	"math"
 	"net"
 	"net/http"
 	"slices"
+	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -23,23 +26,25 @@ import (
 
 type serveCmd struct {
 	Addr        string        `default:"127.0.0.1:8080" help:"HOST:PORT to listen on; port 0 takes a free one."`
-	Store       string        `default:"sqlite:spool.db" help:"sqlite:PATH or memory."`
+	Store       string        `default:"sqlite:spool.db" help:"sqlite:PATH (with ?sync=normal the last writes may be lost when the power fails) or memory."`
 	Model       string        `help:"scripted, openai:NAME, openai-responses:NAME (with ?background=1 the provider works on when the connection or this process is lost, and is found again), anthropic:NAME or replay:PATH (a recorded provider stream, or a folder of them from which the message names one); default from the environment (OPENAI_ or ANTHROPIC_ with API_KEY, BASE_URL, MODEL), else scripted."`
 	DemoRate    float64       `default:"40" help:"Deltas per second of the scripted model; 0 is as fast as it can."`
 	ReplayRate  float64       `default:"0" help:"Events per second of a replayed recording; 0 is as recorded."`
-	MCP         []string      `name:"mcp" sep:"\n" placeholder:"[NAME=]URL" help:"Tools of an MCP server: its URL, or stdio:COMMAND to run one. NAME= goes before the names of its tools. Repeatable; in the environment one a line."`
+	MCP         []string      `name:"mcp" sep:"\n" placeholder:"SERVER" help:"Tools of an MCP server: its URL, or stdio:COMMAND to run one. With NAME= before it, NAME_ goes before the names of its tools. Repeatable; in the environment one a line."`
 	UI          int           `name:"ui" enum:"6,7" default:"6" help:"Default AI SDK profile: 6 or 7."`
 	ReplayGrace time.Duration `default:"60s" help:"How long a settled turn is replayed to a client without a position."`
 	LeaseTTL    time.Duration `name:"lease-ttl" default:"10s" help:"After this long without a sign of life a session's owner is replaced."`
+	TraceAge    time.Duration `default:"24h" help:"How long a session that rests keeps what its answers looked like while they were streamed; 0 is for ever. The answers themselves stay."`
+	TraceLength int           `name:"trace-records" placeholder:"N" default:"10000" help:"How many records back from its end a session keeps that; 0 is all."`
 	WaitLimit   time.Duration `default:"0" help:"After this long without an answer an approval is denied, and a call that the page executes fails; 0 waits for ever."`
 	DrainGrace  time.Duration `default:"5s" help:"How long open runs may go on after SIGTERM; what is still open then goes on at the next start."`
 	Recover     bool          `default:"true" negatable:"" help:"Runs whose process was lost go on where they were. With --no-recover they fail, and what they showed is their answer."`
-	CORSOrigin  []string      `name:"cors-origin" help:"Origins of pages elsewhere that may use this server; pages on this machine always may. * allows all."`
+	CORSOrigin  []string      `name:"cors-origin" placeholder:"ORIGIN" help:"Origins of pages elsewhere that may use this server; pages on this machine always may. * allows all."`
 	Heartbeat   time.Duration `default:"10s" help:"A comment goes out after this much silence."`
 	WriteLimit  time.Duration `name:"write-timeout" default:"15s" help:"A reader that takes longer for one write is cut."`
 	Overrides   bool          `name:"allow-overrides" help:"Let requests replace a session's history or state."`
 	Merlin      merlinServe   `embed:"" prefix:"merlin-"`
-	Verbose     bool          `short:"v" help:"Log what readers do."`
+	LogLevel    string        `enum:"debug,info,warn,error" default:"info" help:"debug (what readers do, too), info, warn or error."`
 	Gate        string        `name:"test-gate" hidden:"" env:"SPOOL_TEST_GATE"`
 }
 
@@ -47,13 +52,23 @@ type serveCmd struct {
 const shutdownLimit = 10 * time.Second
 
 func (c *serveCmd) Run(ctx context.Context, std streams, log *slog.Logger) error {
-	if c.Verbose {
-		log = newLogger(std.err, slog.LevelDebug)
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(c.LogLevel)); err != nil {
+		return err
+	}
+	log = newLogger(std.err, level)
+	if err := c.check(); err != nil {
+		return err
 	}
 	merlinOptions, err := c.Merlin.options()
 	if err != nil {
 		return err
 	}
+	listener, err := listen(c.Addr)
+	if err != nil {
+		return err
+	}
+	defer listener.Close()
 	store, err := openStore(c.Store)
 	if err != nil {
 		return err
@@ -92,6 +107,7 @@ func (c *serveCmd) Run(ctx context.Context, std streams, log *slog.Logger) error
 		LeaseTTL:   c.LeaseTTL,
 		DrainGrace: c.DrainGrace,
 		FailLost:   !c.Recover,
+		Retention:  runner.Retention{Age: orNone(c.TraceAge), Records: orNone(c.TraceLength)},
 		Metrics:    metrics,
 	})
 	if err != nil {
@@ -105,7 +121,7 @@ func (c *serveCmd) Run(ctx context.Context, std streams, log *slog.Logger) error
 
 		UI:           c.UI,
 		Merlin:       merlinOptions,
-		ReplayGrace:  grace(c.ReplayGrace),
+		ReplayGrace:  orNone(c.ReplayGrace),
 		Heartbeat:    c.Heartbeat,
 		WriteTimeout: c.WriteLimit,
 		DrainSpread:  time.Second,
@@ -114,10 +130,6 @@ func (c *serveCmd) Run(ctx context.Context, std streams, log *slog.Logger) error
 		Logger:       log,
 		Metrics:      []io.WriterTo{metrics},
 	})
-	listener, err := net.Listen("tcp", c.Addr)
-	if err != nil {
-		return err
-	}
 	if host, ok := listener.Addr().(*net.TCPAddr); ok && !host.IP.IsLoopback() {
 		log.Warn("everyone who reaches this address may read and write every session: put an authenticating proxy before it", "addr", host.String())
 	}
@@ -149,7 +161,7 @@ func (c *serveCmd) serve(ctx context.Context, l net.Listener, handler *server.Se
 	group.Go(func() error { return runs.Run(ctx) })
 	group.Go(func() error {
 		<-ctx.Done()
-		log.Info("draining")
+		log.Info("draining", "hint", "a second signal ends it at once")
 		stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownLimit)
 		defer cancel()
 		err := handler.Shutdown(stop)
@@ -162,10 +174,58 @@ func (c *serveCmd) allowOrigin(origin string) bool {
 	return server.LoopbackOrigin(origin) || slices.Contains(c.CORSOrigin, "*") || slices.Contains(c.CORSOrigin, origin)
 }
 
-// grace makes a flag of 0 mean what it says.
-func grace(d time.Duration) time.Duration {
-	if d <= 0 {
+// check refuses numbers that would silently become defaults.
+func (c *serveCmd) check() error {
+	for _, f := range []struct {
+		name        string
+		is, atLeast time.Duration
+	}{
+		{"--replay-grace", c.ReplayGrace, 0},
+		{"--lease-ttl", c.LeaseTTL, time.Second},
+		{"--trace-age", c.TraceAge, 0},
+		{"--wait-limit", c.WaitLimit, 0},
+		{"--drain-grace", c.DrainGrace, 0},
+		{"--heartbeat", c.Heartbeat, time.Second},
+		{"--write-timeout", c.WriteLimit, time.Second},
+	} {
+		if f.is < f.atLeast {
+			return wrong(f.name, f.is, fmt.Sprintf("%v or more", f.atLeast))
+		}
+	}
+	for name, rate := range map[string]float64{"--demo-rate": c.DemoRate, "--replay-rate": c.ReplayRate} {
+		if !(rate >= 0) || math.IsInf(rate, 1) {
+			return wrong(name, rate, "0 or more")
+		}
+	}
+	if c.TraceLength < 0 {
+		return wrong("--trace-records", c.TraceLength, "0 or more")
+	}
+	return nil
+}
+
+// listen comes before all else that takes time or leaves something behind.
+func listen(addr string) (net.Listener, error) {
+	l, err := net.Listen("tcp", addr)
+	switch {
+	case err == nil:
+		return l, nil
+	case errors.Is(err, syscall.EADDRINUSE):
+		return nil, fmt.Errorf("--addr %s: another program listens there (take another port; 0 takes a free one)", addr)
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		return nil, fmt.Errorf("--addr %s: this machine does not have the address (0.0.0.0 is all that it has)", addr)
+	case errors.Is(err, fs.ErrPermission):
+		return nil, fmt.Errorf("--addr %s: not allowed (ports below 1024 are for privileged programs)", addr)
+	}
+	if wrongAddr, ok := errors.AsType[*net.OpError](err); ok {
+		err = wrongAddr.Err
+	}
+	return nil, &usageError{fmt.Sprintf("--addr %s: want HOST:PORT: %v", addr, err)}
+}
+
+// orNone gives the flags whose 0 is none to options whose 0 is a default.
+func orNone[T time.Duration | int](v T) T {
+	if v == 0 {
 		return -1
 	}
-	return d
+	return v
 }

@@ -20,6 +20,17 @@ type closableStore interface {
 	Close() error
 }
 
+// storeError says which store could not be opened.
+type storeError struct {
+	name string
+	err  error
+}
+
+func (e storeError) Error() string {
+	return "--store " + e.name + ": " + strings.TrimPrefix(e.err.Error(), "spool: ")
+}
+func (e storeError) Unwrap() error { return e.err }
+
 // openStore opens the store that a URL-like name says.
 func openStore(name string) (closableStore, error) {
 	kind, rest, _ := strings.Cut(name, ":")
@@ -35,11 +46,15 @@ func openStore(name string) (closableStore, error) {
 		case "", sqlitestore.SyncFull, sqlitestore.SyncNormal:
 			o.Sync = sync
 		default:
-			return nil, &usageError{"--store " + name + ": sync is full or normal"}
+			return nil, wrong("--store", name, "sync=full or sync=normal")
 		}
-		return sqlitestore.Open(path, o)
+		s, err := sqlitestore.Open(path, o)
+		if err != nil {
+			return nil, storeError{name, err}
+		}
+		return s, nil
 	case name == "memory":
 		return memstore.New(nil), nil
 	}
-	return nil, &usageError{"--store " + name + ": want sqlite:PATH or memory"}
+	return nil, wrong("--store", name, "sqlite:PATH or memory")
 }

@@ -8,11 +8,13 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
 	"time"
 
+	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/internal/sse"
 	"github.com/spool-run/spool/server"
 	"github.com/spool-run/spool/wire/merlin"
@@ -31,22 +33,32 @@ type tailCmd struct {
 // Run prints the data of each event, one a line, and comes back after the last
 // one whenever the connection breaks.
 func (c *tailCmd) Run(ctx context.Context, std streams) error {
+	if !webAddress(c.URL) {
+		return wrong("--url", c.URL, "the address of a server, like http://127.0.0.1:8080")
+	}
+	c.URL = strings.TrimRight(c.URL, "/")
 	out := bufio.NewWriter(std.out)
 	defer out.Flush()
 	t := &tail{cmd: c, out: out, last: c.After}
+	told := ""
 	for failures := 0; ; {
+		before := t.last
 		done, err := t.attach(ctx)
 		if ferr := out.Flush(); ferr != nil {
 			return nil // whoever read the output has gone
 		}
-		switch {
-		case done || ctx.Err() != nil:
+		if ctx.Err() != nil {
+			return nil
+		}
+		if done {
 			return err
-		case err == nil:
-			failures = 0
-		default:
-			failures++
-			fmt.Fprintln(std.err, "spool: coming back:", err)
+		}
+		if failures++; t.last != before {
+			failures, told = 0, ""
+		}
+		if why := said(err); why != told { // once, however long it lasts
+			fmt.Fprintf(std.err, "spool: %s; coming back\n", why)
+			told = why
 		}
 		pause := time.Duration(1+rand.IntN(100)) * time.Millisecond << min(failures, 6)
 		timer := time.NewTimer(pause)
@@ -97,12 +109,12 @@ func (t *tail) attach(ctx context.Context) (done bool, err error) {
 	}
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return false, err
+		return false, unreached(t.cmd.URL, err)
 	}
 	defer res.Body.Close()
 	switch {
 	case res.StatusCode == http.StatusNoContent:
-		return true, nil
+		return true, errors.New("there is nothing to show: no turn of this session is open or has ended just now (the native wire shows all of it)")
 	case res.StatusCode >= 500:
 		return false, problem(res)
 	case res.StatusCode != http.StatusOK:
@@ -169,7 +181,22 @@ func problem(res *http.Response) error {
 	var p server.Problem
 	data, _ := io.ReadAll(io.LimitReader(res.Body, 64<<10))
 	if json.Unmarshal(data, &p) != nil || p.Code == "" {
-		return errors.New(res.Status)
+		return fmt.Errorf("%s answers %s (is it a Spool server?)", res.Request.URL.Host, res.Status)
 	}
-	return fmt.Errorf("%s (%s)", p.Error, p.Code)
+	hint := p.Hint
+	if p.Code == spool.ErrNotFound.Code {
+		hint = "spool sessions lists those that there are"
+	}
+	if hint != "" {
+		hint = " (" + hint + ")"
+	}
+	return fmt.Errorf("%s: %s%s", p.Code, strings.TrimPrefix(p.Error, "spool: "), hint)
+}
+
+// unreached is the error of a request that got no answer.
+func unreached(url string, err error) error {
+	if e, ok := errors.AsType[*net.OpError](err); ok {
+		err = e.Err
+	}
+	return fmt.Errorf("%s cannot be reached: %w (is spool serve running there?)", url, err)
 }

@@ -111,7 +111,10 @@ func prepare(c *conn, path string) error {
 			}
 			return err
 		case version > schemaVersion:
-			return refuse(path, fmt.Sprintf("its schema version is %d, this program knows %d; use a newer one", version, schemaVersion))
+			e := *spool.ErrInvalid
+			e.Message = fmt.Sprintf("a newer program wrote %s: its schema version is %d, this one knows %d", path, version, schemaVersion)
+			e.Hint = "use the newer program, or another file"
+			return &e
 		case version != 0 || tables > 0:
 			return refuse(path, "it belongs to another program")
 		}
