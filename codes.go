@@ -94,6 +94,7 @@ var codes = map[string]CodeInfo{
 	"invalid_chunk":        {CategoryRequest, 400, false},
 	"malformed_json":       {CategoryRequest, 400, false},
 	"no_message":           {CategoryRequest, 400, false},
+	"result_invalid":       {CategoryRequest, 422, false},
 	"override_not_allowed": {CategoryRequest, 403, false},
 	"cross_origin":         {CategoryRequest, 403, false},
 	"no_such_route":        {CategoryRequest, 404, false},

@@ -1,6 +1,26 @@
 package agent
 
-import "github.com/spool-run/spool/tool"
+import (
+	"encoding/json"
+	"errors"
+
+	"github.com/spool-run/spool/tool"
+)
+
+// CheckResult reports why a client's result of one of the agent's calls is not
+// what the call's tool declares, or nil; also for a tool that the agent does not
+// have.
+func (a *Agent) CheckResult(name string, result json.RawMessage) error {
+	for _, t := range a.Tools {
+		if t.Spec().Name == name {
+			if err := tool.CheckResult(t, result); err != nil {
+				return errors.New(shown(err.Error()))
+			}
+			return nil
+		}
+	}
+	return nil
+}
 
 // allTools returns the agent's tools as the step has them: those that come and go
 // stay for its time. The step's own goroutine asks first.

@@ -76,7 +76,8 @@ type Options struct {
 	Merlin      chat.MerlinOptions
 
 	// Agents are those of the runners, if they are known here: a stop that a run's
-	// owner does not obey then ends its provider's background work as well.
+	// owner does not obey then ends its provider's background work as well, and
+	// results of clients are checked against what their tools declare.
 	Agents []*agent.Agent
 
 	// Metrics are written behind the server's own at /metrics: those of runners

@@ -2,6 +2,7 @@ package tool
 
 import (
 	"encoding/json"
+	"fmt"
 	"time"
 
 	"github.com/spool-run/spool"
@@ -61,13 +62,26 @@ func (c *configured) Unwrap() Tool { return c.Tool }
 func (c *configured) Check(input json.RawMessage) error { return Check(c.Tool, input) }
 
 // Client makes a tool that the client executes: a page that knows where it is, or
-// asks its user. The run pauses until somebody submits the result, and checks
-// nothing about it. In is as for [New].
+// asks its user. The run pauses until somebody submits the result, of whatever
+// shape. In is as for [New].
 func Client[In any](name, description string) Tool {
 	t := New(name, description, func(Context, In) (any, error) {
 		return nil, Fatal(spool.ErrUnsupported.Because("a client-executed tool was called here"))
 	}).(*typed[In, any])
 	t.spec.Client = true
+	return t
+}
+
+// ClientOf is [Client] with a result that must satisfy the schema of Out: a server
+// that knows the agents refuses any other, so that another try may follow.
+// ClientOf panics if Out has no schema.
+func ClientOf[In, Out any](name, description string) Tool {
+	schema, err := SchemaOf[Out]()
+	if err != nil {
+		panic(fmt.Sprintf("tool.ClientOf(%q): %v", name, err))
+	}
+	t := Client[In](name, description).(*typed[In, any])
+	t.spec.Result = schema.JSON()
 	return t
 }
 

@@ -38,6 +38,7 @@ type Spec struct {
 	Timeout     time.Duration   // of one call; 0: the agent's
 	Recovery    Recovery        // of a call whose outcome was lost; "": it fails
 	Client      bool            // the client executes it: Call is never called
+	Result      json.RawMessage // JSON Schema of what a client may submit; nil takes anything
 	// NeedsApproval reports whether a call with this input waits for a human's
 	// approval; nil: none does. It is asked once a call.
 	NeedsApproval func(input json.RawMessage) bool
@@ -67,6 +68,20 @@ func Check(t Tool, input json.RawMessage) error {
 		return fmt.Errorf("the schema of tool %s: %w", spec.Name, err)
 	}
 	return s.Validate(input)
+}
+
+// CheckResult reports why a client's result of a call of this tool is not what the
+// tool declares, or nil.
+func CheckResult(t Tool, result json.RawMessage) error {
+	spec := t.Spec()
+	if spec.Result == nil {
+		return nil
+	}
+	s, err := ParseSchema(spec.Result)
+	if err != nil {
+		return fmt.Errorf("the result schema of tool %s: %w", spec.Name, err)
+	}
+	return s.Validate(result)
 }
 
 // New makes a tool from a function. The schema of In, a struct, is inferred from

@@ -105,10 +105,26 @@ func TestCallOutcomes(t *testing.T) {
 	}
 }
 
+func TestClientResults(t *testing.T) {
+	anything, number := tool.Client[trip]("a", ""), tool.With(tool.ClientOf[trip, int]("n", ""), tool.Options{Approval: true})
+	if !number.Spec().Client || anything.Spec().Result != nil {
+		t.Errorf("%+v, %+v", number.Spec(), anything.Spec())
+	}
+	for result, fits := range map[string]bool{`7`: true, `"7"`: false, `{}`: false, `null`: false, `{`: false} {
+		if err := tool.CheckResult(number, json.RawMessage(result)); (err == nil) != fits {
+			t.Errorf("%s of a number: %v", result, err)
+		}
+	}
+	if err := tool.CheckResult(anything, json.RawMessage(`"7"`)); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestNewPanicsOnMistakes(t *testing.T) {
 	for name, make := range map[string]func(){
 		"bad name":  func() { tool.New("get weather", "", func(tool.Context, trip) (int, error) { return 0, nil }) },
 		"no schema": func() { tool.New("x", "", func(tool.Context, chan int) (int, error) { return 0, nil }) },
+		"no result": func() { tool.ClientOf[trip, chan int]("x", "") },
 		"no object": func() { tool.New("x", "", func(tool.Context, string) (int, error) { return 0, nil }) },
 	} {
 		t.Run(name, func(t *testing.T) {

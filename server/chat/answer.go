@@ -53,7 +53,8 @@ func ParseResult(callID string, data []byte) (Answer, error) {
 // answered the same. The turn goes on once nothing is missing; Submit does not
 // wait for it. Errors: [spool.ErrNotFound],
 // [ErrNoSuchCall], [ErrAlreadyAnswered] for another answer than the one that
-// counts, [ErrTooLate], [ErrNotWaiting], and the store's.
+// counts, [ErrTooLate], [ErrNotWaiting], [ErrResultInvalid] if Deps.Agents
+// say so, and the store's.
 func Submit(ctx context.Context, d *Deps, session string, a Answer) (*Settled, error) {
 	g, err := d.subject(session)
 	if err != nil {
@@ -66,7 +67,9 @@ func Submit(ctx context.Context, d *Deps, session string, a Answer) (*Settled, e
 		s.pend(f.Live() && !f.Asks())
 		owner, t, found := locate(f, a)
 		var err error
-		known, err = given(f, owner, t, found)
+		if known, err = given(f, owner, t, found); err == nil && !known {
+			err = d.fits(owner, t, found)
+		}
 		s.RunID, a = f.Verdict(AnswerID(found)).RunID, found
 		return err
 	}

@@ -48,3 +48,24 @@ func waitsFor(owner *spool.Fold, t *spool.ToolPart, a Answer) bool {
 		(a.ApprovalID != "" || owner.OpenRun() != nil || owner.Reason != spool.SuspendedChildren ||
 			slices.ContainsFunc(owner.PendingCalls(), func(c spool.PendingCall) bool { return c.Agent == owner.Session && c.CallID == t.CallID }))
 }
+
+// fits checks a client's result against what the tool of the call declares, if the
+// agent is known here.
+func (d *Deps) fits(owner *spool.Fold, t *spool.ToolPart, a Answer) error {
+	if a.ApprovalID != "" || a.Error != "" {
+		return nil
+	}
+	name := owner.AgentType
+	if turn := owner.LastTurn(); name == "" && turn != nil {
+		name = turn.LastRun().AgentType
+	}
+	for _, known := range d.Agents {
+		if of := known.Find(name); of != nil {
+			if err := of.CheckResult(t.Name, a.Output); err != nil {
+				return ErrResultInvalid.Because("the result of "+t.Name+" is not what the tool declares: "+err.Error()).With(owner.Session, nil)
+			}
+			return nil
+		}
+	}
+	return nil
+}

@@ -30,7 +30,8 @@ type Deps struct {
 	// is taken from it. 0: 4 s, of which the owner gives half to its tools.
 	ForceStop time.Duration
 	// Agents are those of the runners, if they are known here: so that a stop that
-	// their owner does not obey ends what their providers do in the background.
+	// their owner does not obey ends what their providers do in the background, and
+	// results of clients are checked against what their tools declare.
 	Agents []*agent.Agent
 	// AllowOverrides lets a request replace the session's history or state.
 	AllowOverrides bool

@@ -16,6 +16,7 @@ var (
 	ErrAlreadyAnswered   = &spool.Error{Code: "already_answered", Message: "somebody has given another answer"}
 	ErrTooLate           = &spool.Error{Code: "too_late", Message: "nobody waits for this answer any more"}
 	ErrNotWaiting        = &spool.Error{Code: "not_waiting", Message: "the run has not paused for this answer yet", Hint: "send it again when the status is paused"}
+	ErrResultInvalid     = &spool.Error{Code: "result_invalid", Message: "the result is not what the tool declares", Hint: "the call still waits: submit another one, or an error"}
 	ErrNothingToResume   = &spool.Error{Code: "nothing_to_resume", Message: "no run of this session was interrupted or broke off, so that it could go on", Hint: "mode with_message opens a turn, from_checkpoint goes back"}
 	ErrNoSuchCheckpoint  = &spool.Error{Code: "no_such_checkpoint", Message: "the session has no such checkpoint"}
 	ErrNotInterruptible  = &spool.Error{Code: "not_interruptible", Message: "the run is a producer's, who alone knows its steps", Hint: "stop it"}
@@ -104,7 +105,7 @@ func frontendError(err error, fallback *FrontendHandlerError) error {
 		return f
 	}
 	switch spool.CodeOf(err) {
-	case "malformed_json", "no_message", "nothing_to_continue", "nothing_to_resume", "no_such_message", "invalid_session_id",
+	case "malformed_json", "no_message", "nothing_to_continue", "nothing_to_resume", "no_such_message", "result_invalid", "invalid_session_id",
 		"invalid_id", "invalid", "invalid_chunk", "too_large", "cursor_malformed", "busy", "refused":
 		return ValidationError.With("", err)
 	case "not_found", "no_such_checkpoint":

@@ -296,6 +296,9 @@ func (d *Deps) answers(f *spool.Fold, b *Body) (decision, error) {
 		if !waitsFor(owner, t, a) {
 			continue
 		}
+		if err := d.fits(owner, t, a); err != nil {
+			return decision{}, err
+		}
 		dec.follow = append(dec.follow, id)
 		dec.chunks = append(dec.chunks, a.chunk(id))
 	}

@@ -1,0 +1,74 @@
+package server_test
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/spool-run/spool/agent"
+	"github.com/spool-run/spool/model/scripted"
+	"github.com/spool-run/spool/runner"
+	"github.com/spool-run/spool/server"
+	"github.com/spool-run/spool/tool"
+)
+
+type place struct {
+	Lat float64 `json:"lat"`
+}
+
+// TestResultsAreChecked: a result that is not what its tool declares is refused,
+// whichever way it comes and whosever call it is, and the call still waits.
+func TestResultsAreChecked(t *testing.T) {
+	t.Parallel()
+	locator := func(name string) *agent.Agent {
+		return &agent.Agent{Name: name, Tools: []tool.Tool{tool.ClientOf[struct{}, place]("locate", "")},
+			Model: scripted.New(&scripted.Options{Default: scripted.Steps(
+				scripted.Say(scripted.Calls(scripted.ToolCall{ID: "c1", Name: "locate", Arguments: `{}`})),
+				scripted.Say(scripted.Text("found")))})}
+	}
+	asker := &agent.Agent{Name: "asker", Tools: []tool.Tool{agent.SubAgent(locator("helper"), agent.SubAgentOptions{})},
+		Model: scripted.New(&scripted.Options{Default: scripted.Steps(
+			scripted.Say(scripted.Calls(scripted.ToolCall{ID: "c1", Name: "subagent__helper", Arguments: `{"task":"find me"}`})),
+			scripted.Say(scripted.Text("found")))})}
+	for _, tt := range []struct {
+		name  string
+		agent *agent.Agent
+		call  string
+	}{
+		{"its own", locator("locator"), "c1"},
+		{"a child's", asker, "s.1/c1"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			k := newKit(t, &server.Options{Agents: []*agent.Agent{tt.agent}})
+			r, err := runner.New(k.logs, []*agent.Agent{tt.agent}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			done := make(chan struct{})
+			go func() { defer close(done); _ = r.Run(k.Context()) }()
+			k.Cleanup(func() { _ = r.Close(); <-done })
+
+			k.say("s", "u1", "where am I?").all()
+			before := len(k.log("s"))
+			snap := k.snapshot("s")
+			id := snap.Messages[len(snap.Messages)-1].ID
+			wrong := map[string]any{"toolCallId": tt.call, "state": "output-available", "output": map[string]string{"lat": "north"}}
+			k.problem(http.StatusUnprocessableEntity, "result_invalid", "POST", "/api/chat/s", answers(id, wrong))
+			if tt.call == "c1" {
+				k.problem(http.StatusUnprocessableEntity, "result_invalid", "POST", "/api/chat/s/tools/c1", `{"output":7}`)
+			} else {
+				k.problem(http.StatusUnprocessableEntity, "result_invalid", "POST", "/api/chat/s.1/tools/c1", `{"output":7}`)
+			}
+			if n := len(k.log("s")); n != before {
+				t.Errorf("%d records were written", n-before)
+			}
+			right := map[string]any{"toolCallId": tt.call, "state": "output-available", "output": map[string]int{"lat": 38}}
+			if got := textOf(k.stream("POST", "/api/chat/s", answers(id, right)).all()); got != "found" {
+				t.Errorf("the answer is %q", got)
+			}
+			// The same again is known, and not looked at.
+			if tt.call == "c1" {
+				k.status(http.StatusOK, "POST", "/api/chat/s/tools/c1", `{"output":{"lat":38}}`)
+			}
+		})
+	}
+}
