@@ -27,7 +27,7 @@ func TestResultsAreChecked(t *testing.T) {
 	}
 	asker := &agent.Agent{Name: "asker", Tools: []tool.Tool{agent.SubAgent(locator("helper"), agent.SubAgentOptions{})},
 		Model: scripted.New(&scripted.Options{Default: scripted.Steps(
-			scripted.Say(scripted.Calls(scripted.ToolCall{ID: "c1", Name: "subagent__helper", Arguments: `{"task":"find me"}`})),
+			scripted.Say(scripted.Calls(scripted.ToolCall{ID: "p1", Name: "subagent__helper", Arguments: `{"task":"find me"}`})),
 			scripted.Say(scripted.Text("found")))})}
 	for _, tt := range []struct {
 		name  string
