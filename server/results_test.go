@@ -9,6 +9,7 @@ import (
 	"github.com/spool-run/spool/runner"
 	"github.com/spool-run/spool/server"
 	"github.com/spool-run/spool/tool"
+	"github.com/spool-run/spool/wire/aisdk"
 )
 
 type place struct {
@@ -27,15 +28,14 @@ func TestResultsAreChecked(t *testing.T) {
 	}
 	asker := &agent.Agent{Name: "asker", Tools: []tool.Tool{agent.SubAgent(locator("helper"), agent.SubAgentOptions{})},
 		Model: scripted.New(&scripted.Options{Default: scripted.Steps(
-			scripted.Say(scripted.Calls(scripted.ToolCall{ID: "p1", Name: "subagent__helper", Arguments: `{"task":"find me"}`})),
+			scripted.Say(scripted.Calls(scripted.ToolCall{ID: "c1", Name: "subagent__helper", Arguments: `{"task":"find me"}`})),
 			scripted.Say(scripted.Text("found")))})}
 	for _, tt := range []struct {
-		name  string
-		agent *agent.Agent
-		call  string
+		name, session string // whose call it is
+		agent         *agent.Agent
 	}{
-		{"its own", locator("locator"), "c1"},
-		{"a child's", asker, "s.1/c1"},
+		{"its own", "s", locator("locator")},
+		{"a child's", "s.1", asker},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			k := newKit(t, &server.Options{Agents: []*agent.Agent{tt.agent}})
@@ -50,25 +50,22 @@ func TestResultsAreChecked(t *testing.T) {
 			k.say("s", "u1", "where am I?").all()
 			before := len(k.log("s"))
 			snap := k.snapshot("s")
-			id := snap.Messages[len(snap.Messages)-1].ID
-			wrong := map[string]any{"toolCallId": tt.call, "state": "output-available", "output": map[string]string{"lat": "north"}}
-			k.problem(http.StatusUnprocessableEntity, "result_invalid", "POST", "/api/chat/s", answers(id, wrong))
-			if tt.call == "c1" {
-				k.problem(http.StatusUnprocessableEntity, "result_invalid", "POST", "/api/chat/s/tools/c1", `{"output":7}`)
-			} else {
-				k.problem(http.StatusUnprocessableEntity, "result_invalid", "POST", "/api/chat/s.1/tools/c1", `{"output":7}`)
-			}
+			message := snap.Messages[len(snap.Messages)-1]
+			call := message.Parts[len(message.Parts)-1].ToolCallID // as the root's stream names it
+			_, own := aisdk.SplitCallID("s", call)
+			wrong := map[string]any{"toolCallId": call, "state": "output-available", "output": map[string]string{"lat": "north"}}
+			k.problem(http.StatusUnprocessableEntity, "result_invalid", "POST", "/api/chat/s", answers(message.ID, wrong))
+			route := "/api/chat/" + tt.session + "/tools/" + own
+			k.problem(http.StatusUnprocessableEntity, "result_invalid", "POST", route, `{"output":7}`)
 			if n := len(k.log("s")); n != before {
 				t.Errorf("%d records were written", n-before)
 			}
-			right := map[string]any{"toolCallId": tt.call, "state": "output-available", "output": map[string]int{"lat": 38}}
-			if got := textOf(k.stream("POST", "/api/chat/s", answers(id, right)).all()); got != "found" {
+			right := map[string]any{"toolCallId": call, "state": "output-available", "output": map[string]int{"lat": 38}}
+			if got := textOf(k.stream("POST", "/api/chat/s", answers(message.ID, right)).all()); got != "found" {
 				t.Errorf("the answer is %q", got)
 			}
 			// The same again is known, and not looked at.
-			if tt.call == "c1" {
-				k.status(http.StatusOK, "POST", "/api/chat/s/tools/c1", `{"output":{"lat":38}}`)
-			}
+			k.status(http.StatusOK, "POST", route, `{"output":{"lat":38}}`)
 		})
 	}
 }
