@@ -1,18 +1,14 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"slices"
-	"sync"
 	"testing"
 
 	"github.com/spool-run/spool"
-	"github.com/spool-run/spool/agent"
 	"github.com/spool-run/spool/model/scripted"
-	"github.com/spool-run/spool/runner"
 	"github.com/spool-run/spool/server/chat"
 	"github.com/spool-run/spool/store/sqlitestore"
 	"github.com/spool-run/spool/wire/aisdk"
@@ -28,21 +24,8 @@ func TestEveryBranchGoesOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	logs := spool.NewLogs(store, nil)
-	defer logs.Close()
-	runs, err := runner.New(logs, []*agent.Agent{demoAgent(scripted.New(nil), 0, 0)}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() {
-		if err := runs.Run(ctx); err != nil {
-			t.Error(err)
-		}
-	})
-	defer running.Wait()
-	defer stop()
+	logs, end := runAgent(t, store, demoAgent(scripted.New(nil), 0, 0))
+	defer end()
 	d := &chat.Deps{Logs: logs, ContentReplay: true}
 	// settled waits for the session to rest, and says what it then holds.
 	settled := func(session string) (parts, state string) {

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -20,18 +19,12 @@ import (
 	"github.com/spool-run/spool/wire/wiretest"
 )
 
+const corpus = "../../model/modeltest/testdata"
+
 // corpusLogs ingests every recorded provider stream into a log.
 func corpusLogs(t *testing.T, visit func(t *testing.T, records []spool.Record, fold *spool.Fold, said *folded)) {
 	for from, ingest := range ingesters {
-		files, err := filepath.Glob(filepath.Join("../../model/modeltest/testdata", from, "*.sse"))
-		if err != nil || len(files) == 0 {
-			t.Fatal(files, err)
-		}
-		for _, file := range files {
-			data, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+		for file, data := range modeltest.Streams(t, filepath.Join(corpus, from), "*.sse") {
 			if len(data) > 32<<10 {
 				continue // the same to the wires, many times over
 			}
@@ -231,15 +224,7 @@ var markers = regexp.MustCompile(`\[citation: \d+: \d+\]`)
 // What is folded is the same however the input is split.
 func TestFoldDoesNotDependOnSplits(t *testing.T) {
 	for from, ingest := range ingesters {
-		files, _ := filepath.Glob(filepath.Join("../../model/modeltest/testdata", from, "*.*"))
-		for _, file := range files {
-			if strings.HasSuffix(file, ".json") {
-				continue
-			}
-			data, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+		for file, data := range modeltest.Streams(t, filepath.Join(corpus, from), "*.*") {
 			want, _ := json.Marshal(foldParts(ingest(bytes.NewReader(data), nil)))
 			got, _ := json.Marshal(foldParts(ingest(modeltest.Pieces(data, 1), nil)))
 			if !bytes.Equal(got, want) {

@@ -9,18 +9,15 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
-	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/agent"
 	"github.com/spool-run/spool/model"
+	"github.com/spool-run/spool/model/modeltest"
 	"github.com/spool-run/spool/model/replay"
 	"github.com/spool-run/spool/model/scripted"
-	"github.com/spool-run/spool/runner"
 	"github.com/spool-run/spool/server"
 	"github.com/spool-run/spool/store/memstore"
 	"github.com/spool-run/spool/wire/merlin"
@@ -29,18 +26,7 @@ import (
 // live serves an agent.
 func live(t *testing.T, a *agent.Agent, flags ...string) (url string) {
 	t.Helper()
-	logs := spool.NewLogs(memstore.New(nil), nil)
-	runs, err := runner.New(logs, []*agent.Agent{a}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() {
-		if err := runs.Run(ctx); err != nil {
-			t.Error(err)
-		}
-	})
+	logs, end := runAgent(t, memstore.New(nil), a)
 	f := merlinServe{merlinFlags{Literal: flags}, "none"}
 	o, err := f.options()
 	if err != nil {
@@ -51,9 +37,7 @@ func live(t *testing.T, a *agent.Agent, flags ...string) (url string) {
 	t.Cleanup(func() {
 		_ = srv.Shutdown(context.Background())
 		h.Close()
-		stop()
-		running.Wait()
-		logs.Close()
+		end()
 	})
 	return h.URL
 }
@@ -91,7 +75,6 @@ func merlinSays(t *testing.T, url, message string) merlin.Client {
 // Each recorded provider stream, played through its client, the agent, the log and
 // the server, reaches a Merlin client as the provider meant it.
 func TestRecordingsOnMerlin(t *testing.T) {
-	corpus := "../../model/modeltest/testdata"
 	m, err := replay.New(corpus, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -100,15 +83,7 @@ func TestRecordingsOnMerlin(t *testing.T) {
 	url := live(t, &agent.Agent{Name: "recordings", Model: m, FailPartial: true})
 	n := 0
 	for from, ingest := range ingesters {
-		files, err := filepath.Glob(filepath.Join(corpus, from, "*.sse"))
-		if err != nil || len(files) == 0 {
-			t.Fatal(files, err)
-		}
-		for _, file := range files {
-			data, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+		for file, data := range modeltest.Streams(t, filepath.Join(corpus, from), "*.sse") {
 			said := foldParts(ingest(bytes.NewReader(data), nil))
 			if len(data) > 32<<10 || said.Error != nil && said.Error.Retryable && said.Text == "" || bytes.Contains(data, []byte("pause_turn")) {
 				continue // asked again, after a while

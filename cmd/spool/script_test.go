@@ -2,7 +2,9 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -18,7 +20,10 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/agent"
 	"github.com/spool-run/spool/model/modeltest"
+	"github.com/spool-run/spool/runner"
 )
 
 func TestMain(m *testing.M) {
@@ -59,6 +64,24 @@ func TestScripts(t *testing.T) {
 			"halt":     stopScript,
 		},
 	})
+}
+
+// runAgent has a runner execute an agent's sessions in a store until it is ended.
+func runAgent(t *testing.T, store spool.Store, a *agent.Agent) (logs *spool.Logs, end func()) {
+	t.Helper()
+	logs = spool.NewLogs(store, nil)
+	r, err := runner.New(logs, []*agent.Agent{a}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- r.Run(context.Background()) }()
+	return logs, func() {
+		_ = r.Close()
+		if err := errors.Join(<-done, logs.Close()); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 type servers struct {

@@ -21,11 +21,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/spool-run/spool"
-	"github.com/spool-run/spool/agent"
 	"github.com/spool-run/spool/internal/sse"
 	"github.com/spool-run/spool/model/scripted"
-	"github.com/spool-run/spool/runner"
 	"github.com/spool-run/spool/server"
 	"github.com/spool-run/spool/store/sqlitestore"
 	"github.com/spool-run/spool/wire/aisdk"
@@ -60,21 +57,8 @@ func soak(t *testing.T, length time.Duration) int64 {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	logs := spool.NewLogs(store, nil)
-	defer logs.Close()
-	runs, err := runner.New(logs, []*agent.Agent{demoAgent(scripted.New(&scripted.Options{Rate: 2000}), 2000, 0)}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() {
-		if err := runs.Run(ctx); err != nil {
-			t.Error(err)
-		}
-	})
-	defer running.Wait()
-	defer stop()
+	logs, end := runAgent(t, store, demoAgent(scripted.New(&scripted.Options{Rate: 2000}), 2000, 0))
+	defer end()
 	srv := server.New(logs, nil)
 	h := httptest.NewServer(srv)
 	defer h.Close()
@@ -82,11 +66,11 @@ func soak(t *testing.T, length time.Duration) int64 {
 
 	var turns atomic.Int64
 	var workers sync.WaitGroup
-	end := time.Now().Add(length)
+	over := time.Now().Add(length)
 	for worker := range 12 {
 		workers.Go(func() {
 			s := soaker{url: h.URL, rnd: rand.New(rand.NewPCG(1, uint64(worker)))}
-			for n := 0; time.Now().Before(end) && !t.Failed(); n++ {
+			for n := 0; time.Now().Before(over) && !t.Failed(); n++ {
 				session := fmt.Sprintf("soak-%d-%d", worker, n)
 				for turn := range 1 + s.rnd.IntN(3) {
 					if err := s.turn(session, turn); err != nil {

@@ -1,15 +1,12 @@
 package anthropic_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -53,31 +50,10 @@ func serve(t *testing.T, o anthropic.Options, h http.HandlerFunc) *anthropic.Mod
 	return anthropic.New(&o)
 }
 
-// What comes over HTTP is what comes from a file.
 func TestStreamCorpusOverHTTP(t *testing.T) {
-	files, err := filepath.Glob(filepath.Join(corpus, "*.sse"))
-	if err != nil || len(files) == 0 {
-		t.Fatal(files, err)
-	}
-	var data []byte
-	m := serve(t, anthropic.Options{Model: "m"}, func(w http.ResponseWriter, r *http.Request) {
-		for rest := data; len(rest) > 0; {
-			n := min(1+len(data)/20, len(rest))
-			_, _ = w.Write(rest[:n])
-			w.(http.Flusher).Flush()
-			rest = rest[n:]
-		}
+	modeltest.OverHTTP(t, corpus, ingest, func(url string) model.Model {
+		return anthropic.New(&anthropic.Options{BaseURL: url, APIKey: key, Model: "m"})
 	})
-	for _, file := range files {
-		if data, err = os.ReadFile(file); err != nil {
-			t.Fatal(err)
-		}
-		want, wantErr := modeltest.Collect(ingest(bytes.NewReader(data)))
-		got, err := modeltest.Collect(m.Stream(t.Context(), question))
-		if !reflect.DeepEqual(got, want) || (err == nil) != (wantErr == nil) || err != nil && err.Error() != wantErr.Error() {
-			t.Errorf("%s: %v, %v\nwant %v, %v", filepath.Base(file), got, err, want, wantErr)
-		}
-	}
 }
 
 func TestFailures(t *testing.T) {

@@ -1,12 +1,9 @@
 package anthropic_test
 
 import (
-	"bytes"
 	"flag"
 	"io"
 	"iter"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -35,33 +32,6 @@ func TestIngestLimit(t *testing.T) {
 	}
 }
 
-// A consumer that leaves gets no more, and what comes after the end is not read:
-// providers keep sockets open.
 func TestIngestStops(t *testing.T) {
-	data, err := os.ReadFile(filepath.Join(corpus, "server-tool.sse"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	all, err := modeltest.Collect(ingest(io.MultiReader(bytes.NewReader(data), tripwire{t})))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for stop := range all {
-		n := 0
-		for range ingest(bytes.NewReader(data)) {
-			if n++; n > stop {
-				break
-			}
-		}
-		if n != stop+1 {
-			t.Errorf("stopped after %d parts, not %d", n, stop+1)
-		}
-	}
-}
-
-type tripwire struct{ t *testing.T }
-
-func (w tripwire) Read([]byte) (int, error) {
-	w.t.Error("read after the end")
-	return 0, io.EOF
+	modeltest.Leaves(t, corpus+"/server-tool.sse", ingest)
 }

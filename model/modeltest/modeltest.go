@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -188,13 +189,9 @@ func Fold(parts []model.Part, failure error) (a Answer, err error) {
 // result with the .json beside it, which update writes instead. Each is read
 // whole, split everywhere and cut everywhere.
 func Corpus(t *testing.T, dir string, ingest Ingest, update bool) {
-	for _, file := range streams(t, dir) {
+	for file, data := range Streams(t, dir, "*.*") {
 		ext := filepath.Ext(file)
 		t.Run(filepath.Base(file), func(t *testing.T) {
-			data, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
 			got, err := Fold(Collect(ingest(bytes.NewReader(data))))
 			if err != nil {
 				t.Error(err)
@@ -225,29 +222,64 @@ func Corpus(t *testing.T, dir string, ingest Ingest, update bool) {
 	}
 }
 
-// streams lists a corpus.
-func streams(t testing.TB, dir string) (files []string) {
-	for _, pattern := range []string{"*.sse", "*.body"} {
-		found, err := filepath.Glob(filepath.Join(dir, pattern))
-		if err != nil {
-			t.Fatal(err)
+// Streams reads the recorded streams in dir whose names match the pattern. A
+// folder without any fails the test.
+func Streams(t testing.TB, dir, pattern string) iter.Seq2[string, []byte] {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, pattern))
+	files = slices.DeleteFunc(files, func(file string) bool { return filepath.Ext(file) == ".json" }) // what they say
+	if err != nil || len(files) == 0 {
+		t.Fatalf("streams in %s: %v, %v", dir, files, err)
+	}
+	return func(yield func(string, []byte) bool) {
+		for _, file := range files {
+			data, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !yield(file, data) {
+				return
+			}
 		}
-		files = append(files, found...)
 	}
-	if len(files) == 0 {
-		t.Fatalf("there are no streams in %s", dir)
+}
+
+// Leaves checks that a consumer that leaves gets no more, and that what comes
+// after the end is not read: providers keep sockets open.
+func Leaves(t *testing.T, file string, ingest Ingest) {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return files
+	all, err := Collect(ingest(io.MultiReader(bytes.NewReader(data), tripwire{t})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for stop := range all {
+		n := 0
+		for range ingest(bytes.NewReader(data)) {
+			if n++; n > stop {
+				break
+			}
+		}
+		if n != stop+1 {
+			t.Errorf("stopped after %d parts, not %d", n, stop+1)
+		}
+	}
+}
+
+type tripwire struct{ t *testing.T }
+
+func (w tripwire) Read([]byte) (int, error) {
+	w.t.Error("read after the end")
+	return 0, io.EOF
 }
 
 // Fuzz fuzzes ingest from the corpus in dir: whatever comes, the parts keep the
 // contract and do not depend on how the bytes arrive.
 func Fuzz(f *testing.F, dir string, ingest Ingest) {
-	for _, file := range streams(f, dir) {
-		data, err := os.ReadFile(file)
-		if err != nil {
-			f.Fatal(err)
-		}
+	for _, data := range Streams(f, dir, "*.*") {
 		if len(data) < 4096 {
 			f.Add(data)
 		}
@@ -299,6 +331,11 @@ func read(data []byte, ingest Ingest) whole {
 func (w whole) same(t testing.TB, ingest Ingest, how string, src io.Reader) {
 	t.Helper()
 	got, err := Collect(ingest(src))
+	w.equals(t, how, got, err)
+}
+
+func (w whole) equals(t testing.TB, how string, got []model.Part, err error) {
+	t.Helper()
 	if !reflect.DeepEqual(got, w.parts) || fmt.Sprint(err) != fmt.Sprint(w.err) {
 		t.Errorf("%s: %+v, %v\nwhole: %+v, %v", how, got, err, w.parts, w.err)
 	}

@@ -2,70 +2,26 @@ package openai
 
 import (
 	"bytes"
-	"fmt"
-	"os"
-	"path/filepath"
-	"reflect"
 	"testing"
 
 	"github.com/spool-run/spool/model"
 	"github.com/spool-run/spool/model/internal/provider"
+	"github.com/spool-run/spool/model/internal/providertest"
 	"github.com/spool-run/spool/model/modeltest"
 )
 
 type newIngester func(yield func(model.Part, error) bool, o *IngestOptions) *provider.Reader
 
-// says reads a stream, with or without the fast way, and counts the events that
-// went it.
-func says(data []byte, ingest newIngester, fast bool) (parts []model.Part, n int, err error) {
-	parts, err = modeltest.Collect(func(yield func(model.Part, error) bool) {
-		r := ingest(yield, &IngestOptions{})
-		taken := r.Fast
-		r.Fast = func(name, data []byte) bool {
-			if !fast || !taken(name, data) {
-				return false
-			}
-			n++
-			return true
-		}
-		r.Read(bytes.NewReader(data))
+func sameBothWays(t *testing.T, data []byte, ingest newIngester) int {
+	t.Helper()
+	return providertest.SameBothWays(t, data, func(yield func(model.Part, error) bool) *provider.Reader {
+		return ingest(yield, &IngestOptions{})
 	})
-	return parts, n, err
-}
-
-// sameBothWays checks that an event taken the fast way says what it says the
-// other.
-func sameBothWays(t *testing.T, data []byte, ingest newIngester) (n int) {
-	t.Helper()
-	fast, n, fastErr := says(data, ingest, true)
-	slow, _, slowErr := says(data, ingest, false)
-	if !reflect.DeepEqual(fast, slow) || fmt.Sprint(fastErr) != fmt.Sprint(slowErr) {
-		t.Errorf("the fast way: %+v, %v\nthe other: %+v, %v", fast, fastErr, slow, slowErr)
-	}
-	return n
-}
-
-func corpusOf(t testing.TB, format string) (list [][]byte) {
-	t.Helper()
-	for _, pattern := range []string{"*.sse", "*.body"} {
-		files, err := filepath.Glob(filepath.Join("../modeltest/testdata", format, pattern))
-		if err != nil || len(files) == 0 {
-			t.Fatal(files, err)
-		}
-		for _, file := range files {
-			data, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			list = append(list, data)
-		}
-	}
-	return list
 }
 
 func TestFastChunks(t *testing.T) {
 	n := 0
-	for _, data := range corpusOf(t, "openai-chat") {
+	for _, data := range modeltest.Streams(t, "../modeltest/testdata/openai-chat", "*.*") {
 		n += sameBothWays(t, data, newReader)
 	}
 	if n < 50 {
@@ -112,7 +68,7 @@ func TestFastChunks(t *testing.T) {
 }
 
 func FuzzFastChunks(f *testing.F) {
-	for _, data := range corpusOf(f, "openai-chat") {
+	for _, data := range modeltest.Streams(f, "../modeltest/testdata/openai-chat", "*.*") {
 		if len(data) < 2048 {
 			f.Add(data)
 		}

@@ -1,12 +1,9 @@
 package openai_test
 
 import (
-	"bytes"
 	"flag"
 	"io"
 	"iter"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -39,40 +36,7 @@ func TestIngestLimit(t *testing.T) {
 }
 
 func TestIngestStops(t *testing.T) {
-	data, err := os.ReadFile(filepath.Join(corpus, "openai-parallel-tools.sse"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	all, err := modeltest.Collect(ingest(bytes.NewReader(data)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for stop := range all {
-		n := 0
-		for range ingest(bytes.NewReader(data)) {
-			if n++; n > stop {
-				break
-			}
-		}
-		if n != stop+1 {
-			t.Errorf("stopped after %d parts, not %d", n, stop+1)
-		}
-	}
-}
-
-// What comes after the end is not waited for: providers keep sockets open.
-func TestIngestDoesNotReadOn(t *testing.T) {
-	src := io.MultiReader(strings.NewReader("data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\ndata: [DONE]\n\n"), tripwire{t})
-	if _, err := modeltest.Collect(ingest(src)); err != nil {
-		t.Error(err)
-	}
-}
-
-type tripwire struct{ t *testing.T }
-
-func (w tripwire) Read([]byte) (int, error) {
-	w.t.Error("read after the end")
-	return 0, io.EOF
+	modeltest.Leaves(t, corpus+"/openai-parallel-tools.sse", ingest)
 }
 
 func FuzzIngest(f *testing.F) { modeltest.Fuzz(f, corpus, ingest) }

@@ -1,20 +1,16 @@
 package openai_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"io"
-	"math/rand/v2"
+
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -37,46 +33,10 @@ func serve(t *testing.T, h http.HandlerFunc) *openai.Model {
 	return openai.New(&openai.Options{BaseURL: s.URL + "/v1/", APIKey: key, Model: "m"})
 }
 
-// What comes over HTTP is what comes from a file, whatever pieces it is sent in.
 func TestStreamCorpusOverHTTP(t *testing.T) {
-	files, err := filepath.Glob(filepath.Join(corpus, "*.sse"))
-	if err != nil || len(files) == 0 {
-		t.Fatal(files, err)
-	}
-	var answer atomic.Pointer[[][]byte] // in pieces; a client that has what it wants leaves the handler writing
-	m := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "text/event-stream")
-		for _, piece := range *answer.Load() {
-			if _, err := w.Write(piece); err != nil {
-				return
-			}
-			w.(http.Flusher).Flush()
-		}
+	modeltest.OverHTTP(t, corpus, ingest, func(url string) model.Model {
+		return openai.New(&openai.Options{BaseURL: url, Model: "m"})
 	})
-	rnd := rand.New(rand.NewPCG(1, 2))
-	for _, file := range files {
-		data, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		want, wantErr := modeltest.Collect(ingest(bytes.NewReader(data)))
-		for how, next := range map[string]func() int{
-			"whole":         func() int { return len(data) },
-			"byte by byte":  func() int { return 1 + len(data)/1500 },
-			"random pieces": func() int { return 1 + rnd.IntN(1+len(data)/10) },
-		} {
-			var pieces [][]byte
-			for rest := data; len(rest) > 0; {
-				n := min(next(), len(rest))
-				pieces, rest = append(pieces, rest[:n]), rest[n:]
-			}
-			answer.Store(&pieces)
-			got, err := modeltest.Collect(m.Stream(t.Context(), question))
-			if !reflect.DeepEqual(got, want) || (err == nil) != (wantErr == nil) || err != nil && err.Error() != wantErr.Error() {
-				t.Errorf("%s, %s: %v, %v\nwant %v, %v", filepath.Base(file), how, got, err, want, wantErr)
-			}
-		}
-	}
 }
 
 func TestConnectionLost(t *testing.T) {
@@ -295,15 +255,21 @@ func TestSilence(t *testing.T) {
 	}
 }
 
-// Cancelling ends the provider's request at once, and is not the provider's fault.
-func TestCancel(t *testing.T) {
-	gone := make(chan struct{})
-	m := serve(t, func(w http.ResponseWriter, r *http.Request) {
+// half is a model that says half an answer, and what is closed when its request
+// has ended.
+func half(t *testing.T) (m *openai.Model, gone chan struct{}) {
+	gone = make(chan struct{})
+	return serve(t, func(w http.ResponseWriter, r *http.Request) {
 		io.WriteString(w, "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n")
 		w.(http.Flusher).Flush()
 		<-r.Context().Done()
 		close(gone)
-	})
+	}), gone
+}
+
+// Cancelling ends the provider's request at once, and is not the provider's fault.
+func TestCancel(t *testing.T) {
+	m, gone := half(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var last error
@@ -318,13 +284,7 @@ func TestCancel(t *testing.T) {
 }
 
 func TestLeavingEndsTheRequest(t *testing.T) {
-	gone := make(chan struct{})
-	m := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		io.WriteString(w, "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n")
-		w.(http.Flusher).Flush()
-		<-r.Context().Done()
-		close(gone)
-	})
+	m, gone := half(t)
 	for range m.Stream(t.Context(), question) {
 		break
 	}

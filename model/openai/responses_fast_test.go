@@ -6,6 +6,7 @@ import (
 
 	"github.com/spool-run/spool/model"
 	"github.com/spool-run/spool/model/internal/provider"
+	"github.com/spool-run/spool/model/modeltest"
 )
 
 func newResponsesReader(yield func(model.Part, error) bool, o *IngestOptions) *provider.Reader {
@@ -20,7 +21,7 @@ func newMarkedReader(yield func(model.Part, error) bool, o *IngestOptions) *prov
 
 func TestFastEvents(t *testing.T) {
 	n := 0
-	for _, data := range corpusOf(t, "openai-responses") {
+	for _, data := range modeltest.Streams(t, "../modeltest/testdata/openai-responses", "*.*") {
 		n += sameBothWays(t, data, newResponsesReader)
 		sameBothWays(t, data, newMarkedReader)
 	}
@@ -59,7 +60,7 @@ func TestFastEvents(t *testing.T) {
 }
 
 func FuzzFastEvents(f *testing.F) {
-	for _, data := range corpusOf(f, "openai-responses") {
+	for _, data := range modeltest.Streams(f, "../modeltest/testdata/openai-responses", "*.*") {
 		if len(data) < 2048 {
 			f.Add(data)
 		}

@@ -432,26 +432,10 @@ func TestResponsesRequest(t *testing.T) {
 	}
 }
 
-// What comes over HTTP is what comes from a file.
 func TestResponsesCorpusOverHTTP(t *testing.T) {
-	files, err := filepath.Glob(filepath.Join(responsesCorpus, "*.sse"))
-	if err != nil || len(files) == 0 {
-		t.Fatal(files, err)
-	}
-	var data []byte
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = w.Write(data) }))
-	defer s.Close()
-	m := openai.NewResponses(&openai.Options{BaseURL: s.URL, Model: "m"})
-	for _, file := range files {
-		if data, err = os.ReadFile(file); err != nil {
-			t.Fatal(err)
-		}
-		want, wantErr := modeltest.Collect(ingestResponses(bytes.NewReader(data)))
-		got, err := modeltest.Collect(m.Stream(t.Context(), question))
-		if !reflect.DeepEqual(got, want) || fmt.Sprint(err) != fmt.Sprint(wantErr) {
-			t.Errorf("%s: %v, %v\nwant %v, %v", filepath.Base(file), got, err, want, wantErr)
-		}
-	}
+	modeltest.OverHTTP(t, responsesCorpus, ingestResponses, func(url string) model.Model {
+		return openai.NewResponses(&openai.Options{BaseURL: url, Model: "m"})
+	})
 }
 
 // Errors of the API before and in a stream.

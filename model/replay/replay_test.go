@@ -49,15 +49,7 @@ func TestPlaysTheCorpus(t *testing.T) {
 		"openai-responses": func(r io.Reader) iter.Seq2[model.Part, error] { return openai.IngestResponses(r, nil) },
 		"anthropic":        func(r io.Reader) iter.Seq2[model.Part, error] { return anthropic.Ingest(r, nil) },
 	} {
-		files, err := filepath.Glob(filepath.Join(corpus, format, "*.sse"))
-		if err != nil || len(files) == 0 {
-			t.Fatal(files, err)
-		}
-		for _, file := range files {
-			data, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+		for file, data := range modeltest.Streams(t, filepath.Join(corpus, format), "*.sse") {
 			want, wantErr := modeltest.Fold(modeltest.Collect(ingest(bytes.NewReader(data))))
 			got, err := modeltest.Fold(modeltest.Collect(m.Stream(t.Context(), ask(format+"/"+filepath.Base(file), 1))))
 			if !reflect.DeepEqual(got, want) || err != nil || wantErr != nil {

@@ -20,9 +20,15 @@ func Agents() []spool.Record {
 	return b.records
 }
 
-// child begins a child agent for a call, with a task.
+// dispatch begins a call that asks made.
+func (a *agent) dispatch(call string) {
+	a.start(call, "agent__"+call, `{"topic":"`+call+`"}`)
+}
+
+// child dispatches a call and begins a child agent for it, with a task.
 func (a *agent) child(n int, kind, call, mode, task string) *agent {
-	c := &agent{log: a.log, session: fmt.Sprintf("%s.%d", a.session, n), kind: kind}
+	a.dispatch(call)
+	c := &agent{log: a.log, session: fmt.Sprintf("%s.%d", a.session, n), kind: kind, call: call}
 	a.emit(&spool.SubAgentStart{SubAgentType: kind, SubSessionID: c.session, CallID: call, Mode: mode})
 	c.told(fmt.Sprintf("task-%s", c.session), task, fmt.Sprintf("%s.%d-r1", a.run, n))
 	return c
@@ -35,9 +41,9 @@ func (a *agent) told(id, task, run string) {
 }
 
 // done ends a child whose result is its call's.
-func (a *agent) done(c *agent, call, name, result, failure string) {
-	a.emit(&spool.SubAgentEnd{SubAgentType: c.kind, SubSessionID: c.session, CallID: call, Result: json.RawMessage(result), Error: failure})
-	a.end(call, name, result, failure)
+func (a *agent) done(c *agent, result, failure string) {
+	a.emit(&spool.SubAgentEnd{SubAgentType: c.kind, SubSessionID: c.session, CallID: c.call, Result: json.RawMessage(result), Error: failure})
+	a.end(c.call, "agent__"+c.call, result, failure)
 }
 
 // asks opens a step that calls tools, up to their dispatch.
@@ -72,11 +78,9 @@ func parallelAgents(a *agent) {
 	a.say("cmd-1", "Compare trains and planes.", "")
 	a.begin("run-1", "cmd-1", "cmd-1")
 	a.asks("I will ask two of mine.", "trains", "planes", "search")
-	a.start("trains", "agent__trains", `{"topic":"trains"}`)
 	trains := a.child(1, "researcher", "trains", "", "Trains?")
-	a.start("planes", "agent__planes", `{"topic":"planes"}`)
 	planes := a.child(2, "researcher", "planes", "", "Planes?")
-	a.start("search", "agent__search", `{"topic":"search"}`)
+	a.dispatch("search")
 
 	trains.beginStep()
 	planes.beginStep()
@@ -106,23 +110,22 @@ func parallelAgents(a *agent) {
 	trains.commit(false)
 
 	trains.asks("", "history")
-	trains.start("history", "agent__history", `{"topic":"history"}`)
 	history := trains.child(1, "historian", "history", "", "When?")
 	history.says("In 1825. ")
 	planes.commit(false)
 	planes.finish(spool.OutcomeFailed, "error", "no fuel", "provider_error")
-	a.done(planes, "planes", "agent__planes", `null`, "no fuel")
+	a.done(planes, `null`, "no fuel")
 	history.beginStep()
 	history.text("", "Or so ", "they say.")
 	history.emit(&spool.Citation{SourceID: "src-1", URL: "https://example.com/a", Title: "A"})
 	history.closeModel("stop", false)
 	history.commit(false)
 	history.finish(spool.OutcomeCompleted, "stop", "", "")
-	trains.done(history, "history", "agent__history", `"1825"`, "")
+	trains.done(history, `"1825"`, "")
 	trains.show("chart", "c1", `{"child":2}`)
 	trains.commit(false)
 	trains.ends("Trains are older.")
-	a.done(trains, "trains", "agent__trains", `"older"`, "")
+	a.done(trains, `"older"`, "")
 	a.commit(false)
 	a.says("Trains it is.")
 	a.finish(spool.OutcomeCompleted, "stop", "", "")
@@ -134,11 +137,8 @@ func waitingAgents(a *agent) {
 	a.say("cmd-2", "Book both.", "")
 	a.begin("run-2", "cmd-2", "cmd-2")
 	a.asks("", "book", "place", "walk")
-	a.start("book", "agent__book", `{"topic":"book"}`)
 	book := a.child(3, "booker", "book", "", "Book.")
-	a.start("place", "agent__place", `{"topic":"place"}`)
 	place := a.child(4, "locator", "place", "", "Where?")
-	a.start("walk", "agent__walk", `{"topic":"walk"}`)
 	walk := a.child(5, "walker", "walk", "", "Walk.")
 
 	book.beginStep()
@@ -146,7 +146,6 @@ func waitingAgents(a *agent) {
 	book.callArgs("sign", "sign", true, `{}`)
 	book.closeModel("tool-calls", false)
 	place.asks("", "phone")
-	place.start("phone", "agent__phone", `{"topic":"phone"}`)
 	phone := place.child(1, "phone", "phone", "", "Ask the phone.")
 	walk.beginStep()
 	walk.text("", "Step")
@@ -164,7 +163,7 @@ func waitingAgents(a *agent) {
 	walk.closeModel("stop", false)
 	walk.commit(false)
 	walk.finish(spool.OutcomeCompleted, "stop", "", "")
-	a.done(walk, "walk", "agent__walk", `"walked"`, "")
+	a.done(walk, `"walked"`, "")
 	a.emit(&spool.RunSuspended{Kind: "awaiting_children", Children: []string{book.session, place.session}, StepID: a.stepID, Data: a.settled()})
 
 	book.command(&spool.ToolApprovalResponse{CommandID: "cmd-3", ApprovalID: "appr-pay", Approved: true})
@@ -186,14 +185,14 @@ func waitingAgents(a *agent) {
 	phone.commit(false)
 	phone.ends("Berlin.")
 	book.end("pay", "pay", `{"paid":true}`, "")
-	place.done(phone, "phone", "agent__phone", `"Berlin"`, "")
+	place.done(phone, `"Berlin"`, "")
 	place.commit(false)
 	place.ends("In Berlin.")
-	a.done(place, "place", "agent__place", `"Berlin"`, "")
+	a.done(place, `"Berlin"`, "")
 	book.end("sign", "sign", `null`, "the user said no: not I")
 	book.commit(false)
 	book.ends("Paid, not signed.")
-	a.done(book, "book", "agent__book", `"paid"`, "")
+	a.done(book, `"paid"`, "")
 	a.commit(false)
 	a.says("Booked, in part.")
 	a.finish(spool.OutcomeCompleted, "stop", "", "")
@@ -204,10 +203,8 @@ func stoppedAgents(a *agent) {
 	a.say("cmd-7", "Again.", "")
 	a.begin("run-4", "cmd-7", "cmd-7")
 	a.asks("", "again")
-	a.start("again", "agent__again", `{"topic":"again"}`)
 	again := a.child(6, "researcher", "again", "", "Again.")
 	again.asks("Not aga", "deep")
-	again.start("deep", "agent__deep", `{"topic":"deep"}`)
 	deep := again.child(1, "diver", "deep", "", "Dive.")
 	deep.beginStep()
 	deep.text("", "Glu", "gg")
@@ -217,10 +214,10 @@ func stoppedAgents(a *agent) {
 	deep.emit(&spool.ToolInputError{ToolCallID: "swim", ToolName: "swim", Input: json.RawMessage(`"{\"to"`), Error: "stopped"})
 	deep.emit(&spool.StepCommitted{StepID: deep.stepID, Partial: true})
 	deep.finish(spool.OutcomeStopped, "other", "", "")
-	again.done(deep, "deep", "agent__deep", `null`, "stopped")
+	again.done(deep, `null`, "stopped")
 	again.emit(&spool.StepCommitted{StepID: again.stepID, Partial: true})
 	again.finish(spool.OutcomeStopped, "other", "", "")
-	a.done(again, "again", "agent__again", `null`, "stopped")
+	a.done(again, `null`, "stopped")
 	a.emit(&spool.StepCommitted{StepID: a.stepID, Partial: true})
 	a.finish(spool.OutcomeStopped, "other", "", "")
 }
@@ -231,7 +228,6 @@ func companion(a *agent) {
 	a.say("cmd-9", "Watch the door.", "")
 	a.begin("run-5", "cmd-9", "cmd-9")
 	a.asks("", "watch")
-	a.start("watch", "agent__watch", `{"topic":"watch"}`)
 	watch := a.child(7, "watcher", "watch", spool.ChildBackground, "Watch.")
 	a.end("watch", "agent__watch", `{"child":"`+watch.session+`"}`, "")
 	watch.beginStep()
@@ -255,7 +251,7 @@ func companion(a *agent) {
 	a.say("cmd-10", "And now?", "")
 	a.begin("run-6", "cmd-10", "cmd-10")
 	a.asks("", "tell")
-	a.start("tell", "agent__tell", `{"topic":"tell"}`)
+	a.dispatch("tell")
 	watch.step = 0
 	watch.told("task-again", "And now?", "run-6.7-r2")
 	watch.ends("The cat left.")

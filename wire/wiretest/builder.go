@@ -38,6 +38,7 @@ func (b *builder) emit(c spool.Chunk) uint64 {
 type agent struct {
 	log           *builder
 	session, kind string
+	call          string // the parent's call that a child works on
 	turn, message string
 	run           string
 	step          int
