@@ -1,9 +1,9 @@
 // The page and a session's time: pause and go on, go back, branch, and what is
 // said while an answer is written.
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
-import { launch, openPage, same as sameOn, say, sessionOf, settled, shows } from '../lib/browser.mjs';
-import { newSession, snapshotOf } from '../lib/cut.mjs';
+import { after, before } from 'node:test';
+import { counts, launch, openPage, same as sameOn, say, sessionOf, shows, stored, test } from '../lib/browser.mjs';
+import { newSession } from '../lib/cut.mjs';
 import { startGate } from '../lib/gate.mjs';
 import { start } from '../lib/spool.mjs';
 
@@ -28,19 +28,10 @@ async function held(name, records = Infinity) {
   return { session, page: await openPage(browser, `${spool.url}/?session=${session}`) };
 }
 
-/** Waits until the session's log has gone on from a sequence: what was asked for is stored. */
-async function stored(session, act) {
-  const latest = async () => (await (await fetch(`${spool.url}/stream/${session}/info`)).json()).latestSequence;
-  const before = await latest();
-  await act();
-  while ((await latest()) === before) await new Promise(done => setTimeout(done, 20));
-}
-
 const end = 'a step each, and after each a checkpoint';
 const checkpoints = page => page.locator('.checkpoint');
 const choose = async (page, mark, what) => {
-  await mark.getByRole('button', { name: /^Checkpoint/ }).focus();
-  await page.keyboard.press('Enter');
+  await mark.getByRole('button', { name: /^Checkpoint/ }).press('Enter');
   const item = page.getByRole('menuitem', { name: what });
   await item.waitFor();
   // By keyboard alone.
@@ -52,7 +43,6 @@ test('branch at a checkpoint, and go another way there', async () => {
   const { session, page } = await held('branch');
   await say(page, 'branch');
   await page.getByText(end).waitFor();
-  await settled(page);
   await checkpoints(page).nth(3).waitFor();
   const source = await same(page);
   await choose(page, checkpoints(page).nth(0), 'Branch from here');
@@ -63,11 +53,10 @@ test('branch at a checkpoint, and go another way there', async () => {
   const made = await same(page);
   assert.deepEqual([made.status, made.reason, made.origin.sessionId], ['paused', 'interrupted', session]);
   assert.equal(made.state.itinerary.length, 1);
-  assert.equal(await page.locator('.tool').count(), 1);
+  await counts(page.locator('.tool'), 1);
   await page.locator(`.sessions [aria-current=page] .mark-branch`).waitFor();
   await say(page, 'branch south');
   await page.getByText('South it is').waitFor();
-  await settled(page);
   const south = await same(page, 2);
   assert.deepEqual(south.state.itinerary.map(t => t.city), ['Lisbon', 'Évora', 'Faro']);
   await page.reload();
@@ -79,7 +68,6 @@ test('branch at a checkpoint, and go another way there', async () => {
   assert.equal(sessionOf(page), session);
   const back = await same(page);
   assert.equal(back.streamSequence, source.streamSequence);
-  await page.context().close();
 });
 
 test('a message that waits is shown in every tab, and answered in turn', async () => {
@@ -93,23 +81,19 @@ test('a message that waits is shown in every tab, and answered in turn', async (
   await shows(elsewhere, 20);
   const box = page.getByRole('textbox', { name: 'Message', exact: true });
   await box.fill('hello');
-  const choice = page.getByRole('radio', { name: 'Queue' });
-  assert.ok(await choice.isChecked());
-  await stored(session, () => box.press('Enter'));
+  await page.getByRole('radio', { name: 'Queue', checked: true }).waitFor();
+  await stored(spool.url, session, () => box.press('Enter'));
   for (const p of [page, second, elsewhere]) await p.locator('.queue li[data-when=queue]', { hasText: 'hello' }).waitFor();
   await page.reload();
   await page.locator('.queue li', { hasText: 'hello' }).waitFor();
   await shows(page, 20);
-  assert.equal(await page.locator('.user').count(), 1);
+  await counts(page.locator('.user'), 1);
   gate.allow(session, Infinity);
   for (const p of [page, second, elsewhere]) {
     await p.getByText('nothing is lost').waitFor();
-    await settled(p);
     await same(p, 2);
-    assert.equal(await p.locator('.queue').count(), 0);
+    await counts(p.locator('.queue'), 0);
   }
-  await elsewhere.context().close();
-  await page.context().close();
 });
 
 test('a page that comes between two turns shows what was said', async () => {
@@ -121,7 +105,7 @@ test('a page that comes between two turns shows what was said', async () => {
   await say(page, 'think');
   await gate.asked(session, 41);
   await shows(page, 20);
-  await stored(session, () => say(page, 'hello'));
+  await stored(spool.url, session, () => say(page, 'hello'));
   gate.allow(session, records);
   await gate.asked(session, records + 1);
   await page.reload();
@@ -129,9 +113,7 @@ test('a page that comes between two turns shows what was said', async () => {
   await page.locator('main[data-status=streaming], main[data-status=submitted]').waitFor();
   gate.allow(session, Infinity);
   await page.getByText('nothing is lost').waitFor();
-  await settled(page);
   await same(page, 2);
-  await page.context().close();
 });
 
 // Records of `branch` until the text of its second step has begun.
@@ -142,35 +124,30 @@ test('pause behind a step, and go on after a reload', async () => {
   await say(page, 'branch');
   await gate.asked(session, midSecond + 1);
   await page.getByText('Then halfway').waitFor();
-  await stored(session, () => page.keyboard.press('Control+.'));
+  await stored(spool.url, session, () => page.keyboard.press('Control+.'));
   gate.allow(session, Infinity);
   await page.getByText('Paused.').waitFor();
-  await settled(page);
   const paused = await same(page);
   assert.deepEqual([paused.status, paused.reason], ['paused', 'interrupted']);
   assert.deepEqual(paused.state.itinerary.map(t => t.city), ['Lisbon', 'Coimbra']);
-  assert.equal(await page.locator('.tool').count(), 2);
+  await counts(page.locator('.tool'), 2);
   await page.reload();
   const goOn = page.getByRole('button', { name: 'Continue' });
   await goOn.waitFor();
   await same(page);
-  await goOn.focus();
-  await page.keyboard.press('Enter');
+  await goOn.press('Enter');
   await page.getByText(end).waitFor();
-  await settled(page);
   const whole = await same(page);
   assert.equal(whole.status, 'ended');
   assert.deepEqual(whole.state.itinerary.map(t => t.city), ['Lisbon', 'Coimbra', 'Porto']);
-  assert.equal(await page.locator('.tool').count(), 3);
-  assert.equal(await goOn.count(), 0);
-  await page.context().close();
+  await counts(page.locator('.tool'), 3);
+  await counts(goOn, 0);
 });
 
 test('rewind to a checkpoint, seen by another tab', async () => {
   const { page } = await held('rewind');
   await say(page, 'branch');
   await page.getByText(end).waitFor();
-  await settled(page);
   await checkpoints(page).nth(3).waitFor();
   const second = await openPage(browser, page.url(), { context: page.context() });
   await second.getByText(end).waitFor();
@@ -179,15 +156,13 @@ test('rewind to a checkpoint, seen by another tab', async () => {
   for (const p of [page, second]) {
     // The answer as it was at the checkpoint, and what the journey became since.
     await p.locator('.assistant').nth(1).getByText(end).waitFor();
-    await settled(p);
     const { state, messages, status } = await same(p, 2);
     assert.equal(status, 'ended');
     assert.equal(messages[1].id, first.id);
     assert.deepEqual(state.itinerary.map(t => t.city), ['Lisbon', 'Coimbra', 'Porto']);
-    assert.equal(await p.locator('.assistant').nth(0).locator('.tool').count(), 1);
-    assert.equal(await p.locator('.assistant').nth(1).locator('.tool').count(), 2);
+    await counts(p.locator('.assistant').nth(0).locator('.tool'), 1);
+    await counts(p.locator('.assistant').nth(1).locator('.tool'), 2);
   }
-  await page.context().close();
 });
 
 test('a message steers an answer, and another takes its place', async () => {
@@ -203,16 +178,14 @@ test('a message steers an answer, and another takes its place', async () => {
     await box.fill('hello');
     await page.getByRole('radio', { name: 'Queue' }).focus();
     for (const last of mode === 'Steer' ? ['ArrowRight'] : ['ArrowRight', 'ArrowRight']) await page.keyboard.press(last);
-    assert.ok(await page.getByRole('radio', { name: mode }).isChecked());
-    await stored(session, () => box.press('Enter'));
+    await page.getByRole('radio', { name: mode, checked: true }).waitFor();
+    await stored(spool.url, session, () => box.press('Enter'));
     gate.allow(session, Infinity);
     await page.getByText('nothing is lost').waitFor();
-    await settled(page);
     const { state } = await same(page, 2);
     assert.deepEqual(state.itinerary.map(t => t.city), cities);
-    assert.equal(await page.locator('.assistant').first().locator('.interrupted').count(), ends ? 1 : 0);
-    assert.equal(await page.locator('.queue').count(), 0);
-    await page.context().close();
+    await counts(page.locator('.assistant').first().locator('.interrupted'), ends ? 1 : 0);
+    await counts(page.locator('.queue'), 0);
   }
 });
 
@@ -220,14 +193,11 @@ test('try again what failed', async () => {
   const { page } = await held('retry');
   await say(page, 'fail');
   const retry = page.getByRole('button', { name: 'Retry' });
-  await retry.waitFor();
-  await settled(page);
+  await same(page);
   const before = await page.locator('.assistant').getAttribute('data-id');
   await retry.click();
   await page.waitForFunction(id => (document.querySelector('.assistant')?.dataset.id ?? id) !== id, before);
   await retry.waitFor();
-  await settled(page);
   await same(page);
-  assert.equal(await page.locator('.problem').count(), 0);
-  await page.context().close();
+  await counts(page.locator('.problem'), 0);
 });

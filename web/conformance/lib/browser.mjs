@@ -1,11 +1,17 @@
 // The page in Debian's headless Chromium.
 import assert from 'node:assert/strict';
+import { test as nodeTest } from 'node:test';
 import { chromium } from 'playwright-core';
 import { snapshotOf } from './cut.mjs';
+
+// Time decides nothing here; it only ends what hangs.
+const patience = 120_000;
+const pause = ms => new Promise(done => setTimeout(done, ms));
 
 export const launch = () =>
   chromium.launch({
     executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium-headless-shell',
+    timeout: patience,
     args: [
       '--no-sandbox',
       '--disable-gpu',
@@ -17,30 +23,99 @@ export const launch = () =>
     ],
   });
 
-/** A page whose errors fail the test that asks for them. */
+let pages = [];
+
+/** A test that closes its pages, and fails if one of them had an error. If it fails, it says what they showed. */
+export const test = (name, run) =>
+  nodeTest(name, async t => {
+    try {
+      await run(t);
+      for (const page of pages) assert.deepEqual(page.problems, []);
+    } catch (error) {
+      throw new Error([error.message, ...(await Promise.all(pages.map(shownBy)))].join('\n'), { cause: error });
+    } finally {
+      await Promise.all(pages.map(page => page.context().close()));
+      pages = [];
+    }
+  });
+
+async function shownBy(page) {
+  const main = page.evaluate(() => {
+    const { dataset } = document.querySelector('main') ?? document.body;
+    return `${JSON.stringify(dataset)}, and last: ${JSON.stringify(Array.from(document.querySelectorAll('.message')).at(-1)?.innerText.slice(-300))}`;
+  });
+  const shown = await Promise.race([main.catch(String), pause(10_000).then(() => 'nothing, it hangs')]);
+  return `The page ${page.url()} shows ${shown}; its errors: ${JSON.stringify(page.problems)}`;
+}
+
+/** Opens a page, for the test that runs. With SPOOL_SLOW=N it gets an Nth of the processor. */
 export async function openPage(browser, url, options = {}) {
   const context = options.context ?? (await browser.newContext(options));
   const page = await context.newPage();
+  page.setDefaultTimeout(patience);
   page.problems = [];
   page.on('pageerror', error => page.problems.push(String(error)));
+  pages.push(page);
+  const rate = Number(process.env.SPOOL_SLOW ?? 1);
+  if (rate > 1) await (await context.newCDPSession(page)).send('Emulation.setCPUThrottlingRate', { rate });
   await page.goto(url);
   return page;
 }
 
-export async function say(page, text) {
-  await page.getByRole('textbox', { name: 'Message', exact: true }).fill(text);
-  await page.keyboard.press('Enter');
+/** Tries until a check no longer fails: for states that come and stay. Returns what the check does. */
+export async function eventually(check) {
+  for (const end = Date.now() + patience; ; await pause(50)) {
+    try {
+      return await check();
+    } catch (error) {
+      if (Date.now() > end) throw error;
+    }
+  }
 }
 
-export const settled = (page, timeout = 60_000) => page.locator('main:is([data-status=ready],[data-status=error])').waitFor({ timeout });
+/** Waits until a locator finds so many elements. */
+export const counts = (locator, n) => eventually(async () => assert.equal(await locator.count(), n, String(locator)));
 
-/** Asserts that the page shows what the snapshot holds, without errors, and returns the snapshot. */
-export async function same(page, url, answers = 1) {
-  const { seen, stored, snapshot } = await compare(page, url);
-  assert.deepEqual(seen, stored);
-  assert.equal(stored.filter(m => m.role === 'assistant').length, answers);
-  assert.deepEqual(page.problems, []);
-  return snapshot;
+export async function say(page, text) {
+  const box = page.getByRole('textbox', { name: 'Message', exact: true });
+  await box.fill(text);
+  await box.press('Enter');
+}
+
+/** Does what makes a page send a command, and waits until it is stored. Nothing else may be appended meanwhile. */
+export async function stored(url, session, act) {
+  const latest = async () => (await (await fetch(`${url}/stream/${session}/info`)).json()).latestSequence;
+  const before = await latest();
+  await act();
+  await eventually(async () => assert.notEqual(await latest(), before, 'nothing was stored'));
+}
+
+/** Waits until the session is at rest and the page shows what its snapshot holds, so many answers, and returns it. */
+export const same = (page, url, answers = 1) =>
+  eventually(async () => {
+    const snapshot = await snapshotOf(url, sessionOf(page));
+    assert.ok(snapshot, 'no such session');
+    assert.notEqual(snapshot.status, 'active');
+    const wanted = snapshot.messages.map(m => ({ role: m.role, id: m.id, text: m.parts.filter(p => p.type === 'text').map(p => p.text).join(' ') }));
+    assert.equal(wanted.filter(m => m.role === 'assistant').length, answers, 'number of answers');
+    const shown = await page.evaluate(() => ({
+      ...document.querySelector('main').dataset,
+      messages: Array.from(document.querySelectorAll('.message')).map(m => ({
+        role: m.dataset.role,
+        id: m.dataset.id,
+        text: Array.from(m.querySelectorAll(':scope > .md, .bubble'), e => e.textContent).join(' '),
+      })),
+    }));
+    assert.deepEqual(shown.messages.map(plain), wanted.map(plain));
+    assert.equal(shown.phase, 'ready');
+    assert.match(shown.status, /^(ready|error)$/);
+    assert.equal(shown.connection, 'live');
+    return snapshot;
+  });
+
+/** A message as bare words: Markdown's signs and line ends left out. */
+function plain({ role, id, text }) {
+  return { role, id, text: text.replace(/^\s*(\d+\.|-|#+|```\w*)\s/gm, ' ').replace(/[*`]/g, '').replace(/\s+/g, ' ').trim() };
 }
 
 /** Waits until the last answer says so many characters. */
@@ -48,28 +123,3 @@ export const shows = (page, characters) =>
   page.waitForFunction(n => (Array.from(document.querySelectorAll('.assistant')).at(-1)?.textContent.length ?? 0) >= n, characters);
 
 export const sessionOf = page => new URL(page.url()).searchParams.get('session');
-
-/** The page's answers and the snapshot's, as bare words: Markdown's signs and line ends left out. */
-export async function compare(page, url) {
-  const seen = await page.evaluate(() =>
-    Array.from(document.querySelectorAll('.message')).map(m => ({
-      role: m.dataset.role,
-      id: m.dataset.id,
-      text: Array.from(m.querySelectorAll(':scope > .md, .bubble'), e => e.textContent).join(' '),
-    })),
-  );
-  const snapshot = await snapshotOf(url, sessionOf(page));
-  const stored = snapshot.messages.map(m => ({
-    role: m.role,
-    id: m.id,
-    text: m.parts
-      .filter(p => p.type === 'text')
-      .map(p => p.text)
-      .join(' '),
-  }));
-  return { seen: seen.map(plain), stored: stored.map(plain), snapshot };
-}
-
-function plain({ role, id, text }) {
-  return { role, id, text: text.replace(/^\s*(\d+\.|-|#+|```\w*)\s/gm, ' ').replace(/[*`]/g, '').replace(/\s+/g, ' ').trim() };
-}

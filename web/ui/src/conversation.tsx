@@ -47,8 +47,11 @@ const remembered = (): WhenBusy => {
 
 export function Conversation({ session, demo, behind, title, menu, onFirst, onNew, onOpen, nameOf }: Props) {
   const state = useSyncExternalStore(session.subscribe, session.getState);
-  const { messages, status, error } = useChat<Message>({ chat: session.chat, experimental_throttle: 50 });
+  const chat = useChat<Message>({ chat: session.chat, experimental_throttle: 50 });
+  const { messages, error } = chat;
+  const status = state.following && chat.status === 'ready' ? 'submitted' : chat.status;
   const [draft, setDraft] = useState('');
+  const [eager, setEager] = useState(false); // to send, before the session was here
   const [whenBusy, setWhenBusy] = useState(remembered);
   const busy = status === 'submitted' || status === 'streaming';
   const idle = !busy && state.phase === 'ready';
@@ -63,6 +66,12 @@ export function Conversation({ session, demo, behind, title, menu, onFirst, onNe
     },
     [session, onFirst, busy, whenBusy],
   );
+
+  useEffect(() => {
+    if (!eager || !(idle || busy)) return;
+    setEager(false);
+    send(draft);
+  }, [eager, idle, busy, send, draft]);
 
   useEffect(() => {
     if (state.returned === undefined) return;
@@ -185,13 +194,16 @@ export function Conversation({ session, demo, behind, title, menu, onFirst, onNe
         )}
         {root !== undefined ? <ChildNote root={root} onOpen={onOpen} /> : <Composer
           value={draft}
-          onChange={setDraft}
+          onChange={text => {
+            setDraft(text);
+            setEager(false);
+          }}
           busy={busy}
           stopping={state.stopping}
           pausing={interrupting}
           whenBusy={whenBusy}
           onWhenBusy={onWhenBusy}
-          onSend={() => (idle || busy) && send(draft)}
+          onSend={() => (idle || busy ? send(draft) : setEager(true))}
           onStop={onStop}
           onPause={onPause}
           onEditLast={editLast}

@@ -9,6 +9,8 @@ export type WhenBusy = 'queue' | 'steer' | 'interrupt';
 export interface SessionState {
   /** `loading` until the first snapshot is here. */
   phase: 'loading' | 'ready' | 'failed';
+  /** A run is at work; its stream may not be here yet, while the chat still calls itself ready. */
+  following: boolean;
   connection: ConnectionState;
   /** Why the last request failed, for a banner. */
   problem: string | undefined;
@@ -51,6 +53,7 @@ export class Session {
   #waiting = 0;
   #sent: { id: string; text: string } | undefined;
   #loading: Promise<void> | undefined;
+  #stream: Promise<void> | undefined;
   #timer: ReturnType<typeof setTimeout> | undefined;
   #open = false;
   /** Called when a turn began or ended, for the list of sessions. */
@@ -61,6 +64,7 @@ export class Session {
     this.#api = `/api/chat/${encodeURIComponent(id)}`;
     this.#state = {
       phase: fresh ? 'ready' : 'loading',
+      following: false,
       connection: 'live',
       problem: undefined,
       stopping: false,
@@ -110,7 +114,7 @@ export class Session {
   }
 
   get #busy() {
-    return this.chat.status === 'streaming' || this.chat.status === 'submitted';
+    return this.#state.following || this.chat.status === 'streaming' || this.chat.status === 'submitted';
   }
 
   open() {
@@ -224,13 +228,16 @@ export class Session {
     if (this.chat.status === 'error') this.chat.clearError();
     const timeline = { ...this.#state.timeline, ...ofSnapshot(snapshot) };
     this.#waiting = timeline.waiting.length;
-    this.#set({ phase: 'ready', connection: 'live', title: snapshot?.title || undefined, timeline });
+    this.#set({ phase: 'ready', following: live, connection: 'live', title: snapshot?.title || undefined, timeline });
     if (snapshot?.checkpointId) void this.#lookBack();
     if (this.#sent && ![...messages, ...timeline.waiting].some(m => m.id === this.#sent?.id)) this.#set({ returned: this.#sent.text });
     this.#sent = undefined;
     if (live) {
       this.#resumeAt = this.#position;
-      void this.chat.resumeStream();
+      const stream = this.chat.resumeStream().finally(() => {
+        if (this.#stream === stream) this.#set({ following: false });
+      });
+      this.#stream = stream;
     }
   }
 
