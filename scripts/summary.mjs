@@ -28,6 +28,6 @@ for (const key of failed) console.log(`--- FAIL ${key}\n${output.get(key) ?? ''}
 console.log('\nThe ten slowest tests:');
 for (const t of [...tests].sort((a, b) => b.seconds - a.seconds).slice(0, 10)) console.log(`${t.seconds.toFixed(1).padStart(7)} s  ${t.name}`);
 const bad = tests.filter(t => !t.ok);
-for (const t of bad) console.log(`${t.skipped ? 'skipped, which no test may be' : 'failed'}: ${t.name}`);
+for (const t of bad) console.log(`${t.skipped ? 'skipped, which no test may be' : 'failed'}: ${t.name}${t.why ? `\n${t.why}` : ''}`);
 console.log(`\n${tests.length - bad.length} passed, ${bad.length} failed`);
 process.exitCode = bad.length > 0 || failed.size > 0 ? 1 : 0;

@@ -11,7 +11,7 @@ import { freePort, start, tempDir } from './lib/spool.mjs';
 let server, spool;
 
 before(async () => {
-  server = { port: await freePort(), store: `${tempDir()}/spool.db`, args: ['--demo-rate', '0'] };
+  server = { port: await freePort(), store: `${tempDir()}/spool.db` };
   spool = await start(server);
 });
 after(() => spool?.stop());

@@ -6,6 +6,7 @@ import { answers, newest6, newest7, open, plain, userMessage } from './lib/clien
 import { newSession, snapshotOf } from './lib/cut.mjs';
 import { startGate } from './lib/gate.mjs';
 import { start } from './lib/spool.mjs';
+import { eventually } from './lib/wait.mjs';
 
 let gate, spool;
 
@@ -39,7 +40,7 @@ async function asked(client, way, init) {
   const { chat, errors } = open(client, { url: spool.url, session, fetch: counting, init });
   const first = chat.sendMessage(userMessage('user-1', 'meanwhile'));
   await held;
-  while (call(chat)?.state !== 'approval-requested') await new Promise(done => setTimeout(done, 5));
+  await eventually(() => assert.equal(call(chat)?.state, 'approval-requested'));
   assert.equal(chat.status, 'streaming');
   return { session, chat, errors, posts, taken, first, approval: call(chat).approval.id };
 }

@@ -6,7 +6,7 @@ import { all, answers, oldest } from './lib/clients.mjs';
 import { difference, measure, newSession, none, pool, references, reload, resuming, send, settled, snapshotOf, ways } from './lib/cut.mjs';
 import { startGate } from './lib/gate.mjs';
 import { Network } from './lib/net.mjs';
-import { freePort, start, tempDir } from './lib/spool.mjs';
+import { endLeases, freePort, start, tempDir } from './lib/spool.mjs';
 
 const scenes = ['think', 'tools'];
 const rounds = Number(process.env.SPOOL_ROUNDS ?? 1);
@@ -30,7 +30,7 @@ function killAll(flags, check) {
     const server = {
       port: await freePort(),
       store: `${tempDir()}/spool.db`,
-      args: ['--lease-ttl', '10s', '--replay-grace', '30m', ...flags],
+      args: flags,
       env: { SPOOL_TEST_GATE: gate.url },
     };
     let spool = await start(server);
@@ -70,6 +70,7 @@ function killAll(flags, check) {
     });
 
     await spool.kill9();
+    endLeases(server.store, 10_000);
     const shown = running.map(({ readers }) => readers.map(r => words(r.chat)));
     for (const { session } of running) gate.allow(session, Infinity);
     spool = await start(server);

@@ -1,10 +1,11 @@
 // Sub-agents on the page.
 import assert from 'node:assert/strict';
 import { after, before } from 'node:test';
-import { counts, eventually, launch, openPage, same as sameOn, say, test } from '../lib/browser.mjs';
+import { counts, launch, openPage, same as sameOn, say, test } from '../lib/browser.mjs';
 import { newSession } from '../lib/cut.mjs';
 import { startGate } from '../lib/gate.mjs';
 import { freePort, start, tempDir } from '../lib/spool.mjs';
+import { eventually } from '../lib/wait.mjs';
 
 let browser, gate, spool;
 

@@ -1,10 +1,11 @@
 // The page in a browser: what it shows is what the log holds.
 import assert from 'node:assert/strict';
 import { after, before } from 'node:test';
-import { counts, eventually, launch, openPage, same as sameOn, say, shows, stored, test } from '../lib/browser.mjs';
+import { counts, launch, openPage, same as sameOn, say, shows, stored, test } from '../lib/browser.mjs';
 import { newSession, snapshotOf } from '../lib/cut.mjs';
 import { startGate } from '../lib/gate.mjs';
 import { endLeases, freePort, start, tempDir } from '../lib/spool.mjs';
+import { eventually } from '../lib/wait.mjs';
 import { startWire } from '../lib/wire.mjs';
 
 let browser, gate, spool, server, plain;
@@ -45,6 +46,38 @@ test('reload in mid-answer', async () => {
   await same(page);
   await page.reload();
   await same(page);
+});
+
+/** Holds a page's requests to a route back, until the function that it returns is called. */
+async function holdBack(page, route) {
+  let through;
+  const open = new Promise(done => (through = done));
+  await page.route(route, async r => {
+    await open;
+    await r.continue();
+  });
+  return through;
+}
+
+test('what is said before the page is loaded, and before it has the running answer', async () => {
+  const { session, page } = await held('slow', { records: midText });
+  const snapshot = await holdBack(page, '**/snapshot');
+  await page.reload();
+  await page.locator('main[data-phase=loading]').waitFor();
+  await say(page, 'think');
+  await page.locator('main[data-phase=loading]').waitFor();
+  snapshot();
+  await gate.asked(session, midText + 1);
+  await shows(page, 20);
+  const stream = await holdBack(page, '**/stream');
+  await page.reload();
+  await page.locator('main[data-phase=ready][data-status=submitted]').waitFor();
+  await stored(spool.url, session, () => say(page, 'hello'));
+  await page.locator('.queue li', { hasText: 'hello' }).waitFor();
+  stream();
+  await shows(page, 20);
+  gate.allow(session, Infinity);
+  await same(page, { answers: 2 });
 });
 
 test('the network is lost in mid-answer', async () => {

@@ -1,10 +1,10 @@
 // Writes docs/img: the page's states, on a desk and on a phone.
 import { mkdirSync } from 'node:fs';
 import { resolve } from 'node:path';
-import { launch, openPage, say, settled, shows } from '../lib/browser.mjs';
+import { launch, openPage, same, say, shows } from '../lib/browser.mjs';
 import { newSession } from '../lib/cut.mjs';
 import { startGate } from '../lib/gate.mjs';
-import { freePort, start, tempDir } from '../lib/spool.mjs';
+import { endLeases, freePort, start, tempDir } from '../lib/spool.mjs';
 
 const out = resolve(import.meta.dirname, '../../../docs/img');
 mkdirSync(out, { recursive: true });
@@ -17,7 +17,7 @@ const devices = {
 };
 
 for (const [device, options] of Object.entries(devices)) {
-  const server = { port: await freePort(), store: `${tempDir()}/spool.db`, args: ['--lease-ttl', '1s'], env: { SPOOL_TEST_GATE: gate.url } };
+  const server = { port: await freePort(), store: `${tempDir()}/spool.db`, env: { SPOOL_TEST_GATE: gate.url } };
   let spool = await start(server);
   const shoot = async (page, name) => {
     await page.screenshot({ path: `${out}/${name}-${device}.png`, animations: 'disabled' });
@@ -37,7 +37,7 @@ for (const [device, options] of Object.entries(devices)) {
   const tools = await open('tools');
   await say(tools.page, 'tools for three days in Lisbon');
   await tools.page.getByText('That took three steps').waitFor();
-  await settled(tools.page);
+  await same(tools.page, spool.url);
   await tools.page.locator('.tool summary').first().click();
   await tools.page.locator('.scroller').evaluate(e => e.scrollTo(0, 0));
   await shoot(tools.page, 'tools');
@@ -49,14 +49,14 @@ for (const [device, options] of Object.entries(devices)) {
   const agents = await open('agents');
   await say(agents.page, 'agents');
   await agents.page.getByText('you can open it from its call above').waitFor();
-  await settled(agents.page);
+  await same(agents.page, spool.url);
   await shoot(agents.page, 'agents');
   await agents.page.context().close();
 
   const approve = await open('approve');
   await say(approve.page, 'approve');
   await approve.page.getByRole('button', { name: 'Approve', exact: true }).waitFor();
-  await settled(approve.page);
+  await same(approve.page, spool.url);
   await shoot(approve.page, 'approve');
   await approve.page.context().close();
 
@@ -73,13 +73,13 @@ for (const [device, options] of Object.entries(devices)) {
   await shoot(tab, 'second-tab');
 
   await spool.kill9();
+  endLeases(server.store);
   await refresh.page.locator('main[data-connection=reconnecting]').waitFor();
   await shoot(refresh.page, 'killed');
   gate.allow(refresh.session, Infinity);
   spool = await start(server);
   await refresh.page.getByText('survives a reload, as this text does.').waitFor();
-  await settled(refresh.page);
-  await refresh.page.locator('main[data-connection=live]').waitFor();
+  await same(refresh.page, spool.url);
   await shoot(refresh.page, 'restarted');
   await refresh.page.context().close();
 
@@ -99,7 +99,7 @@ for (const [device, options] of Object.entries(devices)) {
   const journey = await open('journey');
   await say(journey.page, 'branch');
   await journey.page.getByText('a step each').waitFor();
-  await settled(journey.page);
+  await same(journey.page, spool.url);
   const mark = journey.page.locator('.checkpoint').nth(1);
   await mark.getByRole('button').scrollIntoViewIfNeeded();
   await mark.getByRole('button').click();
@@ -116,7 +116,7 @@ for (const [device, options] of Object.entries(devices)) {
   await stopped.page.getByRole('button', { name: 'Stop' }).click();
   gate.allow(stopped.session, Infinity);
   await stopped.page.locator('.interrupted').waitFor();
-  await settled(stopped.page);
+  await same(stopped.page, spool.url);
   await shoot(stopped.page, 'stopped');
   if (device === 'phone') {
     await stopped.page.getByRole('button', { name: 'Chats', exact: true }).click();

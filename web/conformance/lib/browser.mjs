@@ -3,10 +3,7 @@ import assert from 'node:assert/strict';
 import { test as nodeTest } from 'node:test';
 import { chromium } from 'playwright-core';
 import { snapshotOf } from './cut.mjs';
-
-// Time decides nothing here; it only ends what hangs.
-const patience = 120_000;
-const pause = ms => new Promise(done => setTimeout(done, ms));
+import { eventually, patience, pause } from './wait.mjs';
 
 export const launch = () =>
   chromium.launch({
@@ -60,17 +57,6 @@ export async function openPage(browser, url, options = {}) {
   if (rate > 1) await (await context.newCDPSession(page)).send('Emulation.setCPUThrottlingRate', { rate });
   await page.goto(url);
   return page;
-}
-
-/** Tries until a check no longer fails: for states that come and stay. Returns what the check does. */
-export async function eventually(check) {
-  for (const end = Date.now() + patience; ; await pause(50)) {
-    try {
-      return await check();
-    } catch (error) {
-      if (Date.now() > end) throw error;
-    }
-  }
 }
 
 /** Waits until a locator finds so many elements. */

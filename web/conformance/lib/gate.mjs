@@ -2,6 +2,7 @@
 // an append and asks GET /{session}/{n} before each, but for those that an
 // answer's Gate-Through header already granted.
 import { createServer } from 'node:http';
+import { awaited } from './wait.mjs';
 
 export async function startGate() {
   const sessions = new Map();
@@ -47,15 +48,16 @@ export async function startGate() {
       settle(s);
     },
     /** Holds the session's next append of a type, and resolves when the server asks for it. */
-    holdAt: (session, type) => new Promise(done => (of(session).stop = { type, done })),
+    holdAt: (session, type) => awaited(new Promise(done => (of(session).stop = { type, done })), () => `${session} did not come to ${type}`),
     limit: session => of(session).limit,
     /** Resolves when the server asks for append n, which means that n - 1 is committed. */
     asked(session, n) {
       const s = of(session);
-      return new Promise(done => {
+      const comes = new Promise(done => {
         s.watchers.push({ n, done });
         settle(s);
       });
+      return awaited(comes, () => `${session} asked for ${s.asked} appends, not for ${n}`);
     },
     close() {
       server.closeAllConnections();
