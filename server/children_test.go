@@ -306,6 +306,26 @@ func TestChildrenOnTheRoot(t *testing.T) {
 	if !strings.Contains(mustJSON(snap.Messages), aisdk.ChildCallID(book, "pay")) {
 		t.Errorf("the pending call of a child is not among the message's: %s", mustJSON(snap.Messages))
 	}
+
+	// A history is the same read whole and message by message.
+	for _, q := range []string{"agents=nest", "agents=summary", "agents=flatten"} {
+		page := func(at string) (p chat.MessagesPage) {
+			if err := json.Unmarshal(k.status(http.StatusOK, "GET", base+"/messages?"+q+at, ""), &p); err != nil {
+				t.Fatal(err)
+			}
+			return p
+		}
+		whole := page("")
+		if whole.Total != len(whole.Messages) || whole.HasMore || whole.Total < 4 {
+			t.Fatalf("%s: %d of %d messages", q, len(whole.Messages), whole.Total)
+		}
+		for i := range whole.Messages {
+			one := page(fmt.Sprintf("&limit=1&offset=%d", i))
+			if len(one.Messages) != 1 || mustJSON(one.Messages[0]) != mustJSON(whole.Messages[i]) || one.HasMore != (i+1 < whole.Total) {
+				t.Errorf("%s: message %d by itself: %s\namong all: %s", q, i, mustJSON(one), mustJSON(whole.Messages[i]))
+			}
+		}
+	}
 }
 
 // TestFlattenedRetraction: who was sent words of a sub-agent that are taken back

@@ -223,6 +223,10 @@ func (p *Projector) followChild(a *childAgent, r spool.Record, c spool.Chunk) {
 		if p.o.flattens() && !p.view.grow(p, a.fold.Message().Parts) {
 			p.sync()
 		}
+	case *spool.ToolArgStreamDelta:
+		if p.o.flattens() && !p.view.growArguments(p, a.fold.Message().Parts, c.ToolCallID, ChildCallID(a.Session, c.ToolCallID)) {
+			p.sync()
+		}
 	case *spool.StepCommitted:
 		if !c.More && a.heard >= len(a.value) {
 			p.tell(a)

@@ -77,9 +77,7 @@ func (a *SubAgent) flat(waited map[string]*SubAgent) []shownPart {
 	return list
 }
 
-// flatCall returns a call as one of the root's message. Its arguments are shown
-// once they are whole: a step of the message may begin while they are written,
-// and clients would then open a second part for the rest.
+// flatCall returns a call as one of the root's message.
 func (a *SubAgent) flatCall(t *spool.ToolPart, waited map[string]*SubAgent) *spool.ToolPart {
 	id := ChildCallID(a.Session, t.CallID)
 	if of := waited[id]; of != nil {
@@ -87,8 +85,8 @@ func (a *SubAgent) flatCall(t *spool.ToolPart, waited map[string]*SubAgent) *spo
 	}
 	call := *t
 	call.CallID = id
-	if call.State == spool.ToolStreaming || len(call.Input) == 0 && !call.State.Settled() && call.Approval == nil && call.InputText != "" {
-		call.State, call.InputText, call.Input = spool.ToolStreaming, "", nil
+	if len(call.Input) == 0 && !call.State.Settled() && call.Approval == nil && call.InputText != "" {
+		call.State = spool.ToolStreaming // as what is no JSON is shown
 	}
 	return &call
 }

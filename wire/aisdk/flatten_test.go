@@ -234,3 +234,129 @@ func TestFlatten(t *testing.T) {
 		t.Errorf("the root said %q", said[""])
 	}
 }
+
+// TestFlattenedArguments: what a sub-agent writes of a call is shown as it is
+// written, to whoever is there and whoever comes; behind a step of the message it
+// waits until it is whole, and then readers are cut.
+func TestFlattenedArguments(t *testing.T) {
+	t.Parallel()
+	child := func(c spool.Chunk) spool.Chunk {
+		*c.ChunkBase() = spool.Base{AgentID: "s.1", RunID: "r.1", Step: 1}
+		return c
+	}
+	l := newLog(t).user("t").start("r", "t", "t").begin().
+		add(&spool.SubAgentStart{SubAgentType: "x", SubSessionID: "s.1", CallID: "p", Mode: spool.ChildBackground},
+			child(&spool.RunStarted{TurnID: "s.1", MessageID: "a-s.1", Mode: "start"}), child(&spool.StepStarted{StepID: "r.1-1"}),
+			child(&spool.ToolArgStreamStart{ToolCallID: "c", ToolName: "look"}),
+			child(&spool.ToolArgStreamDelta{ToolCallID: "c", Delta: `{"n":`}),
+			child(&spool.ToolArgStreamDelta{ToolCallID: "c", Delta: `[1`}))
+	o := profiles["flatten"]
+	live, p := project(t, l, "t", &o)
+	want := `{"type":"tool-input-start","toolCallId":"s.1/c","toolName":"look","dynamic":true}
+{"type":"tool-input-delta","toolCallId":"s.1/c","inputTextDelta":"{\"n\":"}
+{"type":"tool-input-delta","toolCallId":"s.1/c","inputTextDelta":"[1"}`
+	if got := events(live); !strings.HasSuffix(got, want) {
+		t.Errorf("live:\n%s\nwant it to end with\n%s", got, want)
+	}
+	want = strings.ReplaceAll(want, `"}
+{"type":"tool-input-delta","toolCallId":"s.1/c","inputTextDelta":"[1`, `[1`)
+	if got := events(p.Plan()); !strings.HasSuffix(got, want) {
+		t.Errorf("plan:\n%s\nwant it to end with\n%s", got, want)
+	}
+
+	apply := func(chunks ...spool.Chunk) (frames []spool.Frame) {
+		t.Helper()
+		n := len(l.records)
+		for _, r := range l.add(chunks...).records[n:] {
+			var err error
+			if frames, err = p.Apply(frames, r); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return frames
+	}
+	apply(l.fold.CloseModelPhase("stop", nil)...)
+	apply(l.fold.CloseStep("c1")...)
+	l.step++
+	apply(&spool.StepStarted{StepID: "r.2"})
+	if frames := apply(child(&spool.ToolArgStreamDelta{ToolCallID: "c", Delta: `]`})); len(frames) > 0 {
+		t.Errorf("behind a step: %s", joined(frames))
+	}
+	frames := apply(child(&spool.ToolArgStreamDelta{ToolCallID: "c", Delta: `}`}), child(&spool.ToolArgStreamEnd{ToolCallID: "c", ToolName: "look"}))
+	if len(frames) == 0 || !frames[len(frames)-1].Cut {
+		t.Errorf("whole, behind a step: %s", joined(frames))
+	}
+	if got := events(p.Plan()); !strings.Contains(got, `{"type":"tool-input-available","toolCallId":"s.1/c","toolName":"look","input":{"n":[1]},"dynamic":true}`) {
+		t.Errorf("plan: %s", got)
+	}
+}
+
+// TestFlattenedHistory: pages and merging keep what sub-agents said apart: a
+// message that was loaded twice, on the way and whole, has each call once.
+func TestFlattenedHistory(t *testing.T) {
+	t.Parallel()
+	o := profiles["flatten"]
+	f := spool.NewFold(wiretest.Session)
+	var early []aisdk.UIMessage // of when a child waits for its answer
+	messages := func() (list []spool.Message) {
+		for _, m := range f.Messages {
+			list = append(list, m.Clone())
+		}
+		return list
+	}
+	for _, r := range wiretest.Agents() {
+		if err := f.Apply(r); err != nil {
+			t.Fatal(err)
+		}
+		if early == nil && r.Type == spool.TypeRunSuspended && r.Agent == wiretest.Session {
+			early = aisdk.ConvertToUIMessages(messages(), converting(f, &o))
+		}
+	}
+	whole := aisdk.ConvertToUIMessages(messages(), converting(f, &o))
+	for i := range whole {
+		page := aisdk.LoadUIMessages(messages(), i, 1, converting(f, &o))
+		a, _ := json.Marshal(page.Messages)
+		b, _ := json.Marshal(whole[i : i+1])
+		if string(a) != string(b) || page.HasMore != (i+1 < len(whole)) {
+			t.Errorf("message %d by itself: %s\namong all: %s", i, a, b)
+		}
+	}
+
+	at := len(early) - 1
+	first, last := early[at], whole[at]
+	if first.ID != last.ID || first.Role != "assistant" {
+		t.Fatalf("%s %s, and then %s", first.Role, first.ID, last.ID)
+	}
+	merged := aisdk.MergeAssistantMessages([]aisdk.UIMessage{first, last}, nil)
+	if len(merged) != 1 {
+		t.Fatalf("%d messages", len(merged))
+	}
+	states := func(m aisdk.UIMessage) map[string]string {
+		states := map[string]string{}
+		for _, p := range m.Parts {
+			if p.IsTool() {
+				if _, twice := states[p.ToolCallID]; twice {
+					t.Errorf("call %s is there twice", p.ToolCallID)
+				}
+				states[p.ToolCallID] = p.State
+			}
+		}
+		return states
+	}
+	got, want := states(merged[0]), states(last)
+	children := 0
+	for id, state := range want {
+		if got[id] != state {
+			t.Errorf("call %s is %q after merging, %q before", id, got[id], state)
+		}
+		if strings.HasPrefix(id, wiretest.Session+".") {
+			children++
+		}
+	}
+	if len(got) != len(want) || children == 0 || fmt.Sprint(states(first)) == fmt.Sprint(want) {
+		t.Errorf("%d calls merged of %d, %d of them of sub-agents", len(got), len(want), children)
+	}
+	if once := aisdk.MergeAssistantMessages(whole, nil); len(once) != len(whole) {
+		t.Errorf("%d messages of %d are left of a history that has one a turn", len(once), len(whole))
+	}
+}

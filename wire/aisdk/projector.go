@@ -140,7 +140,7 @@ func (p *Projector) apply(dst []spool.Frame, r spool.Record, c spool.Chunk) []sp
 			p.sync()
 		}
 	case *spool.ToolArgStreamDelta:
-		if !p.view.growArguments(p, c.ToolCallID) {
+		if !p.view.growArguments(p, p.parts(), c.ToolCallID, c.ToolCallID) {
 			p.sync()
 		}
 	case *spool.Custom:

@@ -85,9 +85,11 @@ func (v *view) syncTool(p *Projector, part *spool.Part) {
 	v.syncOutcome(p, t, s, want)
 }
 
-// syncArguments writes argument text while the model writes it.
+// syncArguments writes argument text while the model writes it. What a sub-agent
+// writes when a later step of the message has begun waits until it is whole:
+// clients would open a second part for the rest.
 func (v *view) syncArguments(p *Projector, t *spool.ToolPart, s *sentTool) {
-	if s.available {
+	if s.available || s.started && s.step != v.steps {
 		return
 	}
 	if !s.started || !strings.HasPrefix(t.InputText, s.text) {
@@ -98,19 +100,19 @@ func (v *view) syncArguments(p *Projector, t *spool.ToolPart, s *sentTool) {
 	s.text = t.InputText
 }
 
-// growArguments is sync for a delta of a call's arguments.
-func (v *view) growArguments(p *Projector, callID string) bool {
-	s := v.tools[callID]
-	if s == nil || !s.started || s.available {
+// growArguments is sync for a delta of a call's arguments, given the parts of its
+// agent and the id under which the client has the call.
+func (v *view) growArguments(p *Projector, parts []spool.Part, callID, id string) bool {
+	s := v.tools[id]
+	if s == nil || !s.started || s.available || s.step != v.steps {
 		return false
 	}
-	parts := p.parts()
 	for i := len(parts) - 1; i >= 0; i-- {
 		if t := parts[i].Tool; t != nil && t.CallID == callID {
 			if t.State != spool.ToolStreaming || len(t.InputText) < len(s.text) {
 				return false
 			}
-			p.w.text("tool-input-delta", "toolCallId", callID, "inputTextDelta", t.InputText[len(s.text):])
+			p.w.text("tool-input-delta", "toolCallId", id, "inputTextDelta", t.InputText[len(s.text):])
 			s.text = t.InputText
 			return true
 		}
