@@ -117,9 +117,10 @@ type ToolArgStreamDelta struct {
 // absent when they are the concatenated deltas.
 type ToolArgStreamEnd struct {
 	Base
-	ToolCallID string          `json:"toolCallId"`
-	ToolName   string          `json:"toolName,omitempty"`
-	Arguments  json.RawMessage `json:"arguments,omitempty"`
+	ToolCallID       string          `json:"toolCallId"`
+	ToolName         string          `json:"toolName,omitempty"`
+	Arguments        json.RawMessage `json:"arguments,omitempty"`
+	ProviderMetadata json.RawMessage `json:"providerMetadata,omitempty"` // what must go back to the provider with the call
 }
 
 // ToolStart is a dispatch, stored before the tool runs.

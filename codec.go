@@ -52,6 +52,7 @@ func AppendChunk(dst []byte, c Chunk) ([]byte, error) {
 			e.str(`,"toolCallId":`, c.ToolCallID)
 			e.optStr(`,"toolName":`, c.ToolName)
 			e.optRaw(`,"arguments":`, c.Arguments)
+			e.optRaw(`,"providerMetadata":`, c.ProviderMetadata)
 		}
 	case *ToolStart:
 		if e.open(TypeToolStart, c == nil) {

@@ -362,7 +362,7 @@ func FuzzAppendChunk(f *testing.F) {
 		b := Base{AgentID: agent, AgentType: text, Timestamp: n, Step: int(n), RunID: agent}
 		chunks := []Chunk{
 			&TextDelta{b, text, agent}, &Thinking{b, text, n > 0, agent, raw},
-			&ToolArgStreamStart{b, agent, text, n > 0}, &ToolArgStreamDelta{b, agent, text}, &ToolArgStreamEnd{b, agent, text, raw},
+			&ToolArgStreamStart{b, agent, text, n > 0}, &ToolArgStreamDelta{b, agent, text}, &ToolArgStreamEnd{b, agent, text, raw, raw},
 			&ToolStart{b, agent, text, raw, agent, n > 0}, &ToolEnd{b, agent, text, raw, n > 0, agent, n < 0, n > 0},
 			&Custom{b, agent, raw, text, n > 0, text}, &Progress{b, agent, text, agent, text, &percent, raw},
 			&StatePatch{b, []PatchOperation{{agent, text, agent, raw}}, agent},

@@ -29,6 +29,9 @@ func (m *MessageFold) applyTool(r Record, c Chunk) {
 		t := m.tool(c.ToolCallID, c.ToolName, r.Seq, false)
 		t.State = ToolPending
 		t.setInput(c.Arguments)
+		if c.ProviderMetadata != nil {
+			m.message.Parts[m.findTool(c.ToolCallID)].ProviderMetadata = c.ProviderMetadata
+		}
 		delete(m.args, c.ToolCallID)
 	case *ToolStart:
 		m.closeBlock()

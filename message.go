@@ -40,7 +40,7 @@ const (
 	PartStep      PartType = "step"      // a step boundary; ID is the step's
 	PartText      PartType = "text"      // Text
 	PartReasoning PartType = "reasoning" // Text, ProviderMetadata
-	PartTool      PartType = "tool"      // Tool
+	PartTool      PartType = "tool"      // Tool, ProviderMetadata
 	PartData      PartType = "data"      // Name, ID, Data
 	PartSource    PartType = "source"    // ID, URL, Title, MediaType, Filename, Text (the cited text)
 	PartFile      PartType = "file"      // URL, MediaType, Filename

@@ -29,6 +29,7 @@ func (v *validator) chunk(c Chunk) {
 		v.name("toolCallId", c.ToolCallID)
 		v.optName("toolName", c.ToolName)
 		v.optJSON("arguments", c.Arguments)
+		v.optJSON("providerMetadata", c.ProviderMetadata)
 	case *ToolStart:
 		v.name("toolCallId", c.ToolCallID)
 		v.name("toolName", c.ToolName)

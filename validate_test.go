@@ -28,7 +28,7 @@ func sampleChunks() []Chunk {
 		&Thinking{b, "hm", true, "r1", raw},
 		&ToolArgStreamStart{b, "c", "t", true},
 		&ToolArgStreamDelta{b, "c", "{}"},
-		&ToolArgStreamEnd{b, "c", "t", raw},
+		&ToolArgStreamEnd{b, "c", "t", raw, raw},
 		&ToolStart{b, "c", "t", raw, "e1", true},
 		&ToolEnd{b, "c", "t", raw, true, "e", true, true},
 		&ToolInputError{b, "c", "t", raw, "bad"},

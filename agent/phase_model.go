@@ -135,7 +135,7 @@ func (t *transcript) apply(ctx context.Context, part model.Part) error {
 				return err
 			}
 		}
-		return t.endCall(ctx, c, p.Name, p.Arguments)
+		return t.endCall(ctx, c, p)
 	case model.ToolResult:
 		return t.result(ctx, p)
 	case model.Restart:
@@ -217,16 +217,16 @@ func (s *step) uniqueCallID(id string) string {
 	return unique
 }
 
-// endCall completes a call; args, if not empty, is the whole text. The log takes the arguments as the streamed deltas
+// endCall completes a call; its Arguments, if not empty, are the whole text. The log takes the arguments as the streamed deltas
 // when they are the same, else as a value, else as one more delta.
-func (t *transcript) endCall(ctx context.Context, c *call, name, args string) error {
+func (t *transcript) endCall(ctx context.Context, c *call, p model.ToolCallEnd) error {
 	c.ended = true
 	c.args, c.streamed = string(c.streamed), nil
 	if c.name == "" {
-		c.name = name
+		c.name = p.Name
 	}
-	end := &spool.ToolArgStreamEnd{ToolCallID: c.id, ToolName: c.name}
-	if args != "" && args != c.args {
+	end := &spool.ToolArgStreamEnd{ToolCallID: c.id, ToolName: c.name, ProviderMetadata: p.Metadata}
+	if args := p.Arguments; args != "" && args != c.args {
 		if rest, ok := strings.CutPrefix(args, c.args); ok {
 			if err := t.append(ctx, &spool.ToolArgStreamDelta{ToolCallID: c.id, Delta: rest}); err != nil {
 				return err
@@ -246,7 +246,7 @@ func (t *transcript) result(ctx context.Context, p model.ToolResult) error {
 	end := &spool.ToolEnd{ToolCallID: p.ID, Result: p.Result, Success: p.Error == "", Error: p.Error}
 	if c := t.ids[p.ID]; c != nil {
 		if !c.ended {
-			if err := t.endCall(ctx, c, c.name, ""); err != nil {
+			if err := t.endCall(ctx, c, model.ToolCallEnd{Name: c.name}); err != nil {
 				return err
 			}
 		}
@@ -300,7 +300,7 @@ func (t *transcript) end(ctx context.Context) error {
 	}
 	for _, c := range t.step.calls {
 		if !c.ended {
-			if err := t.endCall(ctx, c, c.name, ""); err != nil {
+			if err := t.endCall(ctx, c, model.ToolCallEnd{Name: c.name}); err != nil {
 				return err
 			}
 		}

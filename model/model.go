@@ -85,8 +85,11 @@ type ToolCallStart struct {
 type ToolCallDelta struct{ ID, Delta string }
 
 // ToolCallEnd completes a call. Arguments is its whole argument text, "" for
-// none.
-type ToolCallEnd struct{ ID, Name, Arguments string }
+// none; Metadata holds what must be sent back to the provider with the call.
+type ToolCallEnd struct {
+	ID, Name, Arguments string
+	Metadata            json.RawMessage
+}
 
 // ToolResult is the outcome of a call that the provider executed itself.
 type ToolResult struct {

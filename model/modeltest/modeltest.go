@@ -134,6 +134,7 @@ func Fold(parts []model.Part, failure error) (a Answer, err error) {
 			if !open["tool "+p.ID] || b.Name != p.Name || b.Text != p.Arguments {
 				wrong("call %+v ends, but was %+v", p, *b)
 			}
+			b.Metadata = p.Metadata
 			delete(open, "tool "+p.ID)
 		case model.ToolResult:
 			b := block("tool", p.ID) // of an earlier answer, if it did not begin here

@@ -2,6 +2,7 @@ package openai
 
 import (
 	"encoding/json"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,6 +18,7 @@ type call struct {
 	sent     int // bytes of args that have gone out
 	started  bool
 	join     provider.Joiner
+	keep     keepsake
 }
 
 // complete reports whether the arguments so far are a whole object.
@@ -113,6 +115,7 @@ func (cs *calls) add(d *toolDelta) (parts []model.Part) {
 	if c.name == "" {
 		c.name = d.Function.Name
 	}
+	c.keep.add(&d.keepsake)
 	args := d.Function.arguments()
 	if strings.HasPrefix(strings.TrimSpace(args), "{") && c.complete() {
 		switch so := c.args.String(); {
@@ -178,14 +181,38 @@ func (cs *calls) join() {
 	}
 }
 
+// metadata is what must go back with the call, to the endpoint it came from. So
+// must an id that requests would have to change.
+func (c *call) metadata(from string) json.RawMessage {
+	kept := keptCall{From: from, keepsake: c.keep}
+	if provider.CallID(c.id) != c.id {
+		kept.ID = c.id
+	}
+	if reflect.DeepEqual(kept, keptCall{From: from}) {
+		return nil
+	}
+	data, err := provider.Marshal(map[string]keptCall{"openai": kept})
+	if err != nil {
+		return nil
+	}
+	return data
+}
+
+// keptCall is what the log keeps of a call for its provider.
+type keptCall struct {
+	From string `json:"from,omitempty"`
+	ID   string `json:"id,omitempty"`
+	keepsake
+}
+
 // end completes all calls, in the order in which they began.
-func (cs *calls) end() (parts []model.Part) {
+func (cs *calls) end(from string) (parts []model.Part) {
 	for _, c := range cs.list {
 		if !c.started {
 			parts = append(parts, cs.start(c))
 		}
 		parts = c.flush(parts)
-		parts = append(parts, model.ToolCallEnd{ID: c.id, Name: c.name, Arguments: c.args.String()})
+		parts = append(parts, model.ToolCallEnd{ID: c.id, Name: c.name, Arguments: c.args.String(), Metadata: c.metadata(from)})
 	}
 	return parts
 }

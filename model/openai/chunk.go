@@ -52,6 +52,7 @@ type delta struct {
 	ReasoningContent json.RawMessage   `json:"reasoning_content"`
 	Reasoning        json.RawMessage   `json:"reasoning"`
 	ReasoningText    json.RawMessage   `json:"reasoning_text"` // GitHub Copilot
+	ReasoningOpaque  string            `json:"reasoning_opaque"`
 	Thinking         json.RawMessage   `json:"thinking"`
 	ReasoningDetails []json.RawMessage `json:"reasoning_details"`
 	ToolCalls        toolDeltas        `json:"tool_calls"`
@@ -59,6 +60,11 @@ type delta struct {
 	Annotations      []annotation      `json:"annotations"`
 	Images           []image           `json:"images"`
 	Audio            *spoken           `json:"audio"`
+	Extra            struct {
+		Google struct {
+			Thought bool `json:"thought"` // the content is one
+		} `json:"google"`
+	} `json:"extra_content"`
 }
 
 // spoken is a piece of an answer in sound.
@@ -121,6 +127,29 @@ type toolDelta struct {
 	// The same without the wrapping.
 	Name      string          `json:"name"`
 	Arguments json.RawMessage `json:"arguments"`
+
+	keepsake
+}
+
+// keepsake is what a provider says beside a tool call and wants back with it, or
+// refuses the next request: signatures of the reasoning behind it.
+type keepsake struct {
+	ExtraContent   json.RawMessage `json:"extra_content,omitempty"`            // Google
+	ProviderFields json.RawMessage `json:"provider_specific_fields,omitempty"` // LiteLLM
+	Signature      json.RawMessage `json:"thought_signature,omitempty"`
+	CamelSignature json.RawMessage `json:"thoughtSignature,omitempty"`
+}
+
+// add takes what more is said.
+func (k *keepsake) add(more *keepsake) {
+	for _, m := range []struct{ into, from *json.RawMessage }{
+		{&k.ExtraContent, &more.ExtraContent}, {&k.ProviderFields, &more.ProviderFields},
+		{&k.Signature, &more.Signature}, {&k.CamelSignature, &more.CamelSignature},
+	} {
+		if provider.Said(*m.from) {
+			*m.into = bytes.Clone(*m.from)
+		}
+	}
 }
 
 // unwrapped returns the delta's function, wherever it was said.

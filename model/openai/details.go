@@ -5,12 +5,15 @@ import (
 	"maps"
 	"reflect"
 	"strings"
+
+	"github.com/spool-run/spool/model/internal/provider"
 )
 
 // details collects reasoning_details: blocks of text, summaries, signatures and
 // ciphertext that must be sent back as they came. Pieces of one block are joined.
 type details struct {
 	blocks []*block
+	opaque string // GitHub Copilot's signature
 }
 
 type block struct {
@@ -67,23 +70,38 @@ func (b *block) MarshalJSON() ([]byte, error) {
 	if b.summary.Len() > 0 {
 		m["summary"] = b.summary.String()
 	}
-	return json.Marshal(m)
+	return provider.Marshal(m)
+}
+
+// kept is what the log keeps of reasoning for its provider.
+type kept struct {
+	From    string            `json:"from,omitempty"`
+	Details []json.RawMessage `json:"reasoning_details,omitempty"`
+	Field   string            `json:"field,omitempty"` // in which the text goes back
+	Opaque  string            `json:"reasoning_opaque,omitempty"`
+	Item    json.RawMessage   `json:"item,omitempty"` // of the Responses API
 }
 
 // metadata returns what a reasoning block must keep, and forgets it. Field is the
 // member that the text came in.
-func (d *details) metadata(field string) json.RawMessage {
-	keep := map[string]any{}
-	if len(d.blocks) > 0 {
-		keep["reasoning_details"] = d.blocks
-		d.blocks = nil
-	} else if field == "reasoning_content" {
-		keep["field"] = field
+func (d *details) metadata(field, from string) json.RawMessage {
+	k := kept{From: from}
+	for _, b := range d.blocks {
+		if data, err := provider.Marshal(b); err == nil {
+			k.Details = append(k.Details, data)
+		}
 	}
-	if len(keep) == 0 {
+	switch {
+	case len(d.blocks) > 0:
+	case d.opaque != "":
+		k.Field, k.Opaque = "reasoning_text", d.opaque
+	case field == "reasoning_content":
+		k.Field = field
+	default:
 		return nil
 	}
-	data, err := json.Marshal(map[string]any{"openai": keep})
+	d.blocks, d.opaque = nil, ""
+	data, err := provider.Marshal(map[string]kept{"openai": k})
 	if err != nil {
 		return nil
 	}

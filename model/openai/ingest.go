@@ -17,6 +17,9 @@ import (
 type IngestOptions struct {
 	MaxLine int    // bytes of one line, or of an answer that is not streamed; 0: 32 MiB
 	OnData  func() // called for every event that has data; may be nil
+	// From names the endpoint that the answer comes from, "" for none. What must be
+	// sent back (signatures, encrypted reasoning) then goes to no other.
+	From string
 }
 
 // Ingest takes the bytes of a chat-completions answer apart, a stream or a whole
@@ -35,13 +38,14 @@ func Ingest(src io.Reader, o *IngestOptions) iter.Seq2[model.Part, error] {
 }
 
 func newReader(yield func(model.Part, error) bool, o *IngestOptions) *provider.Reader {
-	in := &ingester{out: provider.Emitter{Yield: yield}}
+	in := &ingester{out: provider.Emitter{Yield: yield}, from: o.From}
 	in.out.End, in.out.Flush = in.end, in.flush
 	return &provider.Reader{Limit: o.MaxLine, OnData: o.OnData, Fast: in.fast, Event: in.event, Whole: in.whole, Out: &in.out}
 }
 
 type ingester struct {
-	out provider.Emitter
+	out  provider.Emitter
+	from string
 
 	calls   calls
 	choice  *int // the choice that is ours: the first one seen
@@ -59,6 +63,7 @@ type ingester struct {
 	thought         strings.Builder
 	field           string // the member that the reasoning came in
 	details         details
+	tagged          bool // reasoning in the text, as Google has it
 	sound           sound
 
 	strings provider.Strings
@@ -183,6 +188,14 @@ func (in *ingester) take(c *choice) {
 
 func (in *ingester) delta(d *delta) {
 	text, piece, files := d.content()
+	in.details.opaque += d.ReasoningOpaque
+	// Google marks thoughts, and puts them into one pair of tags.
+	if d.Extra.Google.Thought {
+		text, piece = "", piece+strings.TrimPrefix(text, "<thought>")
+		in.tagged = true
+	} else if in.tagged && text != "" {
+		text, in.tagged = strings.TrimPrefix(text, "</thought>"), false
+	}
 	// The same reasoning often comes in several members: the first one counts.
 	field, said := "reasoning_details", in.details.add(d.ReasoningDetails)
 	if said == "" {
@@ -277,7 +290,7 @@ func (in *ingester) endReasoning() {
 		return
 	}
 	in.thinking = false
-	in.out.Emit(model.ReasoningEnd{ID: in.thoughtID, Text: in.thought.String(), Metadata: in.details.metadata(in.field)})
+	in.out.Emit(model.ReasoningEnd{ID: in.thoughtID, Text: in.thought.String(), Metadata: in.details.metadata(in.field, in.from)})
 	in.thought.Reset()
 }
 
@@ -372,11 +385,11 @@ func (in *ingester) end() {
 	}
 	in.endText()
 	in.endReasoning()
-	if meta := in.details.metadata(""); meta != nil {
+	if meta := in.details.metadata("", in.from); meta != nil {
 		in.thoughts++
 		in.out.Emit(model.ReasoningEnd{ID: "reasoning-" + strconv.Itoa(in.thoughts), Metadata: meta})
 	}
-	for _, p := range in.calls.end() {
+	for _, p := range in.calls.end(in.from) {
 		in.out.Emit(p)
 	}
 	in.file(in.sound.url())

@@ -8,6 +8,7 @@ import (
 	"iter"
 	"maps"
 	"net/http"
+	"net/url"
 	"regexp"
 	"slices"
 	"sync"
@@ -98,8 +99,17 @@ func New(o *Options) *Model {
 func (m *Model) Stream(ctx context.Context, r *model.Request) iter.Seq2[model.Part, error] {
 	return m.client.Ask(ctx, "/chat/completions", m.ID, func(id string) ([]byte, error) { return m.body(r, id) },
 		func(src io.Reader, onData func()) iter.Seq2[model.Part, error] {
-			return Ingest(src, &IngestOptions{MaxLine: m.o.MaxLine, OnData: onData})
+			return Ingest(src, &IngestOptions{MaxLine: m.o.MaxLine, OnData: onData, From: m.host()})
 		})
+}
+
+// host is whom the model talks to.
+func (m *Model) host() string {
+	u, err := url.Parse(m.client.BaseURL)
+	if err != nil {
+		return ""
+	}
+	return u.Hostname()
 }
 
 // ID returns the model's id: the option, or else the first that the endpoint

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"iter"
 
 	"net/http"
 	"net/http/httptest"
@@ -33,8 +34,17 @@ func serve(t *testing.T, h http.HandlerFunc) *openai.Model {
 	return openai.New(&openai.Options{BaseURL: s.URL + "/v1/", APIKey: key, Model: "m"})
 }
 
+// What comes over HTTP says where it came from.
+var here = &openai.IngestOptions{From: "127.0.0.1"}
+
+func ingestHere(src io.Reader) iter.Seq2[model.Part, error] { return openai.Ingest(src, here) }
+
+func ingestResponsesHere(src io.Reader) iter.Seq2[model.Part, error] {
+	return openai.IngestResponses(src, here)
+}
+
 func TestStreamCorpusOverHTTP(t *testing.T) {
-	modeltest.OverHTTP(t, corpus, ingest, func(url string) model.Model {
+	modeltest.OverHTTP(t, corpus, ingestHere, func(url string) model.Model {
 		return openai.New(&openai.Options{BaseURL: url, Model: "m"})
 	})
 }

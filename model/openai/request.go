@@ -3,7 +3,6 @@ package openai
 import (
 	"encoding/json"
 	"maps"
-	"net/url"
 	"strings"
 
 	"github.com/spool-run/spool"
@@ -14,8 +13,10 @@ import (
 type message struct {
 	Role             string            `json:"role"`
 	Content          any               `json:"content"` // string, []piece or null
-	ReasoningContent string            `json:"reasoning_content,omitempty"`
+	ReasoningContent *string           `json:"reasoning_content,omitempty"`
 	ReasoningDetails []json.RawMessage `json:"reasoning_details,omitempty"`
+	ReasoningText    string            `json:"reasoning_text,omitempty"`
+	ReasoningOpaque  string            `json:"reasoning_opaque,omitempty"`
 	ToolCalls        []toolCall        `json:"tool_calls,omitempty"`
 	ToolCallID       string            `json:"tool_call_id,omitempty"`
 }
@@ -35,13 +36,14 @@ type toolCall struct {
 		Name      string `json:"name"`
 		Arguments string `json:"arguments"`
 	} `json:"function"`
+	keepsake
 }
 
 // body builds the request.
 func (m *Model) body(r *model.Request, id string) ([]byte, error) {
 	b := map[string]any{
 		"model":    id,
-		"messages": messages(r),
+		"messages": messages(r, m.host()),
 		"stream":   true,
 	}
 	if !m.o.NoStreamOptions {
@@ -69,10 +71,8 @@ func (m *Model) body(r *model.Request, id string) ([]byte, error) {
 
 // maxTokens names the limit's member. OpenAI renamed it; most others did not.
 func (m *Model) maxTokens() string {
-	if u, err := url.Parse(m.client.BaseURL); err == nil {
-		if host := u.Hostname(); host == "api.openai.com" || strings.HasSuffix(host, ".openai.azure.com") {
-			return "max_completion_tokens"
-		}
+	if host := m.host(); host == "api.openai.com" || strings.HasSuffix(host, ".openai.azure.com") {
+		return "max_completion_tokens"
 	}
 	return "max_tokens"
 }
@@ -92,16 +92,11 @@ func tools(specs []model.ToolSpec) []any {
 	return list
 }
 
-func messages(r *model.Request) []message {
+// messages is the conversation; host is who gets it.
+func messages(r *model.Request, host string) []message {
 	list := []message{}
 	if r.Instructions != "" {
 		list = append(list, message{Role: "system", Content: r.Instructions})
-	}
-	turn := 0 // where the current turn's answer begins
-	for i := range r.Messages {
-		if r.Messages[i].Role == spool.RoleUser {
-			turn = i
-		}
 	}
 	for i := range r.Messages {
 		m := &r.Messages[i]
@@ -115,20 +110,49 @@ func messages(r *model.Request) []message {
 				list = append(list, message{Role: "user", Content: content})
 			}
 		case spool.RoleAssistant:
+			thoughtful := wantsReasoning(m.Parts, host)
 			for step := range provider.Steps(m.Parts) {
-				list = append(list, assistant(step, i > turn)...)
+				list = append(list, assistant(step, thoughtful, host)...)
 			}
 		}
 	}
 	return list
 }
 
+// wantsReasoning reports whether the provider wants the reasoning_content of a
+// turn's messages in all requests to come: it does if there were calls in the turn,
+// and must not get it otherwise.
+func wantsReasoning(parts []spool.Part, host string) bool {
+	called, thought := false, false
+	for i := range parts {
+		p := &parts[i]
+		called = called || p.Type == spool.PartTool
+		thought = thought || p.Type == spool.PartReasoning && keptOf(p, host).Field == "reasoning_content"
+	}
+	return called && thought
+}
+
+// keptOf reads what a reasoning part keeps for an endpoint.
+func keptOf(p *spool.Part, host string) kept {
+	var meta struct {
+		OpenAI kept `json:"openai"`
+	}
+	if len(p.ProviderMetadata) == 0 || provider.Decode(p.ProviderMetadata, &meta) != nil || !goesTo(meta.OpenAI.From, host) {
+		return kept{}
+	}
+	return meta.OpenAI
+}
+
+// goesTo reports whether what came from an endpoint may go to host.
+func goesTo(from, host string) bool { return from == "" || from == host }
+
 // assistant builds the messages of one step: what the model said and asked for,
 // then each call's outcome. Every call has one, or providers refuse the history.
-func assistant(parts []spool.Part, current bool) []message {
+func assistant(parts []spool.Part, thoughtful bool, host string) []message {
 	said := message{Role: "assistant"}
 	var (
 		text     strings.Builder
+		thoughts string
 		outcomes []message
 	)
 	for i := range parts {
@@ -137,14 +161,20 @@ func assistant(parts []spool.Part, current bool) []message {
 		case spool.PartText:
 			text.WriteString(p.Text)
 		case spool.PartReasoning:
-			said.remember(p, current)
+			k := keptOf(p, host)
+			said.ReasoningDetails = append(said.ReasoningDetails, k.Details...)
+			switch k.Field {
+			case "reasoning_content":
+				thoughts += p.Text
+			case "reasoning_text":
+				said.ReasoningText, said.ReasoningOpaque = said.ReasoningText+p.Text, k.Opaque
+			}
 		case spool.PartTool:
 			t := p.Tool
 			if t == nil || t.ProviderExecuted || t.State == spool.ToolStreaming {
 				continue
 			}
-			c := toolCall{ID: provider.CallID(t.CallID), Type: "function"}
-			c.Function.Name, c.Function.Arguments = t.Name, provider.Arguments(t)
+			c := callOf(p, host)
 			said.ToolCalls = append(said.ToolCalls, c)
 			outcomes = append(outcomes, message{Role: "tool", ToolCallID: c.ID, Content: provider.Outcome(t)})
 		}
@@ -154,27 +184,27 @@ func assistant(parts []spool.Part, current bool) []message {
 	} else if len(said.ToolCalls) == 0 {
 		return nil
 	}
-	if len(said.ToolCalls) == 0 {
-		said.ReasoningContent = "" // wanted beside tool calls, refused elsewhere
+	if thoughtful {
+		said.ReasoningContent = &thoughts
 	}
 	return append([]message{said}, outcomes...)
 }
 
-// remember takes what a reasoning part says must be sent back.
-func (m *message) remember(p *spool.Part, current bool) {
+// callOf is a call, with what its provider wants back.
+func callOf(p *spool.Part, host string) toolCall {
+	t := p.Tool
+	c := toolCall{ID: provider.CallID(t.CallID), Type: "function"}
+	c.Function.Name, c.Function.Arguments = t.Name, provider.Arguments(t)
 	var meta struct {
-		OpenAI struct {
-			Details []json.RawMessage `json:"reasoning_details"`
-			Field   string            `json:"field"`
-		} `json:"openai"`
+		OpenAI keptCall `json:"openai"`
 	}
-	if len(p.ProviderMetadata) == 0 || provider.Decode(p.ProviderMetadata, &meta) != nil {
-		return
+	if len(p.ProviderMetadata) > 0 && provider.Decode(p.ProviderMetadata, &meta) == nil && goesTo(meta.OpenAI.From, host) {
+		c.keepsake = meta.OpenAI.keepsake
+		if meta.OpenAI.ID != "" {
+			c.ID = meta.OpenAI.ID
+		}
 	}
-	m.ReasoningDetails = append(m.ReasoningDetails, meta.OpenAI.Details...)
-	if meta.OpenAI.Field == "reasoning_content" && current {
-		m.ReasoningContent += p.Text
-	}
+	return c
 }
 
 // userContent returns a string, or pieces if there is more than text.

@@ -25,6 +25,11 @@ func file(url, media, name string) spool.Part {
 
 func tool(t spool.ToolPart) spool.Part { return spool.Part{Type: spool.PartTool, Tool: &t} }
 
+func signed(p spool.Part, metadata string) spool.Part {
+	p.ProviderMetadata = json.RawMessage(metadata)
+	return p
+}
+
 func user(parts ...spool.Part) spool.Message {
 	return spool.Message{Role: spool.RoleUser, Parts: parts}
 }
@@ -116,13 +121,28 @@ func TestMessages(t *testing.T) {
 				step, think("x", `{"openai":{"reasoning_details":[{"type":"t","text":"x"}]}}`), think("", `{"openai":{"reasoning_details":[{"type":"e"}]}}`), think("other", `{"anthropic":{"signature":"s"}}`), say("S"),
 				step, think("last", `{"openai":{"field":"reasoning_content"}}`), say("T"))}},
 			`[{"role":"user","content":"one"},
-			  {"role":"assistant","content":null,"tool_calls":` + called("a") + `},{"role":"tool","tool_call_id":"a","content":"1"},
+			  {"role":"assistant","content":null,"reasoning_content":"old","tool_calls":` + called("a") + `},{"role":"tool","tool_call_id":"a","content":"1"},
 			  {"role":"user","content":"two"},
 			  {"role":"assistant","content":null,"reasoning_content":"new","tool_calls":` + called("b") + `},{"role":"tool","tool_call_id":"b","content":"2"},
-			  {"role":"assistant","content":"S","reasoning_details":[{"type":"t","text":"x"},{"type":"e"}]},
-			  {"role":"assistant","content":"T"}]`},
+			  {"role":"assistant","content":"S","reasoning_content":"","reasoning_details":[{"type":"t","text":"x"},{"type":"e"}]},
+			  {"role":"assistant","content":"T","reasoning_content":"last"}]`},
+		{"reasoning of a turn without calls", model.Request{Messages: []spool.Message{
+			user(say("one")), answer(step, think("why", `{"openai":{"field":"reasoning_content"}}`), say("S")), user(say("two"))}},
+			`[{"role":"user","content":"one"},{"role":"assistant","content":"S"},{"role":"user","content":"two"}]`},
+		{"signatures", model.Request{Messages: []spool.Message{answer(
+			step, think("why", `{"openai":{"from":"here","field":"reasoning_text","reasoning_opaque":"OP"}}`),
+			signed(done("a", `1`), `{"openai":{"from":"here","extra_content":{"google":{"thought_signature":"S=="}}}}`),
+			signed(done("b", `2`), `{"openai":{"id":"functions.f:1","provider_specific_fields":{"thought_signature":"P"},"thought_signature":"T","thoughtSignature":"C"}}`))}},
+			`[{"role":"assistant","content":null,"reasoning_text":"why","reasoning_opaque":"OP","tool_calls":[
+			    {"id":"a","type":"function","function":{"name":"f","arguments":"{}"},"extra_content":{"google":{"thought_signature":"S=="}}},
+			    {"id":"functions.f:1","type":"function","function":{"name":"f","arguments":"{}"},"provider_specific_fields":{"thought_signature":"P"},"thought_signature":"T","thoughtSignature":"C"}]},
+			  {"role":"tool","tool_call_id":"a","content":"1"},{"role":"tool","tool_call_id":"functions.f:1","content":"2"}]`},
+		{"another endpoint's", model.Request{Messages: []spool.Message{answer(
+			step, think("why", `{"openai":{"from":"there","field":"reasoning_content"}}`), think("", `{"openai":{"from":"there","reasoning_details":[{"type":"e"}]}}`),
+			signed(done("a", `1`), `{"openai":{"from":"there","id":"x.1","extra_content":{"google":{"thought_signature":"S=="}}}}`))}},
+			`[{"role":"assistant","content":null,"tool_calls":` + called("a") + `},{"role":"tool","tool_call_id":"a","content":"1"}]`},
 	} {
-		got, err := provider.Marshal(messages(&tt.request))
+		got, err := provider.Marshal(messages(&tt.request, "here"))
 		if err != nil {
 			t.Fatal(err)
 		}

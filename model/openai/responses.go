@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spool-run/spool/internal/wait"
 	"github.com/spool-run/spool/model"
 	"github.com/spool-run/spool/model/internal/provider"
 )
@@ -30,20 +31,9 @@ var _ model.Resumer = (*Responses)(nil)
 func NewResponses(o *Options) *Responses {
 	r := &Responses{New(o)}
 	if r.m.o.Sleep == nil {
-		r.m.o.Sleep = sleep
+		r.m.o.Sleep = wait.Sleep
 	}
 	return r
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // ID is [Model.ID].
@@ -154,7 +144,7 @@ func (r *Responses) attach(yield func(model.Part, error) bool) *attached {
 		}
 		return yield(p, err)
 	})
-	a.in.marks = r.m.o.Background
+	a.in.marks, a.in.from = r.m.o.Background, r.m.host()
 	a.in.out.Hold = func(err error) bool {
 		a.cut = err
 		return true

@@ -24,7 +24,9 @@ func IngestResponses(src io.Reader, o *IngestOptions) iter.Seq2[model.Part, erro
 		o = new(IngestOptions)
 	}
 	return func(yield func(model.Part, error) bool) {
-		newResponse(yield).read(src, o)
+		in := newResponse(yield)
+		in.from = o.From
+		in.read(src, o)
 	}
 }
 
@@ -32,6 +34,7 @@ func IngestResponses(src io.Reader, o *IngestOptions) iter.Seq2[model.Part, erro
 // their indexes: some providers give the same item a new id in each event.
 type response struct {
 	out    provider.Emitter
+	from   string // the endpoint; "" for none
 	id     string
 	seq    int64 // of the last event that had one; -1: none
 	past   past  // the last events

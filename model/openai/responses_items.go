@@ -481,7 +481,7 @@ func (in *response) endThinking() {
 func (in *response) endReasoning(it *item, o *outputItem) {
 	var meta json.RawMessage
 	if o.ID != "" && o.raw != nil {
-		meta, _ = provider.Marshal(map[string]any{"openai": map[string]any{"item": o.raw}})
+		meta, _ = provider.Marshal(map[string]kept{"openai": {From: in.from, Item: o.raw}})
 	}
 	if p := it.lastOne; p != nil && !p.ended {
 		in.muse(p, p.join.End())

@@ -13,7 +13,7 @@ import (
 // body builds the request.
 func (r *Responses) body(req *model.Request, id string) ([]byte, error) {
 	o := &r.m.o
-	b := map[string]any{"model": id, "input": input(req), "stream": true}
+	b := map[string]any{"model": id, "input": input(req, r.m.host()), "stream": true}
 	if req.Instructions != "" {
 		b["instructions"] = req.Instructions
 	}
@@ -53,8 +53,8 @@ func (r *Responses) body(req *model.Request, id string) ([]byte, error) {
 	return provider.Marshal(b)
 }
 
-// input is the conversation as items.
-func input(r *model.Request) []any {
+// input is the conversation as items; host is who gets it.
+func input(r *model.Request, host string) []any {
 	items := []any{}
 	for i := range r.Messages {
 		m := &r.Messages[i]
@@ -69,7 +69,7 @@ func input(r *model.Request) []any {
 			}
 		case spool.RoleAssistant:
 			for step := range provider.Steps(m.Parts) {
-				items = append(items, stepItems(step)...)
+				items = append(items, stepItems(step, host)...)
 			}
 		}
 	}
@@ -77,7 +77,7 @@ func input(r *model.Request) []any {
 }
 
 // stepItems are what the model said and asked for, then the calls' outcomes.
-func stepItems(parts []spool.Part) []any {
+func stepItems(parts []spool.Part, host string) []any {
 	var items, outcomes []any
 	said := false // something that reasoning may stand before
 	for i := range parts {
@@ -89,14 +89,7 @@ func stepItems(parts []spool.Part) []any {
 				items = append(items, map[string]any{"role": "assistant", "content": []any{map[string]any{"type": "output_text", "text": p.Text}}})
 			}
 		case spool.PartReasoning:
-			var meta struct {
-				OpenAI struct {
-					Item json.RawMessage `json:"item"`
-				} `json:"openai"`
-			}
-			if len(p.ProviderMetadata) > 0 && provider.Decode(p.ProviderMetadata, &meta) == nil {
-				items = appendItem(items, meta.OpenAI.Item, "reasoning")
-			}
+			items = appendItem(items, keptOf(p, host).Item, "reasoning")
 		case spool.PartTool:
 			t := p.Tool
 			switch {

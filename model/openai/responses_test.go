@@ -433,7 +433,7 @@ func TestResponsesRequest(t *testing.T) {
 }
 
 func TestResponsesCorpusOverHTTP(t *testing.T) {
-	modeltest.OverHTTP(t, responsesCorpus, ingestResponses, func(url string) model.Model {
+	modeltest.OverHTTP(t, responsesCorpus, ingestResponsesHere, func(url string) model.Model {
 		return openai.NewResponses(&openai.Options{BaseURL: url, Model: "m"})
 	})
 }

@@ -44,9 +44,10 @@ func ask(name string, step int) *model.Request {
 // Every recording of the corpus plays as its ingester takes it apart.
 func TestPlaysTheCorpus(t *testing.T) {
 	m := open(t, corpus, nil)
+	here := &openai.IngestOptions{From: "127.0.0.1"} // where recordings are played
 	for format, ingest := range map[string]func(io.Reader) iter.Seq2[model.Part, error]{
-		"openai-chat":      func(r io.Reader) iter.Seq2[model.Part, error] { return openai.Ingest(r, nil) },
-		"openai-responses": func(r io.Reader) iter.Seq2[model.Part, error] { return openai.IngestResponses(r, nil) },
+		"openai-chat":      func(r io.Reader) iter.Seq2[model.Part, error] { return openai.Ingest(r, here) },
+		"openai-responses": func(r io.Reader) iter.Seq2[model.Part, error] { return openai.IngestResponses(r, here) },
 		"anthropic":        func(r io.Reader) iter.Seq2[model.Part, error] { return anthropic.Ingest(r, nil) },
 	} {
 		for file, data := range modeltest.Streams(t, filepath.Join(corpus, format), "*.sse") {

@@ -92,7 +92,7 @@ func Calls(calls ...ToolCall) []model.Part {
 		}
 	}
 	for _, c := range calls {
-		parts = append(parts, model.ToolCallEnd(c))
+		parts = append(parts, model.ToolCallEnd{ID: c.ID, Name: c.Name, Arguments: c.Arguments})
 	}
 	return parts
 }
