@@ -14,7 +14,6 @@ import (
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/agent"
 	"github.com/spool-run/spool/model/scripted"
-	"github.com/spool-run/spool/runner"
 	"github.com/spool-run/spool/server/chat"
 	"github.com/spool-run/spool/tool"
 )
@@ -57,13 +56,7 @@ func (k *kit) gated() *wipe {
 			}), tool.Options{Approval: true}),
 			tool.Client[struct{}]("locate", ""),
 		}}
-	r, err := runner.New(k.logs, []*agent.Agent{a}, nil)
-	if err != nil {
-		k.Fatal(err)
-	}
-	done := make(chan struct{})
-	go func() { defer close(done); _ = r.Run(k.Context()) }()
-	k.Cleanup(func() { _ = r.Close(); <-done })
+	k.execute(a)
 	return w
 }
 

@@ -10,7 +10,6 @@ import (
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/agent"
 	"github.com/spool-run/spool/model/scripted"
-	"github.com/spool-run/spool/runner"
 	"github.com/spool-run/spool/tool"
 	"github.com/spool-run/spool/wire/aisdk"
 )
@@ -35,13 +34,7 @@ func (k *kit) lead() {
 			"both": scripted.Steps(scripted.Say(scripted.Text("two of mine. "), scripted.Calls(call("c1", "wipe"), call("c2", "locate"))), scripted.Say(scripted.Text("done"))),
 		}}),
 		Tools: []tool.Tool{agent.SubAgent(helper, agent.SubAgentOptions{})}}
-	r, err := runner.New(k.logs, []*agent.Agent{lead}, nil)
-	if err != nil {
-		k.Fatal(err)
-	}
-	done := make(chan struct{})
-	go func() { defer close(done); _ = r.Run(k.Context()) }()
-	k.Cleanup(func() { _ = r.Close(); <-done })
+	k.execute(lead)
 }
 
 // waiting returns the message of a turn that waits, as a client has it, and the

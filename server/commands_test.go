@@ -125,51 +125,27 @@ func TestRegenerate(t *testing.T) {
 
 func TestStop(t *testing.T) {
 	t.Parallel()
-	k := newKit(t, nil)
-	k.problem(http.StatusNotFound, "not_found", "POST", "/api/chat/unknown/stop", "")
-	e := k.say("s", "u1", "hi")
-	o := k.own("s")
-	o.start("u1")
-	o.text("half ")
-	answered := make(chan []byte)
-	go func() {
-		res, err := http.Post(k.http.URL+"/api/chat/s/stop", "application/json", strings.NewReader(`{"reason":"enough"}`))
-		if err != nil {
-			close(answered)
-			return
+	inBubble(t, nil, func(k *kit) { // an owner that takes its time is superseded
+		k.problem(http.StatusNotFound, "not_found", "POST", "/api/chat/unknown/stop", "")
+		e := k.say("s", "u1", "hi")
+		o := k.own("s")
+		o.start("u1")
+		o.text("half ")
+		answered := k.later("/api/chat/s/stop", `{"reason":"enough"}`)
+		k.until("s", ofType(spool.TypeStopRequested))
+		o.end(spool.OutcomeStopped, "") // the owner obeys
+		settled := <-answered
+		if settled.Status != spool.StatusEnded || settled.Reason != "stopped" || settled.RunID != "run-u1" || settled.Pending {
+			t.Errorf("settled: %+v", settled)
 		}
-		defer res.Body.Close()
-		var raw json.RawMessage
-		_ = json.NewDecoder(res.Body).Decode(&raw)
-		answered <- raw
-	}()
-	// The owner sees the stop and obeys.
-	r := o.g.Reader(spool.ReadOptions{Follow: true})
-	for stopped := false; !stopped; {
-		recs, err := r.Next(t.Context())
-		if err != nil {
-			t.Fatal(err)
+		if got := e.all(); textOf(got) != "half " || !strings.Contains(datas(got), `"type":"abort"`) {
+			t.Errorf("stream: %s", datas(got))
 		}
-		for _, rec := range recs {
-			stopped = stopped || rec.Type == spool.TypeStopRequested
+		// Again: nothing runs, which is what was asked for.
+		if again := k.command("/api/chat/s/stop", ""); again.Reason != "stopped" {
+			t.Errorf("again: %+v", again)
 		}
-	}
-	o.end(spool.OutcomeStopped, "")
-	var settled chat.Settled
-	if err := json.Unmarshal(<-answered, &settled); err != nil {
-		t.Fatal(err)
-	}
-	if settled.Status != spool.StatusEnded || settled.Reason != "stopped" || settled.RunID != "run-u1" || settled.Pending {
-		t.Errorf("settled: %+v", settled)
-	}
-	if got := e.all(); textOf(got) != "half " || !strings.Contains(datas(got), `"type":"abort"`) {
-		t.Errorf("stream: %s", datas(got))
-	}
-	// Again: nothing runs, which is what was asked for.
-	var again chat.Settled
-	if err := json.Unmarshal(k.status(http.StatusOK, "POST", "/api/chat/s/stop", ""), &again); err != nil || again.Reason != "stopped" {
-		t.Errorf("again: %+v, %v", again, err)
-	}
+	})
 }
 
 // TestClientTool: a continuation POST gets the same message's next segment,

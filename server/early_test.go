@@ -11,7 +11,6 @@ import (
 	"github.com/spool-run/spool/agent"
 	"github.com/spool-run/spool/internal/sse"
 	"github.com/spool-run/spool/model/scripted"
-	"github.com/spool-run/spool/runner"
 	"github.com/spool-run/spool/tool"
 	"github.com/spool-run/spool/wire/aisdk"
 )
@@ -38,13 +37,7 @@ func (k *kit) busyWorld(calls ...scripted.ToolCall) (letGo func()) {
 				}
 			}),
 		}}
-	r, err := runner.New(k.logs, []*agent.Agent{a}, nil)
-	if err != nil {
-		k.Fatal(err)
-	}
-	done := make(chan struct{})
-	go func() { defer close(done); _ = r.Run(k.Context()) }()
-	k.Cleanup(func() { _ = r.Close(); <-done })
+	k.execute(a)
 	return func() { close(hold) }
 }
 

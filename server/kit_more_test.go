@@ -8,7 +8,9 @@ import (
 	"testing/fstest"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/agent"
 	"github.com/spool-run/spool/internal/sse"
+	"github.com/spool-run/spool/runner"
 	"github.com/spool-run/spool/server"
 	"github.com/spool-run/spool/server/chat"
 )
@@ -46,6 +48,18 @@ func (k *kit) over(logs *spool.Logs, o *server.Options) *kit {
 		b.http.Close()
 	})
 	return b
+}
+
+// execute has a runner execute an agent's sessions until the test ends.
+func (k *kit) execute(a *agent.Agent) {
+	k.Helper()
+	r, err := runner.New(k.logs, []*agent.Agent{a}, nil)
+	if err != nil {
+		k.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() { defer close(done); _ = r.Run(k.Context()) }()
+	k.Cleanup(func() { _ = r.Close(); <-done })
 }
 
 func assets() fs.FS {

@@ -2,7 +2,6 @@ package server_test
 
 import (
 	"encoding/json"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -99,38 +98,5 @@ func TestStoreClockAhead(t *testing.T) {
 		if got := datas(r.all()); !strings.Contains(got, `"hello"`) {
 			t.Errorf("%s: %s", name, got)
 		}
-	}
-}
-
-// TestInterruptOfAQuestion: a run that waits for somebody is paused already,
-// whatever is queued behind it.
-func TestInterruptOfAQuestion(t *testing.T) {
-	t.Parallel()
-	k := newKit(t, nil)
-	post := k.say("s", "u1", "where am I?")
-	o := k.own("s")
-	o.start("u1")
-	queued := k.stream("POST", "/api/chat/s", `{"whenBusy":"queue",`+userBody("s", "u2", "more")[1:])
-	o.ask("c1")
-	post.all()
-	var s chat.Settled
-	if err := json.Unmarshal(k.status(http.StatusOK, "POST", "/api/chat/s/interrupt", ""), &s); err != nil {
-		t.Fatal(err)
-	}
-	if s.Pending || s.Status != spool.StatusPaused || s.Reason != "awaiting_client_tool" {
-		t.Errorf("interrupted: %s", mustJSON(s))
-	}
-	_ = queued.res.Body.Close()
-	g, err := k.logs.Log("s")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := g.View(t.Context(), func(f *spool.Fold) error {
-		if f.Interrupt != nil {
-			t.Error("the run that goes on after the answer will be interrupted")
-		}
-		return nil
-	}); err != nil {
-		t.Fatal(err)
 	}
 }

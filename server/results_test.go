@@ -6,7 +6,6 @@ import (
 
 	"github.com/spool-run/spool/agent"
 	"github.com/spool-run/spool/model/scripted"
-	"github.com/spool-run/spool/runner"
 	"github.com/spool-run/spool/server"
 	"github.com/spool-run/spool/tool"
 	"github.com/spool-run/spool/wire/aisdk"
@@ -39,13 +38,7 @@ func TestResultsAreChecked(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			k := newKit(t, &server.Options{Agents: []*agent.Agent{tt.agent}})
-			r, err := runner.New(k.logs, []*agent.Agent{tt.agent}, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			done := make(chan struct{})
-			go func() { defer close(done); _ = r.Run(k.Context()) }()
-			k.Cleanup(func() { _ = r.Close(); <-done })
+			k.execute(tt.agent)
 
 			k.say("s", "u1", "where am I?").all()
 			before := len(k.log("s"))

@@ -1,292 +1,14 @@
 package server_test
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
-	"iter"
 	"net/http"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"github.com/spool-run/spool"
-	"github.com/spool-run/spool/agent"
-	"github.com/spool-run/spool/model"
-	"github.com/spool-run/spool/model/scripted"
-	"github.com/spool-run/spool/runner"
 	"github.com/spool-run/spool/server/chat"
-	"github.com/spool-run/spool/tool"
 )
-
-// gate lets the calls of a tool pass one by one.
-type gate struct {
-	enter chan struct{} // one for each call that has begun
-	pass  chan struct{}
-	fail  atomic.Bool // the model fails in a turn's last step
-}
-
-func (g *gate) open(n int) {
-	for range n {
-		<-g.enter
-		g.pass <- struct{}{}
-	}
-}
-
-// walking runs an agent that walks two steps, each through the gate, adds them to
-// the state, and says where it has come to.
-func (k *kit) walking() *gate {
-	k.Helper()
-	g := &gate{enter: make(chan struct{}, 16), pass: make(chan struct{})}
-	step := func(name string) scripted.Step {
-		return scripted.Say(scripted.Text(name+" "), scripted.Calls(scripted.ToolCall{ID: "c", Name: "walk", Arguments: `{}`}))
-	}
-	walk := scripted.Steps(step("one"), step("two"), scripted.Say(scripted.Text("there")))
-	a := &agent.Agent{Name: "walker",
-		Model: scripted.New(&scripted.Options{Scenes: map[string]scripted.Scene{
-			"walk": func(c scripted.Call) iter.Seq2[model.Part, error] {
-				if c.Round == 2 && g.fail.Load() {
-					return func(yield func(model.Part, error) bool) {
-						if yield(model.TextDelta{ID: "t", Delta: "th"}, nil) {
-							yield(nil, errors.New("out of breath"))
-						}
-					}
-				}
-				return walk(c)
-			},
-			"hello": scripted.Steps(scripted.Say(scripted.Text("hello"))),
-			"wipe":  scripted.Steps(scripted.Say(scripted.Text("may I? "), scripted.Calls(scripted.ToolCall{ID: "c", Name: "wipe", Arguments: `{}`})), scripted.Say(scripted.Text("so be it"))),
-		}}),
-		Tools: []tool.Tool{
-			tool.New("walk", "", func(ctx tool.Context, _ struct{}) (string, error) {
-				g.enter <- struct{}{}
-				select {
-				case <-g.pass:
-				case <-ctx.Done():
-					return "", ctx.Err()
-				}
-				return "ok", tool.UpdateState(ctx, func(s *struct {
-					Steps int `json:"steps"`
-				}) error {
-					s.Steps++
-					return nil
-				})
-			}),
-			tool.With(tool.New("wipe", "", func(tool.Context, struct{}) (string, error) { return "wiped", nil }), tool.Options{Approval: true}),
-		}}
-	r, err := runner.New(k.logs, []*agent.Agent{a}, nil)
-	if err != nil {
-		k.Fatal(err)
-	}
-	done := make(chan struct{})
-	go func() { defer close(done); _ = r.Run(k.Context()) }()
-	k.Cleanup(func() { _ = r.Close(); <-done })
-	return g
-}
-
-// command posts to one of a session's routes and returns what it settled.
-func (k *kit) command(path, body string) (s chat.Settled) {
-	k.Helper()
-	if err := json.Unmarshal(k.status(http.StatusOK, "POST", path, body), &s); err != nil {
-		k.Fatal(err)
-	}
-	return s
-}
-
-// later posts to one of a session's routes beside the test.
-func (k *kit) later(path, body string) <-chan chat.Settled {
-	got := make(chan chat.Settled, 1)
-	go func() {
-		res, err := http.Post(k.http.URL+path, "application/json", strings.NewReader(body))
-		if err != nil {
-			close(got)
-			return
-		}
-		defer res.Body.Close()
-		var s chat.Settled
-		_ = json.NewDecoder(res.Body).Decode(&s)
-		got <- s
-	}()
-	return got
-}
-
-// awaitRecord waits for a record of a type.
-func (k *kit) awaitRecord(session string, typ spool.Type) spool.Record {
-	k.Helper()
-	g, err := k.logs.Log(session)
-	if err != nil {
-		k.Fatal(err)
-	}
-	for r, err := range g.Records(k.Context(), spool.ReadOptions{Follow: true}) {
-		if err != nil {
-			k.Fatal(err)
-		}
-		if r.Type == typ {
-			return r
-		}
-	}
-	return spool.Record{}
-}
-
-// interrupted walks one step and is interrupted there.
-func (k *kit) interrupted(session string) (g *gate, post []event, s chat.Settled) {
-	k.Helper()
-	g = k.walking()
-	e := k.say(session, "u1", "walk")
-	<-g.enter
-	settled := k.later("/api/chat/"+session+"/interrupt", `{"reason":"wait"}`)
-	k.awaitRecord(session, spool.TypeInterruptRequested)
-	g.pass <- struct{}{}
-	return g, e.all(), <-settled
-}
-
-func TestInterruptAndContinue(t *testing.T) {
-	t.Parallel()
-	k := newKit(t, nil)
-	g, post, s := k.interrupted("s")
-	if s.Status != spool.StatusPaused || s.Reason != "interrupted" || s.Pending || s.RunID == "" {
-		t.Errorf("%+v", s)
-	}
-	if got := datas(post); textOf(post) != "one " || !strings.Contains(got, `{"type":"data-run-interrupted","data":{"reason":"interrupted","runId":"`+s.RunID+`"}}`) ||
-		!strings.HasSuffix(got, `{"type":"finish","finishReason":"other"}`+"\n[DONE]\n") {
-		t.Errorf("the POST's stream: %s", got)
-	}
-	native := datas(k.stream("GET", "/stream/s", "").all())
-	if !strings.HasSuffix(native, `{"type":"end","status":"paused","reason":"interrupted"}`+"\n") {
-		t.Errorf("native: %s", native[max(0, len(native)-200):])
-	}
-	snap := k.snapshot("s")
-	if snap.Status != spool.StatusPaused || len(snap.Messages) != 2 || *snap.CheckpointID == "" {
-		t.Errorf("snapshot: %s", mustJSON(snap))
-	}
-	if again := k.command("/api/chat/s/interrupt", ""); again != s {
-		t.Errorf("again: %+v, was %+v", again, s)
-	}
-	at := fmt.Sprint(snap.StreamSequence)
-	k.status(http.StatusNoContent, "GET", "/api/chat/s", "", "X-Resume-From-Sequence", at)
-
-	on := k.command("/api/chat/s/resume", "")
-	if on.Status != spool.StatusActive || on.RunID == "" || on.RunID == s.RunID || on.Pending {
-		t.Errorf("%+v", on)
-	}
-	if busy := k.problem(http.StatusConflict, "busy", "POST", "/api/chat/s/resume", `{"mode":"with_message","message":"hello"}`); busy.RunID != on.RunID {
-		t.Errorf("%+v", busy)
-	}
-	page := k.stream("GET", "/api/chat/s", "", "X-Resume-From-Sequence", at)
-	rest := k.stream("GET", "/api/chat/s", "", "Last-Event-ID", post[len(post)-1].ID)
-	<-g.enter
-	if again := k.command("/api/chat/s/resume", `{"mode":"continue"}`); again.RunID != on.RunID || again.Status != spool.StatusActive {
-		t.Errorf("again while it runs: %+v", again)
-	}
-	g.pass <- struct{}{}
-	if got := textOf(page.all()); got != "one two there" {
-		t.Errorf("page load: %q", got)
-	}
-	if list := rest.all(); textOf(list) != "two there" || !strings.Contains(datas(list), `"data-run-resumed"`) {
-		t.Errorf("cursor: %s", datas(list))
-	}
-	again := k.command("/api/chat/s/resume", `{"runId":"`+s.RunID+`"}`)
-	if again.RunID != on.RunID || again.Status != spool.StatusEnded || again.Reason != "completed" {
-		t.Errorf("again when it is over: %+v", again)
-	}
-
-	// But for the mark, the message is that of a run that nobody has disturbed.
-	k.stream("POST", "/api/chat/calm", userBody("calm", "u1", "walk"))
-	g.open(2)
-	k.settled("calm")
-	parts := func(session string) (list []string) {
-		for _, p := range k.snapshot(session).Messages[1].Parts {
-			if p.Type != "data-run-interrupted" {
-				list = append(list, p.Type+" "+p.Text+" "+p.ToolCallID+string(p.State))
-			}
-		}
-		return list
-	}
-	if got, want := mustJSON(parts("s")), mustJSON(parts("calm")); got != want {
-		t.Errorf("the message is %s, undisturbed %s", got, want)
-	}
-	if got := string(k.snapshot("s").State); got != `{"steps":2}` {
-		t.Errorf("state %s", got)
-	}
-}
-
-func TestInterruptWithNothingRunning(t *testing.T) {
-	t.Parallel()
-	k := newKit(t, nil)
-	k.walking()
-	k.problem(http.StatusNotFound, "not_found", "POST", "/api/chat/s/interrupt", "")
-	k.say("s", "u1", "hello").all()
-	before := len(k.log("s"))
-	for range 2 {
-		if s := k.command("/api/chat/s/interrupt", ""); s.Status != spool.StatusEnded || s.Reason != "completed" || s.Pending {
-			t.Errorf("%+v", s)
-		}
-	}
-	k.say("s", "u2", "wipe").all()
-	if s := k.command("/api/chat/s/interrupt", ""); s.Status != spool.StatusPaused || s.Reason != "awaiting_approval" {
-		t.Errorf("a run that waits: %+v", s)
-	}
-	for _, r := range k.log("s")[before:] {
-		if r.Type == spool.TypeInterruptRequested {
-			t.Error("an interrupt of nothing was stored")
-		}
-	}
-	p := k.problem(http.StatusConflict, "nothing_to_resume", "POST", "/api/chat/s/resume", "")
-	if !strings.Contains(p.Hint, "/approvals/") {
-		t.Errorf("hint %q", p.Hint)
-	}
-}
-
-// A producer's run has no steps that anybody here knows.
-func TestInterruptOfAProducer(t *testing.T) {
-	t.Parallel()
-	k := newKit(t, nil)
-	k.status(http.StatusOK, "POST", "/stream/s?claim", "")
-	k.problem(http.StatusConflict, "not_interruptible", "POST", "/api/chat/s/interrupt", "")
-}
-
-func TestMessageOnAnInterruptedSession(t *testing.T) {
-	t.Parallel()
-	k := newKit(t, nil)
-	_, _, _ = k.interrupted("s")
-	if got := textOf(k.say("s", "u2", "hello").all()); got != "hello" {
-		t.Errorf("got %q", got)
-	}
-	f := k.settled("s")
-	if len(f.Messages) != 4 || f.Reason != "completed" || f.Turns[0].LastRun().Suspended != "interrupted" {
-		t.Errorf("%s", mustJSON(f.Turns))
-	}
-	k.problem(http.StatusConflict, "nothing_to_resume", "POST", "/api/chat/s/resume", "")
-	for _, body := range []string{`{"mode":"with_message","message":{"id":"u3","role":"user","parts":[{"type":"text","text":"hello"}]}}`, `{"mode":"with_message","message":"hello"}`} {
-		first := k.command("/api/chat/s/resume", body)
-		k.settled("s")
-		again := k.command("/api/chat/s/resume", body)
-		if first.RunID == "" || again.RunID != first.RunID || again.Status != spool.StatusEnded {
-			t.Errorf("%s: %+v, again %+v", body, first, again)
-		}
-	}
-	if f := k.settled("s"); len(f.Messages) != 8 || f.LastTurn().LastRun().Mode != spool.ModeWithMessage {
-		t.Errorf("%d messages, %s", len(f.Messages), mustJSON(f.LastTurn()))
-	}
-}
-
-// walked has a session that walked both steps, and its checkpoints.
-func (k *kit) walked(session string) (*gate, []spool.Checkpoint) {
-	k.Helper()
-	g := k.walking()
-	e := k.say(session, "u1", "walk")
-	g.open(2)
-	e.all()
-	return g, k.settled(session).Checkpoints
-}
-
-func body(fields ...string) string {
-	m := map[string]any{}
-	for i := 0; i < len(fields); i += 2 {
-		m[fields[i]] = fields[i+1]
-	}
-	return mustJSON(m)
-}
 
 func TestFromCheckpoint(t *testing.T) {
 	t.Parallel()
@@ -386,13 +108,6 @@ func TestRewind(t *testing.T) {
 	}
 }
 
-func kindsOf(recs []spool.Record) (types []spool.Type) {
-	for _, r := range recs {
-		types = append(types, r.Type)
-	}
-	return types
-}
-
 // A checkpoint of a history that an edit has left is a place to go to.
 func TestCheckpointBeforeAnEdit(t *testing.T) {
 	t.Parallel()
@@ -478,48 +193,6 @@ func TestFromCheckpointOfAPause(t *testing.T) {
 	f := k.settled("s")
 	if f.Status != spool.StatusEnded || len(f.Messages) != 2 || len(f.Pending()) != 0 || f.Turns[1].LastRun().Outcome != spool.OutcomeStopped {
 		t.Errorf("%s %s", f.Status, mustJSON(f.Turns))
-	}
-}
-
-func TestSteerOverHTTP(t *testing.T) {
-	t.Parallel()
-	k := newKit(t, nil)
-	g := k.walking()
-	first := k.say("s", "u1", "walk")
-	<-g.enter
-	second := k.stream("POST", "/api/chat/s", strings.Replace(userBody("s", "u2", "hello"), "{", `{"whenBusy":"steer",`, 1))
-	k.awaitCommand("s", "u2")
-	g.pass <- struct{}{}
-	list := first.all()
-	if textOf(list) != "one " || !strings.HasSuffix(datas(list), `{"type":"finish","finishReason":"other"}`+"\n[DONE]\n") || strings.Contains(datas(list), "run-interrupted") {
-		t.Errorf("steered: %s", datas(list))
-	}
-	if got := second.all(); textOf(got) != "hello" {
-		t.Errorf("the turn after: %s", datas(got))
-	}
-	f := k.settled("s")
-	if len(f.Turns) != 2 || f.Turns[0].LastRun().Outcome != spool.OutcomeSteered || f.Turns[0].LastRun().Steps != 1 {
-		t.Errorf("%s", mustJSON(f.Turns))
-	}
-	if got := textOf(k.stream("GET", "/api/chat/s", "").all()); got != "hello" {
-		t.Errorf("replay: %q", got)
-	}
-}
-
-// awaitCommand waits until a user message is stored.
-func (k *kit) awaitCommand(session, id string) {
-	k.Helper()
-	g, err := k.logs.Log(session)
-	if err != nil {
-		k.Fatal(err)
-	}
-	for r, err := range g.Records(k.Context(), spool.ReadOptions{Follow: true}) {
-		if err != nil {
-			k.Fatal(err)
-		}
-		if c, err := spool.DecodeChunk(r.Data); err == nil && spool.CommandID(c) == id {
-			return
-		}
 	}
 }
 
@@ -613,4 +286,11 @@ func TestResumedByManyTabs(t *testing.T) {
 	if f = k.settled("s"); len(f.Turns) != 2 || f.Reason != "completed" || len(f.Messages) != 3 {
 		t.Errorf("%s %s", f.Reason, mustJSON(f.Turns))
 	}
+}
+
+func kindsOf(recs []spool.Record) (types []spool.Type) {
+	for _, r := range recs {
+		types = append(types, r.Type)
+	}
+	return types
 }

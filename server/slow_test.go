@@ -2,69 +2,24 @@ package server_test
 
 import (
 	"bufio"
-	"context"
 	"io"
-	"net"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/spool-run/spool/server"
-	"github.com/spool-run/spool/store/memstore"
 )
-
-// pipes is a network without buffers that has the time of its bubble.
-type pipes struct {
-	dialed chan net.Conn
-	closed chan struct{}
-	close  sync.Once
-}
-
-func (p *pipes) Accept() (net.Conn, error) {
-	select {
-	case c := <-p.dialed:
-		return c, nil
-	case <-p.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-func (p *pipes) Close() error {
-	p.close.Do(func() { close(p.closed) })
-	return nil
-}
-
-func (p *pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)} }
-
-func (p *pipes) dial(context.Context, string, string) (net.Conn, error) {
-	here, there := net.Pipe()
-	select {
-	case p.dialed <- there:
-		return here, nil
-	case <-p.closed:
-		return nil, net.ErrClosed
-	}
-}
 
 // TestSlowReader: a reader that stops reading is cut by the write deadline, and
 // not before, while others go on; it comes back to the same message.
 func TestSlowReader(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		k := newKitAt(t, memstore.New(nil), &server.Options{WriteTimeout: 3 * time.Second})
-		network := &pipes{dialed: make(chan net.Conn), closed: make(chan struct{})}
-		_ = k.http.Listener.Close()
-		k.http.Listener = network
-		k.http.Start()
-		k.http.Client().Transport.(*http.Transport).DialContext = network.dial
-
+	inBubble(t, &server.Options{WriteTimeout: 3 * time.Second}, func(k *kit) {
 		e := k.say("s", "u1", "hi")
 		o := k.own("s")
 		o.start("u1")
-		conn, err := network.dial(t.Context(), "", "")
+		conn, err := k.http.Listener.(*pipes).dial(t.Context(), "", "")
 		if err != nil {
 			t.Fatal(err)
 		}
