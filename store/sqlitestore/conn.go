@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/url"
-	"path/filepath"
 
 	"modernc.org/sqlite"
 
@@ -36,14 +35,10 @@ type conn struct {
 	args  []driver.NamedValue
 }
 
-// dial opens the file with a busy timeout and what else applies to every
-// connection.
-func dial(path string, pragmas ...string) (*conn, error) {
-	abs, err := filepath.Abs(path)
-	if err != nil {
-		return nil, err
-	}
-	u := url.URL{Scheme: "file", Path: abs}
+// dial opens the file, which is made if mode is "rwc", with a busy timeout and
+// what else applies to every connection.
+func dial(path, mode string, pragmas ...string) (*conn, error) {
+	u := url.URL{Scheme: "file", Path: path, RawQuery: "mode=" + mode}
 	dc, err := new(sqlite.Driver).Open(u.String())
 	if err != nil {
 		return nil, err

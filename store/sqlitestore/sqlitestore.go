@@ -14,6 +14,8 @@ package sqlitestore
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -49,6 +51,7 @@ const readers = 4
 // Store keeps logs in a SQLite file.
 type Store struct {
 	path   string
+	file   os.FileInfo // what path named when it was opened
 	now    func() time.Time
 	token  string // of our mark in table unsynced
 	w      *writer
@@ -69,7 +72,11 @@ func open(path string, o *Options, boot string) (*Store, error) {
 	if o == nil {
 		o = &Options{}
 	}
-	s := &Store{path: path, now: o.Now, closed: make(chan struct{}), pool: make(chan *conn, readers)}
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{path: abs, now: o.Now, closed: make(chan struct{}), pool: make(chan *conn, readers)}
 	if s.now == nil {
 		s.now = time.Now
 	}
@@ -85,7 +92,7 @@ func open(path string, o *Options, boot string) (*Store, error) {
 	if path == "" || path == ":memory:" {
 		return nil, spool.ErrInvalid.Because("a SQLite store needs a file; use memstore for one without")
 	}
-	c, err := dial(path, "cache_size = -65536", "wal_autocheckpoint = 1000", "temp_store = MEMORY")
+	c, err := dial(abs, "rwc", "cache_size = -65536", "wal_autocheckpoint = 1000", "temp_store = MEMORY")
 	if err != nil {
 		return nil, translate(err)
 	}
@@ -95,6 +102,9 @@ func open(path string, o *Options, boot string) (*Store, error) {
 	if err == nil {
 		// The writer waits for other processes by itself, see writer.begin.
 		err = c.script("PRAGMA busy_timeout = 0; PRAGMA synchronous = " + synchronous)
+	}
+	if err == nil {
+		s.file, err = os.Stat(abs)
 	}
 	if err == nil {
 		s.w, err = newWriter(s, c)
@@ -137,6 +147,18 @@ func (s *Store) usable(ctx context.Context) error {
 	}
 }
 
+// inPlace says whether path still names the file that was opened. SQLite would
+// go on with one that was deleted, and what it acknowledged would end with the
+// process.
+func (s *Store) inPlace() error {
+	if now, err := os.Stat(s.path); err == nil && os.SameFile(now, s.file) {
+		return nil
+	}
+	e := spool.ErrUnavailable.Because("the database file was deleted or replaced while it was open")
+	e.Hint = "put it back, or start anew"
+	return e
+}
+
 // read runs fn on a reading connection.
 func (s *Store) read(ctx context.Context, fn func(c *conn) error) error {
 	if err := s.usable(ctx); err != nil {
@@ -152,7 +174,10 @@ func (s *Store) read(ctx context.Context, fn func(c *conn) error) error {
 	}
 	defer func() { s.pool <- c }()
 	if c == nil {
-		opened, err := dial(s.path, "query_only = ON", "cache_size = -16384")
+		if err := s.inPlace(); err != nil {
+			return err
+		}
+		opened, err := dial(s.path, "rw", "query_only = ON", "cache_size = -16384")
 		if err != nil {
 			return translate(err)
 		}

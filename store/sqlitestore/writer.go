@@ -15,7 +15,8 @@ const (
 	queueLength   = 1024
 	groupWeight   = 4000 // records in one commit
 	cacheSessions = 10_000
-	busyLimit     = 30 * time.Second
+	busyLimit     = 30 * time.Second // for which a commit waits for another process's,
+	closeLimit    = time.Second      // and when the store is being closed
 	insertRows    = 10
 )
 
@@ -95,6 +96,9 @@ func (w *writer) run() {
 			w.serve(group)
 		}
 		if stopping {
+			if w.err = w.s.inPlace(); w.err != nil {
+				return // to close the connection would remove the write-ahead log of what is there now
+			}
 			if token != "" {
 				w.err = unmark(w.c, token)
 			}
@@ -139,7 +143,7 @@ func (w *writer) serve(group []*request) {
 // commit runs the requests in one transaction. It returns an error if nothing
 // of it was stored; a request's own refusal is in its err.
 func (w *writer) commit(group []*request) error {
-	if err := w.begin(); err != nil {
+	if err := w.begin(group); err != nil {
 		return err
 	}
 	t := &tx{w: w, c: w.c, now: w.s.now().UnixMilli()}
@@ -180,8 +184,11 @@ func (w *writer) forget() { clear(w.cache) }
 
 // begin opens the transaction. It waits for other processes with short naps
 // of its own: SQLite's grow to 100 ms, and a busy neighbour would always be
-// first.
-func (w *writer) begin() error {
+// first. It gives up when nobody waits for the group any more.
+func (w *writer) begin(group []*request) error {
+	if err := w.s.inPlace(); err != nil {
+		return err
+	}
 	var start time.Time
 	for nap := 100 * time.Microsecond; ; nap = min(nap*2, 2*time.Millisecond) {
 		err := w.c.exec("BEGIN IMMEDIATE")
@@ -193,7 +200,10 @@ func (w *writer) begin() error {
 		}
 		if start.IsZero() {
 			start = time.Now()
-		} else if time.Since(start) > busyLimit {
+		}
+		gone := func(r *request) bool { return r.ctx.Err() != nil }
+		if waited := time.Since(start); waited > busyLimit || w.s.usable(context.Background()) != nil && waited > closeLimit ||
+			!slices.ContainsFunc(group, func(r *request) bool { return !gone(r) }) {
 			return err
 		}
 		time.Sleep(nap/2 + rand.N(nap))

@@ -44,7 +44,9 @@ func work(job, location string, open func(string) (spool.Store, error)) error {
 		return err
 	}
 	fmt.Println("open")
-	switch job {
+	switch job, arg, _ := strings.Cut(job, ":"); job {
+	case "churn":
+		return churn(ctx, s, arg)
 	case "commands": // 100 commands as fast as it can
 		for i := range 100 {
 			if _, err := s.Append(ctx, spool.Append{Session: "s", Records: recs(spool.Kept, fmt.Sprintf("child-%d", i), 3)}); err != nil {

@@ -81,7 +81,7 @@ func Run(t *testing.T, open Factory, options ...Options) {
 		{"Keep", keepChecks},
 		{"Life", lifeChecks},
 		{"Model", modelChecks},
-		{"Process", processChecks},
+		{"Process", append(processChecks, churnChecks...)},
 	}
 	for _, g := range groups {
 		t.Run(g.name, func(t *testing.T) {
