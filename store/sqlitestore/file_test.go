@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spool-run/spool"
 )
@@ -265,5 +266,34 @@ func TestNeighboursOfAFailure(t *testing.T) {
 	rs, err := s.Read(t.Context(), "s", 0, 10)
 	if err != nil || len(rs) != 2 || string(rs[0].Data) != `"a"` || string(rs[1].Data) != `"b"` {
 		t.Fatalf("%v, %v", rs, err)
+	}
+}
+
+// An append writes a page of each table and index that it changes, and no more:
+// the record's two, the session's and the writer's.
+func TestPagesPerAppend(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "spool.db")
+	now := time.Now()
+	s := mustOpen(t, path, &Options{Now: func() time.Time { return now }}, "boot")
+	l, err := s.Claim(t.Context(), spool.Claim{Owner: "o", Session: "s", Force: true, TTL: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	frames := func() int64 {
+		i, err := os.Stat(path + "-wal")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return i.Size() / (4096 + 24)
+	}
+	before := frames()
+	for n := range uint64(100) {
+		a := spool.Append{Session: "s", Epoch: l.Epoch, Writer: "w", Ordinal: n + 1, Records: []spool.Record{{Class: spool.Trace, Data: []byte(`{"type":"text_delta","delta":"hello"}`)}}}
+		if _, err := s.Append(t.Context(), a); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := frames() - before; n > 450 {
+		t.Errorf("100 appends wrote %d pages, want about 4 each", n)
 	}
 }

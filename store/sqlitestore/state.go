@@ -23,6 +23,7 @@ type state struct {
 
 	traceTrimmed, trimmed uint64
 	ready                 int64 // as stored
+	principal             string
 	version               int64
 
 	writers map[string]*written // nil: not loaded
@@ -59,6 +60,7 @@ func scanState(row []driver.Value) *state {
 	if v, ok := row[20].(int64); ok {
 		st.ready = v
 	}
+	st.principal = st.row.Principal
 	return st
 }
 
@@ -157,6 +159,12 @@ func (st *state) renew(now int64) {
 	}
 }
 
+// update names no column that an index has: SQLite writes the pages of those that
+// are named, changed or not, and nearly every append is an update.
+const update = `UPDATE session SET alive = ?, seq = ?, incarnation = ?, trace_floor = ?, floor = ?, epoch = ?,
+ status = ?, due = ?, last_command = ?, agent = ?, title = ?, updated = ?, lease_owner = ?, lease_ttl = ?,
+ lease_expires = ?, trace_trimmed = ?, trimmed = ?, version = ?`
+
 // save writes a row if it is dirty.
 func (t *tx) save(st *state) error {
 	if !st.dirty {
@@ -166,7 +174,8 @@ func (t *tx) save(st *state) error {
 	if ready < st.ready {
 		t.sooner = true
 	}
-	st.ready = ready
+	indexed := ready != st.ready || st.row.Principal != st.principal
+	st.ready, st.principal = ready, st.row.Principal
 	var readyValue driver.Value
 	if ready != never {
 		readyValue = ready
@@ -177,14 +186,15 @@ func (t *tx) save(st *state) error {
 	}
 	h := &st.head
 	values := []driver.Value{
-		st.id, alive, int64(h.Seq), int64(h.Incarnation), int64(h.TraceFloor), int64(h.Floor), int64(h.Epoch),
-		string(h.Status), h.Due, int64(st.command), st.row.Agent, st.row.Principal, st.row.Title, st.updated,
-		st.owner, st.ttl, st.expires, int64(st.traceTrimmed), int64(st.trimmed), readyValue, st.version,
+		alive, int64(h.Seq), int64(h.Incarnation), int64(h.TraceFloor), int64(h.Floor), int64(h.Epoch),
+		string(h.Status), h.Due, int64(st.command), st.row.Agent, st.row.Title, st.updated,
+		st.owner, st.ttl, st.expires, int64(st.traceTrimmed), int64(st.trimmed), st.version,
 	}
-	if st.sid == 0 {
-		if err := t.c.exec(`INSERT INTO session (id, alive, seq, incarnation, trace_floor, floor, epoch, status, due, last_command,
- agent, principal, title, updated, lease_owner, lease_ttl, lease_expires, trace_trimmed, trimmed, ready, version)
- VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`, values...); err != nil {
+	switch {
+	case st.sid == 0:
+		if err := t.c.exec(`INSERT INTO session (alive, seq, incarnation, trace_floor, floor, epoch, status, due, last_command,
+ agent, title, updated, lease_owner, lease_ttl, lease_expires, trace_trimmed, trimmed, version, id, principal, ready)
+ VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`, append(values, st.id, st.row.Principal, readyValue)...); err != nil {
 			return err
 		}
 		sid, err := t.c.number("SELECT last_insert_rowid()")
@@ -192,10 +202,14 @@ func (t *tx) save(st *state) error {
 			return err
 		}
 		st.sid = sid
-	} else if err := t.c.exec(`UPDATE session SET id = ?, alive = ?, seq = ?, incarnation = ?, trace_floor = ?, floor = ?, epoch = ?,
- status = ?, due = ?, last_command = ?, agent = ?, principal = ?, title = ?, updated = ?, lease_owner = ?, lease_ttl = ?,
- lease_expires = ?, trace_trimmed = ?, trimmed = ?, ready = ?, version = ? WHERE sid = ?`, append(values, st.sid)...); err != nil {
-		return err
+	case indexed:
+		if err := t.c.exec(update+", principal = ?, ready = ? WHERE sid = ?", append(values, st.row.Principal, readyValue, st.sid)...); err != nil {
+			return err
+		}
+	default:
+		if err := t.c.exec(update+" WHERE sid = ?", append(values, st.sid)...); err != nil {
+			return err
+		}
 	}
 	for name, w := range st.writers {
 		if !w.dirty {
