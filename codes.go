@@ -97,6 +97,8 @@ var codes = map[string]CodeInfo{
 	"result_invalid":       {CategoryRequest, 422, false},
 	"override_not_allowed": {CategoryRequest, 403, false},
 	"cross_origin":         {CategoryRequest, 403, false},
+	"host_not_allowed":     {CategoryRequest, 403, false},
+	"body_timeout":         {CategoryRequest, 408, true},
 	"no_such_route":        {CategoryRequest, 404, false},
 	"method_not_allowed":   {CategoryRequest, 405, false},
 

@@ -20,11 +20,20 @@ func LoopbackOrigin(origin string) bool {
 	if err != nil {
 		return false
 	}
-	if u.Hostname() == "localhost" {
-		return true
-	}
-	ip := net.ParseIP(u.Hostname())
-	return ip != nil && ip.IsLoopback()
+	return LoopbackHost(u.Hostname())
+}
+
+// LoopbackHost reports whether a host name, without its port, always names this
+// machine, whatever a DNS server says.
+func LoopbackHost(host string) bool {
+	host = strings.ToLower(host)
+	ip := net.ParseIP(host)
+	return host == "localhost" || strings.HasSuffix(host, ".localhost") || ip != nil && ip.IsLoopback()
+}
+
+// hosted says whether the server may be asked under the request's host name.
+func (s *Server) hosted(r *http.Request) bool {
+	return s.o.AllowHost == nil || r.Host == "" || s.o.AllowHost((&url.URL{Host: r.Host}).Hostname())
 }
 
 // cors sets the answer's headers for the request's origin. It reports whether

@@ -73,6 +73,7 @@ func (s *Server) static(w http.ResponseWriter, r *http.Request, name *string) {
 	h := w.Header()
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Content-Security-Policy", "frame-ancestors 'self'") // no other page may borrow its buttons
 	h.Set("Cache-Control", "no-cache")
 	if strings.HasPrefix(p, "assets/") { // their names hold their hashes
 		h.Set("Cache-Control", "public, max-age=31536000, immutable")

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"os"
 	"strconv"
 	"strings"
 
@@ -27,6 +28,8 @@ var (
 	errMethod      = &spool.Error{Code: "method_not_allowed", Message: "the route does not take this method"}
 	errRoute       = &spool.Error{Code: "no_such_route", Message: "there is nothing at this path"}
 	errCrossOrigin = &spool.Error{Code: "cross_origin", Message: "this origin may not change anything here", Hint: "add it to the server's allowed origins"}
+	errHost        = &spool.Error{Code: "host_not_allowed", Message: "this server may not be asked under this host name", Hint: "add it to the server's allowed hosts"}
+	errBodyTimeout = &spool.Error{Code: "body_timeout", Message: "the body did not come in time"}
 	errDraining    = &spool.Error{Code: "draining", Message: "the server is shutting down"}
 	errMalformed   = chat.ErrMalformed
 	errUnexpected  = &spool.Error{Code: "internal", Message: "something went wrong here"}
@@ -89,6 +92,9 @@ func body(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
 	if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return nil, spool.ErrTooLarge.Because("the body is larger than " + strconv.FormatInt(tooLarge.Limit, 10) + " bytes")
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return nil, errBodyTimeout
 	}
 	if err != nil {
 		return nil, errMalformed.With("", err)

@@ -52,6 +52,10 @@ type Options struct {
 	// Authorize decides every request. Any error is answered with 404
 	// not_found, so that strangers learn nothing. nil allows everything.
 	Authorize func(ctx context.Context, principal, session string, action Action) error
+	// AllowHost says under which host names, without their port, this server may be
+	// asked; others get 403. A server that trusts whoever reaches it must not be
+	// reachable under a name that somebody else makes point to it. nil: all.
+	AllowHost func(host string) bool
 	// AllowOrigin names the pages of other hosts that may use this server; nil
 	// for none.
 	AllowOrigin func(origin string) bool
@@ -62,6 +66,7 @@ type Options struct {
 	ReplayGrace  time.Duration // how long a settled turn is replayed without a position; 0: 60 s, negative: not at all
 	Heartbeat    time.Duration // a comment after this much silence; 0: 10 s
 	WriteTimeout time.Duration // a reader that takes longer for one write is cut; 0: 15 s
+	BodyTimeout  time.Duration // a body must have come by then, but for a second each 16 KiB; 0: 30 s
 	DrainSpread  time.Duration // readers are cut within this time of Drain; 0: at once
 	// NoContentReplay puts a live turn's message, as far as it is written, into
 	// snapshots, and lets the stream of a page built from one go on after it. By
@@ -127,6 +132,9 @@ func New(logs *spool.Logs, o *Options) *Server {
 	}
 	if s.o.WriteTimeout <= 0 {
 		s.o.WriteTimeout = 15 * time.Second
+	}
+	if s.o.BodyTimeout <= 0 {
+		s.o.BodyTimeout = 30 * time.Second
 	}
 	if s.o.Jitter == nil {
 		s.o.Jitter = rand.IntN
@@ -207,6 +215,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		s.metrics.request(name, c.status)
 	}()
+	s.limitBody(c, r)
+	if !s.hosted(r) {
+		s.fail(c, r, errHost)
+		return
+	}
 	if !s.cors(c, r) {
 		s.fail(c, r, errCrossOrigin)
 		return

@@ -39,6 +39,7 @@ type serveCmd struct {
 	WaitLimit   time.Duration `default:"0" help:"After this long without an answer an approval is denied, and a call that the page executes fails; 0 waits for ever."`
 	DrainGrace  time.Duration `default:"5s" help:"How long open runs may go on after SIGTERM; what is still open then goes on at the next start."`
 	Recover     bool          `default:"true" negatable:"" help:"Runs whose process was lost go on where they were. With --no-recover they fail, and what they showed is their answer."`
+	AllowHost   []string      `name:"allow-host" placeholder:"NAME" help:"Host names, besides this machine's own, under which a server on a loopback address may be asked, such as that of a proxy. * allows all."`
 	CORSOrigin  []string      `name:"cors-origin" placeholder:"ORIGIN" help:"Origins of pages elsewhere that may use this server; pages on this machine always may. * allows all."`
 	Heartbeat   time.Duration `default:"10s" help:"A comment goes out after this much silence."`
 	WriteLimit  time.Duration `name:"write-timeout" default:"15s" help:"A reader that takes longer for one write is cut."`
@@ -113,7 +114,12 @@ func (c *serveCmd) Run(ctx context.Context, std streams, log *slog.Logger) error
 	if err != nil {
 		return err
 	}
+	local := false
+	if host, ok := listener.Addr().(*net.TCPAddr); ok {
+		local = host.IP.IsLoopback()
+	}
 	handler := server.New(logs, &server.Options{
+		AllowHost:   func(host string) bool { return !local || c.allowHost(host) },
 		AllowOrigin: c.allowOrigin,
 
 		AllowOverrides: c.Overrides,
@@ -130,8 +136,8 @@ func (c *serveCmd) Run(ctx context.Context, std streams, log *slog.Logger) error
 		Logger:       log,
 		Metrics:      []io.WriterTo{metrics},
 	})
-	if host, ok := listener.Addr().(*net.TCPAddr); ok && !host.IP.IsLoopback() {
-		log.Warn("everyone who reaches this address may read and write every session: put an authenticating proxy before it", "addr", host.String())
+	if !local {
+		log.Warn("everyone who reaches this address may read and write every session: put an authenticating proxy before it", "addr", listener.Addr().String())
 	}
 	if info.Demo {
 		log.Info("no provider is configured: a scripted demo model answers", "hint", "set OPENAI_API_KEY, OPENAI_BASE_URL or ANTHROPIC_API_KEY")
@@ -168,6 +174,12 @@ func (c *serveCmd) serve(ctx context.Context, l net.Listener, handler *server.Se
 		return errors.Join(err, srv.Shutdown(stop))
 	})
 	return group.Wait()
+}
+
+// allowHost keeps pages elsewhere out that make their own name point to this
+// machine: to a browser they are then of one origin with this server.
+func (c *serveCmd) allowHost(host string) bool {
+	return server.LoopbackHost(host) || slices.Contains(c.AllowHost, "*") || slices.Contains(c.AllowHost, host)
 }
 
 func (c *serveCmd) allowOrigin(origin string) bool {

@@ -1,0 +1,42 @@
+package server
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"time"
+)
+
+// A body must come at least this fast, once BodyTimeout has passed.
+const bodyRate = 16 << 10 // bytes a second
+
+// limitBody has a request end whose body does not come: read or not, it would
+// hold its connection for ever.
+func (s *Server) limitBody(w http.ResponseWriter, r *http.Request) {
+	if r.Body == nil || r.Body == http.NoBody {
+		return
+	}
+	b := &pacedBody{ReadCloser: r.Body, rc: http.NewResponseController(w), until: time.Now().Add(s.o.BodyTimeout)}
+	_ = b.rc.SetReadDeadline(b.until)
+	r.Body = b
+}
+
+// pacedBody moves the connection's read deadline as it is read. At its end it
+// takes the deadline away, which would end the stream that answers the request.
+type pacedBody struct {
+	io.ReadCloser
+	rc    *http.ResponseController
+	until time.Time
+}
+
+func (b *pacedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	switch {
+	case errors.Is(err, io.EOF):
+		_ = b.rc.SetReadDeadline(time.Time{})
+	case err == nil:
+		b.until = b.until.Add(time.Duration(n) * time.Second / bodyRate)
+		_ = b.rc.SetReadDeadline(b.until)
+	}
+	return n, err
+}
