@@ -1,7 +1,6 @@
 package server
 
 import (
-	"errors"
 	"io"
 	"net/http"
 	"time"
@@ -21,8 +20,8 @@ func (s *Server) limitBody(w http.ResponseWriter, r *http.Request) {
 	r.Body = b
 }
 
-// pacedBody moves the connection's read deadline as it is read. At its end it
-// takes the deadline away, which would end the stream that answers the request.
+// pacedBody moves the connection's read deadline as it is read. At its end
+// net/http takes the deadline away.
 type pacedBody struct {
 	io.ReadCloser
 	rc    *http.ResponseController
@@ -31,10 +30,7 @@ type pacedBody struct {
 
 func (b *pacedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	switch {
-	case errors.Is(err, io.EOF):
-		_ = b.rc.SetReadDeadline(time.Time{})
-	case err == nil:
+	if err == nil {
 		b.until = b.until.Add(time.Duration(n) * time.Second / bodyRate)
 		_ = b.rc.SetReadDeadline(b.until)
 	}

@@ -66,7 +66,6 @@ func (s *Server) copy(ctx context.Context, out *sink, src chat.Source) string {
 	if err := out.write([]byte(": spool\n\n")); err != nil {
 		return out.reason(ctx, err)
 	}
-	_ = out.rc.SetReadDeadline(time.Time{}) // that of a body which nobody read
 	// The wait is renewed at half the heartbeat, so that a busy stream does not
 	// make a timer for each write and a silent one is never silent for longer.
 	var wait waiter

@@ -1,0 +1,10 @@
+package server
+
+// Routes are the pattern and method of each route, and what it asks Authorize.
+func (s *Server) Routes(each func(pattern, method string, action Action)) {
+	for _, r := range s.routes {
+		for name, m := range r.methods {
+			each(r.pattern, name, m.action)
+		}
+	}
+}
