@@ -28,22 +28,10 @@ func (w *world) wantInterrupted(session string, steps int) *spool.Fold {
 	w.t.Helper()
 	f := w.fold(session)
 	run := f.Interrupted()
-	if run == nil || f.Reason != "interrupted" || f.Interrupt != nil || f.Live() || run.Steps != steps {
+	if run == nil || f.Status != spool.StatusPaused || f.Reason != "interrupted" || f.Interrupt != nil || run.Steps != steps {
 		w.t.Fatalf("%s %s, %s", f.Status, f.Reason, mustJSON(f.Turns))
 	}
-	m := f.Messages[len(f.Messages)-1]
-	for _, p := range m.Parts {
-		if p.Open || p.Tool != nil && !p.Tool.State.Settled() {
-			w.t.Errorf("left open: %s", mustJSON(p))
-		}
-	}
-	if p := m.Parts[len(m.Parts)-1]; p.Name != "run-interrupted" {
-		w.t.Errorf("not marked: %s", mustJSON(p))
-	}
-	info, err := w.store.(spool.Lister).Session(w.t.Context(), session)
-	if err != nil || info.Status != spool.StatusPaused || info.Head.Due != 0 {
-		w.t.Errorf("row %+v, %v", info, err)
-	}
+	w.wantMarked(f)
 	return f
 }
 
@@ -182,21 +170,8 @@ func TestStopInTheMomentOfTheInterrupt(t *testing.T) {
 		_, stop := w.start(demo(map[string]scripted.Scene{"go": slowSteps(2)}), nil)
 		w.wantInterrupted("s", 0)
 		stop()
-		records := w.records("s")
-		last := records[len(records)-1]
-		f := spool.NewFold("s")
-		for _, r := range records[:len(records)-1] {
-			if err := f.Apply(r); err != nil {
-				t.Fatal(err)
-			}
-		}
-		f.ApplyChunk(spool.Record{Seq: last.Seq, Type: spool.TypeStopRequested, Agent: "s"}, &spool.StopRequested{CommandID: "x"})
-		last.Seq++
-		if err := f.Apply(last); err != nil {
-			t.Fatal(err)
-		}
-		if f.Continue == nil || f.Continue.Mode != spool.ModeStop || f.Stop == nil || f.Interrupted() != nil {
-			t.Errorf("the stop is forgotten: %s", mustJSON(f))
+		if f := w.stopBeforeTheLast("s"); f.Interrupted() != nil {
+			t.Errorf("still interrupted: %s", mustJSON(f))
 		}
 	})
 }

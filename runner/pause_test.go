@@ -107,22 +107,6 @@ func TestStopInTheMomentOfThePause(t *testing.T) {
 		synctest.Wait()
 		store.die()
 		stop()
-		records := w.records("s")
-		// The same log, but for a stop that landed before the last record.
-		last := records[len(records)-1]
-		f := spool.NewFold("s")
-		for _, r := range records[:len(records)-1] {
-			if err := f.Apply(r); err != nil {
-				t.Fatal(err)
-			}
-		}
-		f.ApplyChunk(spool.Record{Seq: last.Seq, Type: spool.TypeStopRequested, Agent: "s"}, &spool.StopRequested{CommandID: "x"})
-		last.Seq++
-		if err := f.Apply(last); err != nil {
-			t.Fatal(err)
-		}
-		if f.Continue == nil || f.Continue.Mode != spool.ModeStop || f.Stop == nil {
-			t.Errorf("the stop is forgotten: %s", mustJSON(f))
-		}
+		w.stopBeforeTheLast("s")
 	})
 }

@@ -240,6 +240,18 @@ func TestStopCancelsTheAnswer(t *testing.T) {
 			w.t.Errorf("%s: %s %s, asked %d, cancelled %v\n%s", how, f.Status, f.Reason, b.Asked(), b.Cancelled(), kinds(w.settled("s")))
 		}
 	}
+	orphan := func(w *world) *modeltest.Background { // an answer whose owner dies in its midst
+		b := background(t, "text")
+		reached := stall(b)
+		first, store := w.second("first")
+		_, stop := first.start(inMemory(b), &runner.Options{Observer: runner.Observer{Failed: func(string, error) {}}})
+		w.say("s", "u1", "go")
+		<-reached
+		time.Sleep(time.Second)
+		store.die()
+		stop()
+		return b
+	}
 	inWorld(t, func(w *world) {
 		b := background(t, "text")
 		reached := stall(b)
@@ -251,15 +263,7 @@ func TestStopCancelsTheAnswer(t *testing.T) {
 	})
 	for how, o := range map[string]*runner.Options{"by the next owner": nil, "lost runs fail": {FailLost: true}} {
 		inWorld(t, func(w *world) {
-			b := background(t, "text")
-			reached := stall(b)
-			first, store := w.second("first")
-			_, stop := first.start(inMemory(b), &runner.Options{Observer: runner.Observer{Failed: func(string, error) {}}})
-			w.say("s", "u1", "go")
-			<-reached
-			time.Sleep(time.Second)
-			store.die()
-			stop()
+			b := orphan(w)
 			if o == nil {
 				w.stop("s", "stop")
 			}
@@ -268,15 +272,7 @@ func TestStopCancelsTheAnswer(t *testing.T) {
 		})
 	}
 	inWorld(t, func(w *world) {
-		b := background(t, "text")
-		reached := stall(b)
-		first, store := w.second("first")
-		_, stop := first.start(inMemory(b), &runner.Options{Observer: runner.Observer{Failed: func(string, error) {}}})
-		w.say("s", "u1", "go")
-		<-reached
-		time.Sleep(time.Second)
-		store.die()
-		stop()
+		b := orphan(w)
 		w.stop("s", "stop")
 		if err := runner.ForceStop(w.t.Context(), w.logs, "s", inMemory(b)); err != nil {
 			t.Error(err)

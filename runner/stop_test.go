@@ -14,9 +14,17 @@ import (
 func (w *world) wantStopped(session string) *spool.Fold {
 	w.t.Helper()
 	f := w.fold(session)
-	if f.Status != spool.StatusEnded || f.Reason != "stopped" || f.Live() {
-		w.t.Errorf("status %s %s, live %v", f.Status, f.Reason, f.Live())
+	if f.Status != spool.StatusEnded || f.Reason != "stopped" {
+		w.t.Errorf("status %s %s", f.Status, f.Reason)
 	}
+	w.wantMarked(f)
+	return f
+}
+
+// wantMarked checks that nothing of a cut answer is left open or due, and that
+// its message says so.
+func (w *world) wantMarked(f *spool.Fold) {
+	w.t.Helper()
 	m := f.Messages[len(f.Messages)-1]
 	for _, p := range m.Parts {
 		if p.Open || p.Tool != nil && !p.Tool.State.Settled() {
@@ -26,9 +34,31 @@ func (w *world) wantStopped(session string) *spool.Fold {
 	if p := m.Parts[len(m.Parts)-1]; p.Name != "run-interrupted" {
 		w.t.Errorf("not marked: %s", mustJSON(p))
 	}
-	info, err := w.store.(spool.Lister).Session(w.t.Context(), session)
-	if err != nil || info.Status != spool.StatusEnded || info.Head.Due != 0 {
-		w.t.Errorf("row %+v, %v", info, err)
+	info, err := w.store.(spool.Lister).Session(w.t.Context(), f.Session)
+	if err != nil || info.Status != f.Status || info.Head.Due != 0 || f.Live() {
+		w.t.Errorf("live %v, row %+v, %v", f.Live(), info, err)
+	}
+}
+
+// stopBeforeTheLast folds a log as it were if a stop had landed before its last
+// record, and checks that the stop is not forgotten.
+func (w *world) stopBeforeTheLast(session string) *spool.Fold {
+	w.t.Helper()
+	records := w.records(session)
+	last := records[len(records)-1]
+	f := spool.NewFold(session)
+	for _, r := range records[:len(records)-1] {
+		if err := f.Apply(r); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	f.ApplyChunk(spool.Record{Seq: last.Seq, Type: spool.TypeStopRequested, Agent: session}, &spool.StopRequested{CommandID: "x"})
+	last.Seq++
+	if err := f.Apply(last); err != nil {
+		w.t.Fatal(err)
+	}
+	if f.Continue == nil || f.Continue.Mode != spool.ModeStop || f.Stop == nil {
+		w.t.Errorf("the stop is forgotten: %s", mustJSON(f))
 	}
 	return f
 }
