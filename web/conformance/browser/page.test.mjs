@@ -2,10 +2,9 @@
 import assert from 'node:assert/strict';
 import { after, before } from 'node:test';
 import { counts, launch, openPage, same as sameOn, say, shows, stored, test } from '../lib/browser.mjs';
-import { newSession, snapshotOf } from '../lib/cut.mjs';
+import { newSession } from '../lib/cut.mjs';
 import { startGate } from '../lib/gate.mjs';
 import { endLeases, freePort, start, tempDir } from '../lib/spool.mjs';
-import { eventually } from '../lib/wait.mjs';
 import { startWire } from '../lib/wire.mjs';
 
 let browser, gate, spool, server, plain;
@@ -48,20 +47,20 @@ test('reload in mid-answer', async () => {
   await same(page);
 });
 
-/** Holds a page's requests to a route back, until the function that it returns is called. */
-async function holdBack(page, route) {
+/** Holds what a page asks of a route back, until the function that it returns is called. */
+async function holdBack(page, path) {
   let through;
   const open = new Promise(done => (through = done));
-  await page.route(route, async r => {
-    await open;
-    await r.continue();
+  await page.route(`**${path}`, async route => {
+    if (route.request().method() === 'GET') await open;
+    await route.continue();
   });
   return through;
 }
 
 test('what is said before the page is loaded, and before it has the running answer', async () => {
   const { session, page } = await held('slow', { records: midText });
-  const snapshot = await holdBack(page, '**/snapshot');
+  const snapshot = await holdBack(page, `/api/chat/${session}/snapshot`);
   await page.reload();
   await page.locator('main[data-phase=loading]').waitFor();
   await say(page, 'think');
@@ -69,7 +68,7 @@ test('what is said before the page is loaded, and before it has the running answ
   snapshot();
   await gate.asked(session, midText + 1);
   await shows(page, 20);
-  const stream = await holdBack(page, '**/stream');
+  const stream = await holdBack(page, `/api/chat/${session}`);
   await page.reload();
   await page.locator('main[data-phase=ready][data-status=submitted]').waitFor();
   await stored(spool.url, session, () => say(page, 'hello'));
@@ -206,7 +205,7 @@ test('a call that waits is answered on the page: approved, denied, after a reloa
     }
   }
 
-  const { session, page } = await held('decide-late');
+  const { session, page } = await held('decide-late', { records: asks });
   await say(page, 'approve');
   const { approval } = (await same(page)).messages.at(-1).parts.find(p => p.toolCallId);
   // Someone else is quicker, and this page never looks by itself.
@@ -215,12 +214,16 @@ test('a call that waits is answered on the page: approved, denied, after a reloa
   await page.reload();
   const deny = page.getByRole('button', { name: 'Deny', exact: true });
   await deny.waitFor();
+  gate.allow(session, 37);
   const first = await fetch(`${spool.url}/api/chat/${session}/approvals/${approval.id}`, { method: 'POST', body: '{"approved":true}' });
   assert.equal(first.status, 200);
-  await eventually(async () => assert.equal((await snapshotOf(spool.url, session)).status, 'ended'));
+  await gate.asked(session, 38);
   await deny.click();
+  await page.locator('.assistant > .md').nth(1).waitFor();
   await page.getByText('Another answer came first.').waitFor();
+  gate.allow(session, Infinity);
   await page.getByText('It is booked.').waitFor();
+  await page.getByText('Another answer came first.').waitFor();
   await page.unroute(info);
   await same(page);
 

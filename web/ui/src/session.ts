@@ -43,6 +43,8 @@ export class Session {
   readonly agents = new SubAgentTracker<Message['parts'][number]>();
   /** Which of them stand open, over the replays that begin their message anew. */
   readonly unfolded = new Map<string, boolean>();
+  /** Why the reader's answer to a call did not count, over the same replays. */
+  readonly refused = new Map<string, string>();
   readonly #api: string;
   readonly #tabs: BroadcastChannel;
   #state: SessionState;

@@ -26,7 +26,7 @@ interface Props {
 export function ToolCall({ part, live, session, progress }: Props) {
   const [open, setOpen] = useState(false);
   const [sending, setSending] = useState(false);
-  const [refused, setRefused] = useState<string>();
+  const refused = session?.refused.get(part.toolCallId);
   const [answered, setAnswered] = useState(false);
   const head = useRef<HTMLElement>(null);
   const name = part.type === 'dynamic-tool' ? part.toolName : part.type.slice('tool-'.length);
@@ -41,10 +41,10 @@ export function ToolCall({ part, live, session, progress }: Props) {
 
   const answer = async (send: Promise<string | undefined>) => {
     setSending(true);
-    setRefused(undefined);
+    session?.refused.delete(part.toolCallId);
     head.current?.focus(); // what had the focus goes away
     const why = await send;
-    setRefused(why);
+    if (why !== undefined) session?.refused.set(part.toolCallId, why);
     setAnswered(why === undefined);
     setSending(false);
   };
