@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -26,7 +27,8 @@ type merlinStream struct {
 	c   *merlin.Client
 	ids []string // the cursor after each event
 
-	longest int      // characters of the longest content
+	longest int      // characters of the longest content that is no marker
+	content []string // of V1
 	deltas  []string // pieces of results
 }
 
@@ -49,6 +51,9 @@ func (m *merlinStream) next() error {
 	if err == nil {
 		m.c.Apply(e)
 		if e.Message.Content != nil {
+			m.content = append(m.content, *e.Message.Content)
+		}
+		if e.Message.Content != nil && !strings.HasPrefix(*e.Message.Content, "[citation: ") {
 			m.longest = max(m.longest, utf8.RuneCountInString(*e.Message.Content))
 		}
 		if r := e.Message.ToolCallResult; r != nil && r.Delta != nil {
@@ -135,6 +140,9 @@ func TestMerlin(t *testing.T) {
 					t.Errorf("the blocks are %+v", b)
 				}
 			}
+			if tt.version == "v1" && !slices.Contains(live.content, "[citation: 1: 1]") {
+				t.Errorf("the marker came in pieces: %q", live.content)
+			}
 			if tt.version == "v1" && live.longest > 5 {
 				t.Errorf("content came in slices of %d characters", live.longest)
 			}
@@ -152,16 +160,9 @@ func TestMerlin(t *testing.T) {
 					}
 					continue
 				}
-				r := merlin.NewReader(rest.Body)
-				for {
-					e, err := r.Next()
-					if errors.Is(err, io.EOF) {
-						break
-					}
-					if err != nil {
-						t.Fatal(err)
-					}
-					c.Apply(e)
+				m := &merlinStream{k: k, res: rest, r: merlin.NewReader(rest.Body), c: c}
+				if m.all(); tt.version == "v1" && m.longest > 5 {
+					t.Errorf("after event %d (%s) content came in slices of %d characters", n+1, id, m.longest)
 				}
 				if id != "0" { // before the first id a client begins anew
 					same(t, fmt.Sprintf("a client that came back after event %d (%s)", n+1, id), c, live.c)
@@ -273,6 +274,48 @@ func TestMerlinRetracts(t *testing.T) {
 	}
 }
 
+// What a sub-agent thought and did not mean is taken back from those who saw it.
+// Their cursor is refused, or they would be cut for ever.
+func TestMerlinRetractsOfSubAgents(t *testing.T) {
+	t.Parallel()
+	k := newKit(t, nil)
+	path := "/merlin/v2/s"
+	post := k.merlin("POST", path, `{"message":"?","commandId":"m1"}`)
+	o := k.own("s")
+	o.start("m1")
+	child := spool.Base{AgentID: "s.1", AgentType: "helper", RunID: "run-child"}
+	one := func(c spool.Chunk) { t.Helper(); o.commit(spool.Row{}, nil, c) }
+	one(&spool.ToolStart{ToolCallID: "c1", ToolName: "ask", Arguments: json.RawMessage(`{"q":1}`)})
+	one(&spool.SubAgentStart{SubAgentType: "helper", SubSessionID: "s.1", CallID: "c1"})
+	one(&spool.StepStarted{Base: child, StepID: "s.1-1"})
+	one(&spool.Thinking{Base: child, Content: "wrong"})
+	for len(post.c.Blocks) == 0 || post.c.Blocks[0].Reasoning != "wrong" {
+		if err := post.next(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	one(&spool.StepDiscarded{Base: child, StepID: "s.1-1", Reason: "crash_recovery"})
+	if err := post.next(); err == nil || errors.Is(err, io.EOF) {
+		t.Errorf("who saw a discarded phase was told %v", err)
+	}
+	one(&spool.StepStarted{Base: child, StepID: "s.1-2"})
+	one(&spool.Thinking{Base: child, Content: "right"})
+	k.problem(409, "cursor_retracted", "GET", path, "", "Last-Event-ID", post.r.Cursor().String())
+	again := k.merlin("GET", path, "")
+	for len(again.c.Blocks) == 0 || again.c.Blocks[0].Reasoning != "right" {
+		if err := again.next(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	back := k.merlin("GET", path, "", "Last-Event-ID", again.r.Cursor().String())
+	one(&spool.ToolEnd{ToolCallID: "c1", ToolName: "ask", Result: json.RawMessage(`"so"`), Success: true})
+	o.finish()
+	back.c = again.c
+	if back.all(); back.c.Blocks[0].Results[0].Text != "so" {
+		t.Errorf("the client has %+v", back.c)
+	}
+}
+
 // A run that waits for an answer ends the stream, as one that is over does; the
 // snapshot says what it waits for. Who comes back goes on where it was.
 func TestMerlinPause(t *testing.T) {
@@ -298,16 +341,8 @@ func TestMerlinPause(t *testing.T) {
 			o.start(chat.AnswerID(chat.Answer{CallID: "c1"}), "m1")
 			o.text("You are here.")
 			o.finish()
-			for {
-				e, err := back.r.Next()
-				if errors.Is(err, io.EOF) {
-					break
-				}
-				if err != nil {
-					t.Fatal(err)
-				}
-				post.c.Apply(e)
-			}
+			back.c = post.c
+			back.all()
 			same(t, "who came back after the pause", post.c, anew.all().c)
 			if text := post.c.Text(); text != "Let me see. You are here." || !post.c.Ended {
 				t.Errorf("the client has %q, ended %v", text, post.c.Ended)

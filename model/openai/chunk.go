@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/spool-run/spool/model"
 	"github.com/spool-run/spool/model/internal/provider"
 )
 
@@ -58,6 +59,8 @@ type delta struct {
 	ToolCalls        toolDeltas        `json:"tool_calls"`
 	FunctionCall     *functionDelta    `json:"function_call"`
 	Annotations      []annotation      `json:"annotations"`
+	Index            *index            `json:"index"`    // of the block, from gateways to models that write in blocks
+	Citation         *citation         `json:"citation"` // from them, too
 	Images           []image           `json:"images"`
 	Audio            *spoken           `json:"audio"`
 	Extra            struct {
@@ -199,6 +202,29 @@ type annotation struct {
 		Title   string `json:"title"`
 		Content string `json:"content"`
 	} `json:"url_citation"`
+}
+
+// citation is a quotation, of a page or of a document of the request.
+type citation struct {
+	URL           string `json:"url"`
+	Title         string `json:"title"`
+	DocumentTitle string `json:"document_title"`
+	DocumentIndex index  `json:"document_index"`
+	CitedText     string `json:"cited_text"`
+}
+
+func (c *citation) source() model.Source {
+	s := model.Source{URL: c.URL, Title: c.Title, CitedText: c.CitedText}
+	if s.URL == "" {
+		s.MediaType = "text/plain"
+		if s.Title == "" {
+			s.Title = c.DocumentTitle
+		}
+		if s.Title == "" && s.CitedText != "" {
+			s.Title = "Document " + strconv.Itoa(int(c.DocumentIndex)+1)
+		}
+	}
+	return s
 }
 
 type image struct {

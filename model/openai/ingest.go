@@ -52,6 +52,8 @@ type ingester struct {
 	done    bool // [DONE], or a whole answer
 	spoken  bool // there was a message, not a delta
 	sources map[string]bool
+	cited   int    // how many there are
+	quoted  *index // the block that a quotation came in, if no other has begun since
 
 	texts, thoughts int // blocks so far
 	inText          bool
@@ -210,6 +212,10 @@ func (in *ingester) delta(d *delta) {
 		}
 	}
 	in.reasoning(field, said)
+	if in.quoted != nil && d.Index != nil && *d.Index > *in.quoted && text != "" {
+		in.endText() // so that who shows quotations knows which words they belong to
+		in.quoted = nil
+	}
 	in.text(text)
 	refusal, _ := provider.Raw(d.Refusal)
 	in.text(refusal)
@@ -219,6 +225,10 @@ func (in *ingester) delta(d *delta) {
 	}
 	for _, a := range d.Annotations {
 		in.source(model.Source{URL: a.URL.URL, Title: a.URL.Title, CitedText: a.URL.Content})
+	}
+	if d.Citation != nil {
+		in.source(d.Citation.source())
+		in.quoted = d.Index
 	}
 	for _, url := range files {
 		in.file(url)
@@ -302,15 +312,23 @@ func (in *ingester) tool(d *toolDelta) {
 	}
 }
 
+// source says what the answer cites: each quotation once, and what nothing is
+// quoted from once.
 func (in *ingester) source(s model.Source) {
-	if s.URL == "" || in.sources[s.URL] {
+	document := s.URL
+	if document == "" {
+		document = s.Title
+	}
+	quotation := document + "\x00" + s.CitedText
+	if document == "" || in.sources[quotation] || s.CitedText == "" && in.sources[document] {
 		return
 	}
 	if in.sources == nil {
 		in.sources = map[string]bool{}
 	}
-	in.sources[s.URL] = true
-	s.ID = "source-" + strconv.Itoa(len(in.sources))
+	in.sources[document], in.sources[quotation] = true, true
+	in.cited++
+	s.ID = "source-" + strconv.Itoa(in.cited)
 	in.out.Emit(s)
 }
 

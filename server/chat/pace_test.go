@@ -128,6 +128,8 @@ func TestPacing(t *testing.T) {
 			[]said{{0, "日本語のお"}, {15 * ms, "茶🍵"}, {30 * ms, "!"}}},
 		{"the end and progress do not wait", []batch{{0, []string{"abcdefg", "event: progress\ndata: {}\n\n", "event: end\ndata: {}\n\n"}, false}}, MerlinPacing(),
 			[]said{{0, "abcde"}, {10 * ms, "fg"}, {10 * ms, "progress"}, {10 * ms, "end"}}},
+		{"a marker is written whole", []batch{{0, []string{"abcdefg", "[citation: 1: 12]", "h"}, false}}, MerlinPacing(),
+			[]said{{0, "abcde"}, {10 * ms, "fg"}, {10 * ms, "[citation: 1: 12]"}, {20 * ms, "h"}}},
 		{"the last slice has the id", []batch{{0, []string{"id: 7\n" + string(merlin.AppendContent(nil, "abcdefg"))}, false}}, MerlinPacing(),
 			[]said{{0, "abcde"}, {15 * ms, "fg#7"}}},
 		{"a newcomer is brought to the present at once", []batch{{0, []string{"event: INIT_MESSAGE_CONTENT\ndata: {}\n\n", "a long text that was written before"}, true}, {0, []string{"abcdefg"}, false}}, MerlinPacing(),

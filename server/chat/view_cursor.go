@@ -64,7 +64,7 @@ func (a *attach) after(ctx context.Context, t *spool.Turn, c spool.Cursor) (Sour
 		}
 	}
 	p := a.d.projection(a.g, a.h.Incarnation, t, a.as)
-	if c.Seq > t.Start() && (a.as.ui >= 7 || a.as.agents == aisdk.Flatten) {
+	if c.Seq > t.Start() && (a.as.ui >= 7 || a.as.merlin != 0 || a.as.agents == aisdk.Flatten) {
 		cut, err := p.CutSince(ctx, c.Seq) // all that retracted does not know of
 		if err != nil {
 			return nil, err
@@ -82,7 +82,7 @@ func (a *attach) after(ctx context.Context, t *spool.Turn, c spool.Cursor) (Sour
 		n := min(c.PlanFrames, uint64(len(plan)))
 		src.plan, src.planAt, src.planN = plan[n:], c.Seq, n
 	}
-	return src, nil
+	return a.d.paced(src, a.as), nil
 }
 
 // retracted says whether a sequence lies inside a model phase that was discarded

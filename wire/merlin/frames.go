@@ -3,6 +3,7 @@ package merlin
 import (
 	"bytes"
 	"encoding/json"
+	"regexp"
 	"unicode/utf8"
 
 	"github.com/spool-run/spool"
@@ -91,8 +92,12 @@ func AppendContent(dst []byte, content string) []byte {
 	return sse.AppendNamedEvent(dst, EventMessage, "", encode(Message{Content: &content}))
 }
 
+// markers are what [marker] makes.
+var markers = regexp.MustCompile(`^\[citation: [0-9]+: [0-9]+\]$`)
+
 // ContentOf returns the content of an event that [Projector] made, with or
-// without an id line; false if it is not content of V1.
+// without an id line, if it may be written in slices: V1's, but for the markers of
+// citations, which clients look for.
 func ContentOf(event []byte) (content string, ok bool) {
 	if bytes.HasPrefix(event, []byte("id:")) {
 		_, event, _ = bytes.Cut(event, []byte("\n"))
@@ -102,7 +107,7 @@ func ContentOf(event []byte) (content string, ok bool) {
 		return "", false
 	}
 	var m Message
-	if json.Unmarshal(data, &m) != nil || m.Content == nil || m.Type != "" || m.Error != nil || *m.Content == "" {
+	if json.Unmarshal(data, &m) != nil || m.Content == nil || m.Type != "" || m.Error != nil || *m.Content == "" || markers.MatchString(*m.Content) {
 		return "", false
 	}
 	return *m.Content, true

@@ -152,6 +152,57 @@ func TestStreamerFailures(t *testing.T) {
 	}
 }
 
+// A gateway passes the blocks of its model on: V1 writes a quotation's marker
+// behind the block that it came in, V2 shows it there.
+func TestStreamerCitations(t *testing.T) {
+	t.Parallel()
+	answer := delta(`{"index":0,"content":"Tea is old"}`) + delta(`{"index":0,"citation":{"document_index":0,"cited_text":"very old"}}`) +
+		delta(`{"index":0,"citation":{"url":"https://a.example","title":"A","cited_text":"old"}}`) + delta(`{"index":1,"content":". And hot."}`) + stops
+	for version, want := range map[merlin.Version]string{
+		merlin.V1: "Tea is old[citation: 1: 1][citation: 2: 1]. And hot.",
+		merlin.V2: "Tea is old. And hot.",
+	} {
+		w := httptest.NewRecorder()
+		s := merlin.NewStreamer(w, &merlin.Options{Version: version})
+		said, err := s.Stream(t.Context(), chunksOf(answer), merlin.StreamConfig{})
+		check(t, err)
+		check(t, s.End(nil))
+		c := read(t, w.Body.String())
+		if c.Text() != want || strings.Join(said.Content, "") != want || len(said.Citations) != 2 || len(c.Attachments) != 2 ||
+			c.Attachments[0].Title != "Document 1" || c.Attachments[1].URL != "https://a.example" {
+			t.Errorf("V%d: %+v\n%s", version, said, w.Body)
+		}
+		if version == merlin.V2 && (len(c.Blocks) != 2 || len(c.Blocks[0].Citations) != 2) {
+			t.Errorf("the blocks are %+v", c.Blocks)
+		}
+	}
+}
+
+// What is suppressed is heard by the caller alone; literally, its reasoning is
+// shown. Either way it has no index that another's words could run into.
+func TestStreamerSuppression(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		literal bool
+		want    string
+	}{{false, `[{"index":0,"text":"Hi."}]`}, {true, `[{"index":0,"reasoning":"hm"},{"index":1,"text":"Hi."}]`}} {
+		w := httptest.NewRecorder()
+		w.Header().Set("Access-Control-Allow-Origin", "https://a.example")
+		s := merlin.NewStreamer(w, &merlin.Options{Literal: merlin.Literal{Suppression: tt.literal}})
+		said, err := s.Stream(t.Context(), chunksOf(delta(`{"reasoning":"hm"}`)+delta(`{"content":"secret"}`)+stops), merlin.StreamConfig{Suppress: true})
+		check(t, err)
+		_, err = s.Stream(t.Context(), chunksOf(delta(`{"content":"Hi."}`)+stops), merlin.StreamConfig{})
+		check(t, err)
+		check(t, s.End(nil))
+		if got := string(mustJSON(t, read(t, w.Body.String()).Blocks)); got != tt.want || strings.Join(said.Content, "") != "secret" || len(said.ReasoningContent) != 1 {
+			t.Errorf("literally %v: the client has %s, the caller %+v", tt.literal, got, said)
+		}
+		if got := w.Header().Get("Access-Control-Allow-Origin"); got != "https://a.example" {
+			t.Errorf("the program's own header became %q", got)
+		}
+	}
+}
+
 type leaver struct{ err error }
 
 func (l leaver) Write([]byte) (int, error) { return 0, l.err }
