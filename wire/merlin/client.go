@@ -19,6 +19,14 @@ type Client struct {
 
 	v1      bool
 	content growing
+	since   map[place]int // how long was what has grown since the last event with an id
+}
+
+// place is where something grows: with a block of -1 the content.
+type place struct {
+	block  int // its index
+	what   string
+	result int
 }
 
 // Block is what stands at one content index.
@@ -64,6 +72,47 @@ func (g *growing) add(to *string, piece string) {
 // Apply folds the next event. Events of later versions change nothing.
 func (c *Client) Apply(e Event) {
 	c.Ended = e.Kind == KindEnd
+	c.fold(&e)
+	if e.HasID {
+		clear(c.since)
+	}
+}
+
+// Drop forgets what came since the last event that had an id: a client that comes
+// back with its reader's cursor is sent that again.
+func (c *Client) Drop() {
+	for at, n := range c.since {
+		if at.block < 0 {
+			c.Content = c.Content[:n]
+			continue
+		}
+		switch b := c.at(at.block); at.what {
+		case TypeText:
+			b.Text = b.Text[:n]
+		case TypeReasoning:
+			b.Reasoning = b.Reasoning[:n]
+		case TypeCitation:
+			b.Citations = b.Citations[:n]
+		case TypeToolCallResult:
+			r := b.at(at.result)
+			r.Text = r.Text[:min(n, len(r.Text))] // it may have been replaced
+		}
+	}
+	clear(c.since)
+}
+
+// grows is told of what is about to grow.
+func (c *Client) grows(at place, n int) {
+	if _, known := c.since[at]; known {
+		return
+	}
+	if c.since == nil {
+		c.since = map[place]int{}
+	}
+	c.since[at] = n
+}
+
+func (c *Client) fold(e *Event) {
 	switch e.Kind {
 	case KindInit:
 		*c = Client{v1: true}
@@ -101,15 +150,18 @@ func (c *Client) message(m *Message) {
 	switch m.Type {
 	case "":
 		if m.Content != nil {
+			c.grows(place{block: -1}, len(c.Content))
 			c.content.add(&c.Content, *m.Content)
 		}
 	case TypeAttachments:
 		c.Attachments = m.Attachments
 	case TypeText:
 		b := c.block(m)
+		c.grows(place{block: b.Index, what: m.Type}, len(b.Text))
 		b.text.add(&b.Text, m.Text)
 	case TypeReasoning:
 		b := c.block(m)
+		c.grows(place{block: b.Index, what: m.Type}, len(b.Reasoning))
 		b.reasoning.add(&b.Reasoning, m.Reasoning)
 	case TypeToolCalls:
 		b := c.block(m)
@@ -123,11 +175,12 @@ func (c *Client) message(m *Message) {
 		}
 	case TypeToolCallResult:
 		if m.ToolCallResult != nil {
-			c.block(m).result(m.ToolCallResult)
+			c.result(c.block(m), m.ToolCallResult)
 		}
 	case TypeCitation:
 		if m.Citation != nil {
 			b := c.block(m)
+			c.grows(place{block: b.Index, what: m.Type}, len(b.Citations))
 			b.Citations = append(b.Citations, *m.Citation)
 		}
 	case TypeProgress:
@@ -143,13 +196,17 @@ func (c *Client) message(m *Message) {
 	}
 }
 
-// block returns the block that a message is about. Blocks are in the order of
-// their indexes, however they come.
+// block returns the block that a message is about.
 func (c *Client) block(m *Message) *Block {
-	index := 0
-	if m.Index != nil {
-		index = *m.Index
+	if m.Index == nil {
+		return c.at(0)
 	}
+	return c.at(*m.Index)
+}
+
+// at returns the block of an index. Blocks are in the order of their indexes,
+// however they come.
+func (c *Client) at(index int) *Block {
 	i, found := slices.BinarySearchFunc(c.Blocks, index, func(b Block, index int) int { return cmp.Compare(b.Index, index) })
 	if !found {
 		c.Blocks = slices.Insert(c.Blocks, i, Block{Index: index})
@@ -157,16 +214,23 @@ func (c *Client) block(m *Message) *Block {
 	return &c.Blocks[i]
 }
 
-func (b *Block) result(r *ToolCallResult) {
-	i, found := slices.BinarySearchFunc(b.Results, r.Index, func(x Result, index int) int { return cmp.Compare(x.Index, index) })
+// at returns the result of a call.
+func (b *Block) at(call int) *Result {
+	i, found := slices.BinarySearchFunc(b.Results, call, func(r Result, call int) int { return cmp.Compare(r.Index, call) })
 	if !found {
-		b.Results = slices.Insert(b.Results, i, Result{Index: r.Index})
+		b.Results = slices.Insert(b.Results, i, Result{Index: call})
 	}
-	if r.Result != nil {
-		b.Results[i] = Result{Index: r.Index, Text: *r.Result, Failed: r.IsError}
+	return &b.Results[i]
+}
+
+func (c *Client) result(b *Block, in *ToolCallResult) {
+	r := b.at(in.Index)
+	if in.Result != nil {
+		*r = Result{Index: in.Index, Text: *in.Result, Failed: in.IsError}
 	}
-	if r.Delta != nil {
-		b.Results[i].text.add(&b.Results[i].Text, *r.Delta)
+	if in.Delta != nil {
+		c.grows(place{b.Index, TypeToolCallResult, in.Index}, len(r.Text))
+		r.text.add(&r.Text, *in.Delta)
 	}
 }
 

@@ -28,6 +28,9 @@ type Event struct {
 	Attachments []Attachment
 	Name        string
 	Data        json.RawMessage
+	// HasID: who has this event has all that its id, the reader's cursor now,
+	// stands for. Events without one are sent again to whoever comes back.
+	HasID bool
 }
 
 // Parse reads one event by its name and data. An event without a name is a
@@ -84,7 +87,7 @@ func (e *Event) normalise() {
 	}
 }
 
-// Reader reads the wire, in either version.
+// Reader reads the wire, in either version. An event is at most 32 MiB.
 type Reader struct {
 	events *sse.Reader
 	cursor spool.Cursor
@@ -95,7 +98,7 @@ func NewReader(body io.Reader) *Reader { return &Reader{events: sse.NewReader(bo
 
 // Next returns the next event. At the end of the body it returns io.EOF; if no
 // [KindEnd] came before, the connection was cut, and the reader comes back with
-// [Reader.Cursor].
+// [Reader.Cursor], after [Client.Drop].
 func (r *Reader) Next() (Event, error) {
 	raw, err := r.events.Next()
 	if err != nil {
@@ -106,6 +109,7 @@ func (r *Reader) Next() (Event, error) {
 		return Event{}, err
 	}
 	if c, err := spool.ParseCursor(string(raw.ID)); err == nil && len(raw.ID) > 0 {
+		e.HasID = c != r.cursor
 		r.cursor = c
 	}
 	return e, nil

@@ -2,7 +2,9 @@ package merlin_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -50,8 +52,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// A client takes what it is told a little at a time for ever, and copies of it
-// are clients of their own.
+// What grows by small pieces for ever is not copied for each.
 func TestClientGrows(t *testing.T) {
 	for name, event := range map[string]string{
 		"V1":        `{"content":"a"}`,
@@ -71,14 +72,52 @@ func TestClientGrows(t *testing.T) {
 		}); got > n/10 {
 			t.Errorf("%s: %v allocations for %d pieces", name, got, n)
 		}
-		copied := c
-		c.Apply(e)
-		copied.Apply(e)
-		copied.Apply(e)
-		c.Apply(e)
-		for _, c := range []*merlin.Client{&c, &copied} {
-			if got := string(mustJSON(t, c)); !strings.Contains(got, `"`+strings.Repeat("a", n+2)+`"`) && name == "V1" || strings.Count(got, "a") < n+2 {
-				t.Errorf("%s: a client has %d bytes", name, len(got))
+		if got := mustJSON(t, c); !bytes.Contains(got, []byte(`"`+strings.Repeat("a", n)+`"`)) {
+			t.Errorf("%s: the client has %d bytes", name, len(got))
+		}
+	}
+}
+
+// Wherever a client is cut, it drops what came after the last id, and the rest
+// makes the same of it as if it had stayed.
+func TestClientDrops(t *testing.T) {
+	t.Parallel()
+	records := search(t)
+	large := strings.Repeat("tea ", 100000) // several frames with one id
+	records = append(records[:len(records)-1:len(records)-1], log(t, started(), &spool.TextDelta{Delta: large}, &spool.Thinking{Content: large},
+		&spool.ToolStart{ToolCallID: "c", ToolName: "get", Arguments: json.RawMessage(`{}`)},
+		&spool.ToolEnd{ToolCallID: "c", ToolName: "get", Result: mustJSON(t, large), Success: true},
+		&spool.Citation{SourceID: "z", URL: "z", CitedText: "z"}, finished())...)
+	for _, p := range profiles {
+		var events []merlin.Event
+		_, frames := project(t, records, &p.o)
+		for i, f := range frames {
+			var stream []byte
+			if f.Seq != 0 {
+				stream = fmt.Appendf(nil, "id: %d\n", i+1)
+			}
+			e, err := merlin.NewReader(bytes.NewReader(append(stream, f.Data...))).Next()
+			check(t, err)
+			events = append(events, e)
+		}
+		var stayed merlin.Client
+		for _, e := range events {
+			stayed.Apply(e)
+		}
+		for cut := range events {
+			var c merlin.Client
+			from := 0
+			for i, e := range events[:cut] {
+				if c.Apply(e); e.HasID {
+					from = i + 1
+				}
+			}
+			c.Drop()
+			for _, e := range events[from:] {
+				c.Apply(e)
+			}
+			if !bytes.Equal(mustJSON(t, c), mustJSON(t, stayed)) {
+				t.Errorf("%s: cut after %d of %d events, from %d, the client differs", p.name, cut, len(events), from)
 			}
 		}
 	}
