@@ -3,7 +3,6 @@ package openai
 import (
 	"bytes"
 	"encoding/json"
-	"hash/maphash"
 	"io"
 	"iter"
 	"strconv"
@@ -37,8 +36,8 @@ type response struct {
 	from   string // the endpoint; "" for none
 	id     string
 	seq    int64 // of the last event that had one; -1: none
-	past   past  // the last events
-	marks  bool  // emit positions
+	past   past
+	marks  bool // emit positions
 	begun  bool
 	shown  bool
 	items  map[int]*item
@@ -238,30 +237,23 @@ func (in *response) take(e *responseEvent) {
 	}
 }
 
-// past is the events that were read last, by their numbers.
+// past is what was read, by its numbers.
 type past struct {
 	first, top, n int64
-	events        [64]struct {
-		seq int64
-		sum uint64
-	}
+	last          []byte // the last event
 }
 
-var seed = maphash.MakeSeed()
-
-// again reports whether an event was read before: the same bytes under the same
-// number, in a stream that counts its events.
+// again reports whether an event is the last one, once more: the same bytes under
+// the same number, in a stream that counts its events.
 func (p *past) again(seq int64, data []byte) bool {
-	sum := maphash.Bytes(seed, data)
-	slot := &p.events[uint64(seq)%uint64(len(p.events))]
-	if p.n > 0 && p.n == p.top-p.first+1 && seq <= p.top && slot.seq == seq && slot.sum == sum {
+	if seq == p.top && p.n > 0 && p.n == p.top-p.first+1 && bytes.Equal(p.last, data) {
 		return true
 	}
 	if p.n == 0 {
 		p.first, p.top = seq, seq
 	}
 	p.top, p.n = max(p.top, seq), p.n+1
-	slot.seq, slot.sum = seq, sum
+	p.last = append(p.last[:0], data...)
 	return false
 }
 

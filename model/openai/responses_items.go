@@ -370,8 +370,11 @@ func (it *item) announce(i int) {
 // on, unless whole, which is the text there, says otherwise.
 func (it *item) piece(i int, whole string) *passage {
 	p := it.pieces[i]
+	if p != nil {
+		return p
+	}
 	summary := it.kind == "reasoning" && i < rawThought
-	if p == nil && it.last != nil && !summary && !it.parts[i] && (whole == "" || strings.HasPrefix(whole, it.last.text.String())) {
+	if it.last != nil && !summary && !it.parts[i] && (whole == "" || strings.HasPrefix(whole, it.last.text.String())) {
 		p = it.last
 		it.pieces[i] = p
 	}

@@ -41,15 +41,30 @@ func (c *Client) Defaults(baseURL string) {
 	if c.BaseURL == "" {
 		c.BaseURL = baseURL
 	}
-	if c.HTTP == nil {
-		c.HTTP = new(http.Client)
+	client := http.Client{}
+	if c.HTTP != nil {
+		client = *c.HTTP
 	}
+	if client.CheckRedirect == nil {
+		client.CheckRedirect = sameHost
+	}
+	c.HTTP = &client
 	if c.Idle == 0 {
 		c.Idle = DefaultIdleTimeout
 	}
 	if c.Progress == 0 {
 		c.Progress = DefaultProgressTimeout
 	}
+}
+
+// sameHost follows redirections to where the first request went. The headers hold
+// keys, of which net/http knows but some.
+func sameHost(r *http.Request, via []*http.Request) error {
+	first := via[0].URL
+	if len(via) >= 10 || r.URL.Host != first.Host || first.Scheme == "https" && r.URL.Scheme != "https" {
+		return http.ErrUseLastResponse
+	}
+	return nil
 }
 
 // Request is one call of an endpoint.

@@ -32,7 +32,10 @@ type said struct {
 	Status     json.RawMessage `json:"status"`
 	StatusCode json.RawMessage `json:"status_code"`
 	Detail     json.RawMessage `json:"detail"`
-	Metadata   struct {
+	Details    []struct {
+		RetryDelay string `json:"retryDelay"` // Google
+	} `json:"details"`
+	Metadata struct {
 		Raw      json.RawMessage `json:"raw"`
 		Provider string          `json:"provider_name"`
 	} `json:"metadata"`
@@ -79,6 +82,11 @@ func parse(status int, header http.Header, kind string, body []byte) *model.Erro
 	failure := classify(inner, strings.ToLower(e.Type+" "+code+" "+text(e.Status)), strings.ToLower(e.Message))
 	failure.StatusCode = status
 	failure.RetryAfter = retryAfter(header)
+	for _, d := range e.Details {
+		if wait, err := time.ParseDuration(d.RetryDelay); err == nil && failure.RetryAfter == 0 {
+			failure.RetryAfter = bounded(wait.Seconds())
+		}
+	}
 	switch {
 	case e.Message != "":
 		failure.Message = Excerpt(e.Message)

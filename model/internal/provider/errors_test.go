@@ -1,7 +1,12 @@
 package provider
 
 import (
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"testing"
+	"time"
 
 	"github.com/spool-run/spool/model"
 )
@@ -38,6 +43,41 @@ func TestParseError(t *testing.T) {
 		if e.Code != want.code || e.Retryable != want.retryable || e.Message == "" {
 			t.Errorf("%s: %+v", body, e)
 		}
+	}
+}
+
+func TestRetryDelayInTheBody(t *testing.T) {
+	e := ParseError(429, nil, []byte(`[{"error":{"code":429,"message":"quota","status":"RESOURCE_EXHAUSTED","details":[{"@type":"x"},{"retryDelay":"34.5s"}]}}]`))
+	if e.Code != model.CodeRateLimited || e.RetryAfter != 34500*time.Millisecond {
+		t.Errorf("%+v", e)
+	}
+}
+
+// A redirection does not carry a key to another host.
+func TestRedirections(t *testing.T) {
+	strange := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { t.Errorf("%s %v", r.URL, r.Header) }))
+	defer strange.Close()
+	there := strange.URL + "/x"
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/moved" {
+			_, _ = io.WriteString(w, r.Header.Get("X-Api-Key"))
+			return
+		}
+		http.Redirect(w, r, there, http.StatusTemporaryRedirect)
+	}))
+	defer s.Close()
+	c := &Client{BaseURL: s.URL, Header: http.Header{"X-Api-Key": {"k"}}, HTTP: s.Client()}
+	c.Defaults("")
+	ask := func() ([]byte, error) {
+		return c.Bytes(t.Context(), Request{Method: http.MethodPost, Path: "/ask", Body: []byte("{}")})
+	}
+	_, err := ask()
+	if e, ok := errors.AsType[*model.Error](err); !ok || e.StatusCode != http.StatusTemporaryRedirect || e.Retryable {
+		t.Errorf("%v", err)
+	}
+	there = "/moved"
+	if body, err := ask(); string(body) != "k" || err != nil {
+		t.Errorf("%s, %v", body, err)
 	}
 }
 
