@@ -204,6 +204,9 @@ func (in *ingester) event(name string, data []byte) {
 // whole reads an answer that is one JSON value.
 func (in *ingester) whole(data []byte) {
 	var m message
+	if !json.Valid(data) && in.out.Lines(data, in.event) {
+		return
+	}
 	if provider.Decode(data, &m) != nil || m.Type != "message" && len(m.Content) == 0 {
 		var e struct {
 			Type  string          `json:"type"`

@@ -8,7 +8,7 @@ import (
 // of reasoning or of a call's arguments, and nothing else that counts. It says
 // false to all others, and has done nothing then.
 func (in *ingester) fast(name, data []byte) bool {
-	if len(name) > 0 {
+	if len(name) > 0 || in.tagged {
 		return false
 	}
 	c := plainChunk{s: provider.Scan(data)}

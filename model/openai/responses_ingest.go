@@ -262,6 +262,9 @@ func (in *response) cursor() string { return in.id + ":" + strconv.FormatInt(in.
 // whole reads an answer that is one JSON value.
 func (in *response) whole(data []byte) {
 	var body responseBody
+	if !json.Valid(data) && in.out.Lines(data, in.event) {
+		return
+	}
 	if provider.Decode(data, &body) != nil || body.Status == "" || body.Object != "response" && body.Output == nil {
 		if provider.Said(provider.ErrorMember(data)) && string(provider.ErrorMember(data)) != string(data) {
 			in.out.Fail(provider.ParseError(0, nil, data))

@@ -58,7 +58,7 @@ func (c *Count) UnmarshalJSON(raw []byte) error {
 // Said reports whether an error member says that there is one.
 func Said(raw json.RawMessage) bool {
 	switch strings.TrimSpace(string(raw)) {
-	case "", "null", "false", `""`, "{}", "[]":
+	case "", "null", "false", `""`, `"null"`, "{}", "[]":
 		return false
 	}
 	return true

@@ -88,9 +88,12 @@ func (r *Reader) event(name string, data []byte, cut bool) {
 			data = bytes.TrimSpace(data)
 		}
 	}
+	if bytes.EqualFold(bytes.Trim(data, `"`), done) {
+		data = done
+	}
 	first, rest, several := bytes.Cut(data, []byte{'\n'})
 	switch {
-	case bytes.EqualFold(data, done), json.Valid(data) && !failed(name):
+	case bytes.Equal(data, done), json.Valid(data) && !failed(name):
 		r.Event(name, data)
 	case name == "error", failed(name):
 		r.Out.Fail(ParseEvent(name, data))
@@ -135,6 +138,26 @@ func (r *Reader) whole(src io.Reader) {
 	default:
 		r.Whole(data)
 	}
+}
+
+// Lines reads an answer that is a stream's events without its framing, several
+// JSON values one after the other, and reports whether it is one.
+func (e *Emitter) Lines(data []byte, event func(name string, data []byte)) bool {
+	values := json.NewDecoder(bytes.NewReader(data))
+	for n := 0; !e.Stopped; n++ {
+		var value json.RawMessage
+		if err := values.Decode(&value); err != nil {
+			if n > 1 {
+				e.Cut(io.EOF)
+			}
+			return n > 1
+		}
+		if n == 0 && !values.More() {
+			return false
+		}
+		event("", value)
+	}
+	return true
 }
 
 // unfinished reports whether data is the beginning of a JSON value.
