@@ -13,7 +13,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/url"
 	"os"
 	"os/signal"
@@ -76,7 +75,7 @@ func run(args []string, std streams) int {
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal does not ask
 	k.BindTo(ctx, (*context.Context)(nil))
-	k.Bind(std, newLogger(std.err, slog.LevelInfo))
+	k.Bind(std)
 	if err := k.Run(); err != nil {
 		var usage *usageError
 		fmt.Fprintln(std.err, "spool:", said(err))

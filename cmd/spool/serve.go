@@ -52,12 +52,12 @@ type serveCmd struct {
 // shutdownLimit bounds what a graceful shutdown waits for beyond its drain.
 const shutdownLimit = 10 * time.Second
 
-func (c *serveCmd) Run(ctx context.Context, std streams, log *slog.Logger) error {
+func (c *serveCmd) Run(ctx context.Context, std streams) error {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(c.LogLevel)); err != nil {
 		return err
 	}
-	log = newLogger(std.err, level)
+	log := newLogger(std.err, level)
 	if err := c.check(); err != nil {
 		return err
 	}

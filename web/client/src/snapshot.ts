@@ -1,7 +1,8 @@
+import type { UIMessage } from 'ai';
 import { requestError } from './errors.js';
 
 /** The state of a session at one position of its log. */
-export interface Snapshot<Message = unknown, State = unknown> {
+export interface Snapshot<Message = UIMessage, State = unknown> {
   sessionId: string;
   /** `active` while a run works or waits to be started; else paused, ended or failed. */
   status: 'active' | 'paused' | 'ended' | 'failed';
@@ -45,7 +46,7 @@ export interface SnapshotRequest {
 }
 
 /** Loads a session's snapshot; null if there is no such session. Fails with a RequestError. */
-export async function loadSnapshot<Message = unknown, State = unknown>(
+export async function loadSnapshot<Message = UIMessage, State = unknown>(
   request: SnapshotRequest,
 ): Promise<Snapshot<Message, State> | null> {
   const query = request.checkpoint === undefined ? '' : `?checkpoint=${encodeURIComponent(request.checkpoint)}`;
