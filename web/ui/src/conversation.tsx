@@ -1,10 +1,11 @@
 import { useChat } from '@ai-sdk/react';
 import { useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState, useSyncExternalStore, type ReactNode } from 'react';
-import { addressOf, type Message } from './api';
 import { Announcer } from './announcer';
+import { addressOf, type Message } from './api';
 import { Composer } from './composer';
 import { IconBranch, IconDown, IconPlus } from './icons';
-import { MessageView, Waiting, type History } from './message';
+import { MessageView, type History } from './message';
+import { Waiting } from './progress';
 import { Queue } from './queue';
 import type { Session, WhenBusy } from './session';
 import { ChildNote, rootOf } from './subagent';

@@ -5,7 +5,7 @@ import { CheckpointMark } from './checkpoints';
 import { Copy } from './copy';
 import { IconChevron, IconEdit, IconPlay, IconRedo } from './icons';
 import { Markdown } from './markdown';
-import { ProgressTree, type ProgressEntry } from './progress';
+import { ProgressTree, Waiting, type ProgressEntry } from './progress';
 import type { Session } from './session';
 import { familyOf, grouped, SubAgentView, type Family } from './subagent';
 import type { Timeline } from './timeline';
@@ -167,7 +167,7 @@ export function partsOf(
   const end = message.parts.findLastIndex(p => p.type !== 'step-start');
   return grouped(message.parts.map((part, i) => {
     const agent = family.at(part);
-    if (agent !== undefined) return agent && <SubAgentView key={agent.sessionId} data={agent} family={family} />;
+    if (agent !== undefined) return agent && <SubAgentView key={agent.sessionId} data={agent} family={family} partsOf={partsOf} />;
     if (part.type === 'step-start') return steps++ > 0 && i < end ? mark(steps - 2, true) : null;
     if (part.type === 'text') return part.text === '' ? null : <Markdown key={i} text={part.text} />;
     if (part.type === 'reasoning') return <Reasoning key={i} text={part.text} writing={live && part.state === 'streaming'} />;
@@ -256,15 +256,5 @@ function Interrupted({ data, goOn }: { data: unknown; goOn: History['goOn'] }) {
         </button>
       )}
     </div>
-  );
-}
-
-export function Waiting() {
-  return (
-    <p className="waiting" role="img" aria-label="Waiting for the answer">
-      <span />
-      <span />
-      <span />
-    </p>
   );
 }

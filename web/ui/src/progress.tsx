@@ -66,3 +66,14 @@ export function Bar({ label, percent }: { label?: string | undefined; percent: n
     </span>
   );
 }
+
+/** Nothing of the answer is there yet. */
+export function Waiting() {
+  return (
+    <p className="waiting" role="img" aria-label="Waiting for the answer">
+      <span />
+      <span />
+      <span />
+    </p>
+  );
+}

@@ -3,7 +3,7 @@ import type { SubAgentData } from '@spool-run/client';
 import { isValidElement, useEffect, useState, useSyncExternalStore, type ReactElement, type ReactNode } from 'react';
 import { addressOf, type Message } from './api';
 import { IconAgent, IconCheck, IconChevron, IconCross, IconOpen } from './icons';
-import { Waiting, partsOf } from './message';
+import { Waiting } from './progress';
 import type { Session } from './session';
 
 type MessagePart = Message['parts'][number];
@@ -78,8 +78,11 @@ function stateOf({ status, reason, pending }: Agent): string {
 
 const textOf = (parts: MessagePart[]) => parts.map(p => (p.type === 'text' ? p.text : '')).join('');
 
+/** Shows a message's parts; sub-agents' among them, so that it comes from who shows these. */
+type PartsOf = (message: Message, live: boolean, session: Session | undefined, mark: () => null, goOn: undefined, family: Family) => ReactNode[];
+
 /** A sub-agent: who it is, what it was told, and what it does, while it does it. */
-export function SubAgentView({ data, family }: { data: Agent; family: Family }) {
+export function SubAgentView({ data, family, partsOf }: { data: Agent; family: Family; partsOf: PartsOf }) {
   const { session } = family;
   const told = useSyncExternalStore(session.agents.subscribe, () => session.agents.get(data.sessionId));
   const agent = family.live && told ? told : data;
