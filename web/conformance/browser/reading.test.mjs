@@ -1,0 +1,96 @@
+// What the page makes of a model's words, and how it is found one's way about in.
+import assert from 'node:assert/strict';
+import { after, before } from 'node:test';
+import { launch, openPage, test } from '../lib/browser.mjs';
+import { newSession } from '../lib/cut.mjs';
+import { freePort, start, tempDir } from '../lib/spool.mjs';
+
+let browser, spool;
+
+before(async () => {
+  [browser, spool] = await Promise.all([launch(), freePort().then(port => start({ port, store: `${tempDir()}/spool.db` }))]);
+});
+after(async () => {
+  await browser?.close();
+  await spool?.stop();
+});
+
+const phone = { viewport: { width: 390, height: 700 }, hasTouch: true, isMobile: true };
+
+/** A session in which an agent elsewhere has said this. */
+async function saying(text) {
+  const session = newSession('said');
+  const post = async (query, body, headers = {}) => {
+    const response = await fetch(`${spool.url}/stream/${session}${query}`, { method: 'POST', body, headers });
+    assert.equal(response.status < 300, true, await response.clone().text());
+    return response.json();
+  };
+  const { epoch } = await post('?claim', '');
+  const chunks = [{ type: 'text_delta', delta: text }, { type: 'end' }];
+  await post('', chunks.map(c => JSON.stringify(c)).join('\n'), { 'Producer-Epoch': String(epoch), 'Producer-Seq': '0' });
+  return session;
+}
+
+const fence = '```';
+const hostile = `A [script](javascript:alert(1)), a [page](data:text/html,x), <a href="javascript:pwned=1">raw</a>,
+<script>window.pwned = 2</script><img src=x onerror="window.pwned=3"><svg onload="window.pwned=4"></svg>
+<iframe srcdoc="<script>parent.pwned=5</script>"></iframe><form action="/x"><button>press</button></form>
+<style>body { display: none }</style>
+
+![picture](https://example.com/read?what=you) [link](https://example.com/)
+
+- one
+  - two
+- [x] done
+
+مرحبا بالعالم
+
+${fence}js
+never(closed)
+// the last words`;
+
+test('what a model says is shown, and does nothing', async () => {
+  const page = await openPage(browser, `${spool.url}/?session=${await saying(hostile)}`);
+  await page.getByText('the last words').waitFor();
+  const said = page.locator('.assistant .md');
+  assert.equal(await said.locator('script, img, iframe, form, button:not(.copy), style, svg:not(.copy svg), input').count(), 0);
+  assert.deepEqual(await said.locator('a[href]').evaluateAll(links => links.map(a => [a.href, a.rel])), [['https://example.com/', 'noopener noreferrer']]);
+  assert.equal(await page.evaluate(() => window.pwned), undefined);
+  assert.equal(await said.locator('li li').innerText(), 'two');
+  assert.match(await said.locator('pre code').textContent(), /^never\(closed\)/);
+  assert.equal(await said.getByText('مرحبا').evaluate(e => getComputedStyle(e).direction), 'rtl');
+});
+
+test('wide words, code and tables scroll by themselves on a phone', async () => {
+  const wide = `${'x'.repeat(400)}\n\n| ${'head '.repeat(8)} | b |\n| - | - |\n| ${'y'.repeat(90)} | 1 |\n\n${fence}\n${'z'.repeat(300)}\n${fence}\n\nthe last words`;
+  const page = await openPage(browser, `${spool.url}/?session=${await saying(wide)}`, phone);
+  await page.getByText('the last words').waitFor();
+  assert.deepEqual(
+    await page.evaluate(() => ['html', '.scroller'].map(s => document.querySelector(s)).map(e => e.scrollWidth - e.clientWidth)),
+    [0, 0],
+  );
+});
+
+test('the welcome begins at its top, and the list of chats takes the focus and gives it back', async () => {
+  const page = await openPage(browser, spool.url, phone);
+  await page.locator('.scenes').waitFor();
+  assert.equal(await page.locator('.scroller').evaluate(e => e.scrollTop), 0);
+  await page.getByRole('button', { name: 'Chats', exact: true }).click();
+  await page.locator('.new:focus').waitFor();
+  await page.keyboard.press('Escape');
+  await page.locator('.menu:focus').waitFor();
+});
+
+test('older chats are listed when they are asked for', async () => {
+  const chats = Array.from({ length: 150 }, (_, i) => ({ session: `s${i}`, title: `Chat ${i}`, status: 'ended', updated: 1_700_000_000_000 }));
+  const context = await browser.newContext();
+  await context.route('**/sessions?*', route => {
+    const limit = Number(new URL(route.request().url()).searchParams.get('limit'));
+    return route.fulfill({ json: { sessions: chats.slice(0, limit), nextAfter: limit < chats.length ? 'more' : undefined } });
+  });
+  const page = await openPage(browser, spool.url, { context });
+  await page.getByText('Chat 99', { exact: true }).waitFor();
+  await page.getByRole('button', { name: 'Older chats' }).click();
+  await page.getByText('Chat 149', { exact: true }).waitFor();
+  assert.equal(await page.getByRole('button', { name: 'Older chats' }).count(), 0);
+});
