@@ -71,7 +71,7 @@ func chooseModel(ctx context.Context, flag string, rate, replayRate float64, log
 	defer cancel()
 	id, err := m.ID(ask)
 	if err != nil { // it may come up later
-		log.Warn("the provider does not say which models it has", "err", err, "hint", fmt.Sprintf("check %s_BASE_URL, or name one: --model %s:NAME", strings.ToUpper(kind), kind))
+		log.Warn("the provider does not say which models it has", "err", err, "hint", fmt.Sprintf("check %[1]s_API_KEY and %[1]s_BASE_URL, or name one: --model %[2]s:NAME", strings.ToUpper(kind), kind))
 		return m, server.Info{Model: kind}, nil
 	}
 	return m, server.Info{Model: kind + ":" + id}, nil
