@@ -51,6 +51,7 @@ type rawBody struct {
 	MessageID string            `json:"messageId"`
 	WhenBusy  spool.WhenBusy    `json:"whenBusy"`
 	CommandID string            `json:"commandId"`
+	Metadata  json.RawMessage   `json:"metadata"` // of the user's message, unless that has its own
 }
 
 type rawMessage struct {
@@ -93,6 +94,14 @@ func ParseBody(data []byte) (*Body, error) {
 	if err := decodeOne(data, &raw); err != nil {
 		return nil, err
 	}
+	b, err := raw.body()
+	if err == nil && b.Message != nil && b.Message.Metadata == nil && len(raw.Metadata) > 0 && raw.Metadata[0] == '{' {
+		b.Message.Metadata = raw.Metadata
+	}
+	return b, err
+}
+
+func (raw *rawBody) body() (*Body, error) {
 	b := &Body{
 		Session:   raw.SessionID,
 		Trigger:   raw.Trigger,

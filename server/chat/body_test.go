@@ -50,6 +50,31 @@ func TestParseBody(t *testing.T) {
 	}
 }
 
+// Metadata beside the message is the message's, unless it has its own.
+func TestBodyMetadata(t *testing.T) {
+	t.Parallel()
+	for body, want := range map[string]string{
+		`{"message":"hi","metadata":{"source":"web"}}`:                                                                 `{"source":"web"}`,
+		`{"metadata":{"source":"web"},"messages":[{"role":"user","parts":[]}]}`:                                        `{"source":"web"}`,
+		`{"metadata":{"source":"web"},"message":{"role":"user","content":"hi","metadata":{"own":1}}}`:                  `{"own":1}`,
+		`{"metadata":"web","message":"hi"}`:                                                                            ``,
+		`{"message":"hi"}`:                                                                                             ``,
+		`{"metadata":null,"message":{"content":"hi","metadata":null}}`:                                                 ``,
+		`{"metadata":{"source":"web"},"message":"hi","messages":[{"role":"user","content":"before","metadata":null}]}`: `{"source":"web"}`,
+	} {
+		b, err := ParseBody([]byte(body))
+		if err != nil || b.Message == nil || string(b.Message.Metadata) != want {
+			t.Errorf("%s: %+v, %v", body, b, err)
+		}
+		if err == nil && b.Replace != nil && (*b.Replace)[0].Metadata != nil {
+			t.Errorf("%s: an earlier message got the metadata, too", body)
+		}
+	}
+	if b, err := ParseBody([]byte(`{"metadata":{"source":"web"},"messages":[{"id":"a","role":"assistant","parts":[]}]}`)); err != nil || b.Message != nil {
+		t.Errorf("a continuation: %+v, %v", b, err)
+	}
+}
+
 func TestExtractResumePosition(t *testing.T) {
 	t.Parallel()
 	seen := func(seq uint64) Position {

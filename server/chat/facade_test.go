@@ -239,6 +239,95 @@ func TestFrontendErrors(t *testing.T) {
 	}
 }
 
+// TestUserMetadata: what a request says of its message is kept with it.
+func TestUserMetadata(t *testing.T) {
+	t.Parallel()
+	f := newFrontend(t)
+	session, _ := post(t, f, obj{"message": "hello", "metadata": obj{"source": "web"}})
+	page, err := f.GetMessages(t.Context(), session, chat.MessagesOptions{})
+	if err != nil || string(page.Messages[0].Metadata) != `{"source":"web"}` {
+		t.Errorf("%+v, %v", page, err)
+	}
+}
+
+// TestFrontendOfAStream: what somebody writes to a stream is in a snapshot or on
+// the stream, as a request asks; and a reader goes on where it was.
+func TestFrontendOfAStream(t *testing.T) {
+	t.Parallel()
+	store := memstore.New(nil)
+	logs := spool.NewLogs(store, nil)
+	t.Cleanup(func() { _ = logs.Close(); _ = store.Close() })
+	streams := spool.NewStreamManager(logs, nil)
+	w, err := streams.CreateWriter(t.Context(), "s", "", "writer")
+	if err != nil {
+		t.Fatal(err)
+	}
+	say := func(text string) {
+		t.Helper()
+		if err := w.Write(t.Context(), &spool.TextDelta{Delta: text}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	say("Hel")
+	yes, no := true, false
+	for _, replay := range []bool{true, false} {
+		f, err := chat.NewFrontend(chat.FrontendOptions{Logs: logs, NoContentReplay: !replay})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, tt := range map[string]struct {
+			include *bool
+			want    bool
+		}{"by default": {nil, !replay}, "included": {&yes, true}, "left out": {&no, false}} {
+			s, err := f.GetSnapshot(t.Context(), "s", tt.include)
+			if err != nil || s.Status != spool.StatusActive {
+				t.Fatalf("%+v, %v", s, err)
+			}
+			got := len(s.Messages) == 1 && s.Messages[0].ID == s.ExistingMessageID+chat.PartialSuffix && s.Messages[0].Parts[0].Text == "Hel"
+			if got != tt.want || len(s.Messages) > 1 {
+				t.Errorf("replay %v, %s: %+v", replay, name, s.Messages)
+			}
+		}
+	}
+	f, err := chat.NewFrontend(chat.FrontendOptions{Logs: logs})
+	if err != nil {
+		t.Fatal(err)
+	}
+	at, err := f.GetSnapshot(t.Context(), "s", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	say("lo")
+	if err := streams.EndStream(t.Context(), "s", nil); err != nil {
+		t.Fatal(err)
+	}
+	read := func(r chat.FrontendRequest) string {
+		t.Helper()
+		r.Method, r.StreamID = "GET", "s"
+		res, err := f.HandleRequest(t.Context(), r)
+		if err != nil || res.Status != http.StatusOK {
+			t.Fatalf("%+v: %+v, %v", r, res, err)
+		}
+		defer res.Body.Close()
+		all, err := io.ReadAll(res.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(all)
+	}
+	position := fmt.Sprint(at.StreamSequence)
+	rest := read(chat.FrontendRequest{ResumeAt: position})
+	if strings.Contains(rest, "Hel") || strings.Contains(rest, `"start"`) || !strings.Contains(rest, `"delta":"lo"`) || !strings.HasSuffix(rest, "[DONE]\n\n") {
+		t.Errorf("from %s: %s", position, rest)
+	}
+	if byHeader := read(chat.FrontendRequest{Header: http.Header{"Last-Event-Id": {position}}}); byHeader != rest {
+		t.Errorf("by the header: %s\nby itself: %s", byHeader, rest)
+	}
+	if whole := read(chat.FrontendRequest{ResumeAt: "no position"}); !strings.Contains(whole, `"delta":"Hello"`) {
+		t.Errorf("from nowhere: %s", whole)
+	}
+}
+
 // TestLoadAll: a history of several pages comes whole and in order.
 func TestLoadAll(t *testing.T) {
 	t.Parallel()
