@@ -362,3 +362,16 @@ func TestStateOfACallOutlivesAnothers(t *testing.T) {
 		t.Errorf("state %s, want %s", got, want)
 	}
 }
+
+// A block of reasoning may be closed with its whole text, with nothing, or with a
+// last piece: none of them says anything twice.
+func TestCompleteThinking(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ streamed, content, want string }{
+		{"let me ", "let me see", "see"}, {"let me see", "let me see", ""}, {"let me see", "", ""}, {"", "let me see", "let me see"}, {"let me ", "see", "see"},
+	} {
+		if rest := CompleteThinking(tt.streamed, tt.content); rest != tt.want {
+			t.Errorf("%q behind %q adds %q, want %q", tt.content, tt.streamed, rest, tt.want)
+		}
+	}
+}

@@ -110,3 +110,28 @@ func TestStopInTheMomentOfThePause(t *testing.T) {
 		w.stopBeforeTheLast("s")
 	})
 }
+
+// What a paused run waits for is told in words that clients know.
+func TestPauseSaysWhatItWaitsFor(t *testing.T) {
+	for name, want := range map[string]spool.RunPaused{
+		"approval": {Reason: "approval", PendingToolName: "gated", PendingToolCallID: "a"},
+		"client":   {Reason: "client_tool", PendingToolName: "locate", PendingToolCallID: "a"},
+	} {
+		inWorld(t, func(w *world) {
+			waitingWorld(w, name, 0)
+			var told []spool.RunPaused
+			for _, r := range w.settled("s") {
+				if c, ok := w.decode(r).(*spool.RunPaused); ok {
+					if c.RunID == "" || c.AgentID != "s" {
+						t.Errorf("%s: %+v", name, c)
+					}
+					c.Base = spool.Base{}
+					told = append(told, *c)
+				}
+			}
+			if len(told) != 1 || told[0] != want {
+				t.Errorf("%s: told %+v, want %+v", name, told, want)
+			}
+		})
+	}
+}

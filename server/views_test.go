@@ -18,8 +18,10 @@ func TestSegment(t *testing.T) {
 	if got := e.res.Header.Get("X-Session-Id"); got != "s" {
 		t.Errorf("X-Session-Id = %q", got)
 	}
-	if got := e.res.Header.Get("Content-Type"); got != "text/event-stream" {
-		t.Errorf("Content-Type = %q", got)
+	for name, want := range map[string]string{"Content-Type": "text/event-stream", "X-Vercel-Ai-Ui-Message-Stream": "v1", "X-Accel-Buffering": "no"} {
+		if got := e.res.Header.Get(name); got != want {
+			t.Errorf("%s = %q", name, got)
+		}
 	}
 	o := k.own("s")
 	o.start("u1")

@@ -133,7 +133,7 @@ func TestFrontend(t *testing.T) {
 	}
 	rec := httptest.NewRecorder()
 	res.Serve(rec)
-	if !strings.Contains(rec.Body.String(), "[DONE]") || rec.Header().Get("Content-Type") != "text/event-stream" {
+	if !strings.Contains(rec.Body.String(), "[DONE]") || rec.Header().Get("Content-Type") != "text/event-stream" || rec.Header().Get("X-Vercel-Ai-Ui-Message-Stream") != "v1" {
 		t.Errorf("served %v %s", rec.Header(), rec.Body)
 	}
 	if res, err := f.HandleRequest(t.Context(), chat.FrontendRequest{Method: "GET", StreamID: "unknown"}); err != nil || res.Status != http.StatusNoContent {
