@@ -82,6 +82,7 @@ func Run(t *testing.T, open Factory, options ...Options) {
 		{"Life", lifeChecks},
 		{"Model", modelChecks},
 		{"Process", append(processChecks, churnChecks...)},
+		{"Logs", logChecks},
 	}
 	for _, g := range groups {
 		t.Run(g.name, func(t *testing.T) {
