@@ -102,9 +102,10 @@ var codes = map[string]CodeInfo{
 	"no_such_route":        {CategoryRequest, 404, false},
 	"method_not_allowed":   {CategoryRequest, 405, false},
 
-	"draining": {CategoryServer, 503, true},
-	"cut":      {CategoryServer, 503, true},
-	"internal": {CategoryServer, 500, false},
+	"draining":         {CategoryServer, 503, true},
+	"too_many_readers": {CategoryServer, 503, true},
+	"cut":              {CategoryServer, 503, true},
+	"internal":         {CategoryServer, 500, false},
 }
 
 // InfoOf returns what a code says. A code that the table does not have, of an

@@ -171,3 +171,29 @@ func TestBodyThatDoesNotCome(t *testing.T) {
 		}
 	})
 }
+
+// As many streams as may be open are served, and the next one is told to come
+// back; what it had to say is said.
+func TestMaxReaders(t *testing.T) {
+	t.Parallel()
+	k := newKit(t, &server.Options{MaxReaders: 2})
+	first := k.say("s", "u1", "hi")
+	k.stream("GET", "/stream/s?follow=session", "")
+	if res := k.do("GET", "/api/chat/s/stream", ""); res.StatusCode != http.StatusServiceUnavailable || res.Header.Get("Retry-After") == "" {
+		t.Errorf("the third reader: %s, Retry-After %q", res.Status, res.Header.Get("Retry-After"))
+	}
+	k.problem(http.StatusServiceUnavailable, "too_many_readers", "POST", "/api/chat/other", userBody("other", "u1", "hi"))
+	o := k.own("s")
+	o.start("u1")
+	o.finish()
+	first.all()
+	for { // its handler is on its way out
+		res := k.do("POST", "/api/chat/other", userBody("other", "u1", "hi"))
+		if res.StatusCode == http.StatusOK {
+			break
+		}
+	}
+	if s := k.snapshot("other"); len(s.Messages) != 1 {
+		t.Errorf("%d messages, want the one that was sent until it was heard", len(s.Messages))
+	}
+}

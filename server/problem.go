@@ -30,6 +30,7 @@ var (
 	errCrossOrigin = &spool.Error{Code: "cross_origin", Message: "this origin may not change anything here", Hint: "add it to the server's allowed origins"}
 	errHost        = &spool.Error{Code: "host_not_allowed", Message: "this server may not be asked under this host name", Hint: "add it to the server's allowed hosts"}
 	errBodyTimeout = &spool.Error{Code: "body_timeout", Message: "the body did not come in time"}
+	errTooMany     = &spool.Error{Code: "too_many_readers", Message: "as many streams are open here as may be", Hint: "raise MaxReaders, or add servers"}
 	errDraining    = &spool.Error{Code: "draining", Message: "the server is shutting down"}
 	errMalformed   = chat.ErrMalformed
 	errUnexpected  = &spool.Error{Code: "internal", Message: "something went wrong here"}

@@ -67,6 +67,7 @@ type Options struct {
 	Heartbeat    time.Duration // a comment after this much silence; 0: 10 s
 	WriteTimeout time.Duration // a reader that takes longer for one write is cut; 0: 15 s
 	BodyTimeout  time.Duration // a body must have come by then, but for a second each 16 KiB; 0: 30 s
+	MaxReaders   int           // streams that may be open at once; more are answered 503; 0: any number
 	DrainSpread  time.Duration // readers are cut within this time of Drain; 0: at once
 	// NoContentReplay puts a live turn's message, as far as it is written, into
 	// snapshots, and lets the stream of a page built from one go on after it. By
@@ -113,6 +114,7 @@ type Server struct {
 	close     context.CancelFunc
 	readers   sync.WaitGroup
 	mu        sync.Mutex // orders readers.Add against Shutdown's Wait
+	open      int        // readers
 }
 
 // New returns a handler over logs. Options may be nil.
@@ -187,15 +189,26 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}
 }
 
-// enter counts a reader in, unless the server drains.
-func (s *Server) enter() bool {
+// enter counts a reader in, unless the server drains or has as many as it may.
+func (s *Server) enter() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.drain.Err() != nil {
-		return false
+	switch {
+	case s.drain.Err() != nil:
+		return errDraining
+	case s.o.MaxReaders > 0 && s.open >= s.o.MaxReaders:
+		return errTooMany
 	}
+	s.open++
 	s.readers.Add(1)
-	return true
+	return nil
+}
+
+func (s *Server) leave() {
+	s.mu.Lock()
+	s.open--
+	s.mu.Unlock()
+	s.readers.Done()
 }
 
 func (s *Server) jitter(n int) int {

@@ -31,10 +31,10 @@ const writeBytes = 32 << 10
 // ends with io.EOF has sent its terminal frame and the response is closed; on
 // every other end the connection is broken, so that the client comes back.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request, src chat.Source, view string) error {
-	if !s.enter() {
-		return errDraining
+	if err := s.enter(); err != nil {
+		return err
 	}
-	defer s.readers.Done()
+	defer s.leave()
 	sse.SetHeaders(w.Header())
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(http.StatusOK)

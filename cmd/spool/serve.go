@@ -43,6 +43,7 @@ type serveCmd struct {
 	CORSOrigin  []string      `name:"cors-origin" placeholder:"ORIGIN" help:"Origins of pages elsewhere that may use this server; pages on this machine always may. * allows all."`
 	Heartbeat   time.Duration `default:"10s" help:"A comment goes out after this much silence."`
 	WriteLimit  time.Duration `name:"write-timeout" default:"15s" help:"A reader that takes longer for one write is cut."`
+	MaxReaders  int           `name:"max-readers" default:"10000" help:"Streams that may be open at once; 0 is any number."`
 	Overrides   bool          `name:"allow-overrides" help:"Let requests replace a session's history or state."`
 	Merlin      merlinServe   `embed:"" prefix:"merlin-"`
 	LogLevel    string        `enum:"debug,info,warn,error" default:"info" help:"debug (what readers do, too), info, warn or error."`
@@ -130,6 +131,7 @@ func (c *serveCmd) Run(ctx context.Context, std streams) error {
 		ReplayGrace:  orNone(c.ReplayGrace),
 		Heartbeat:    c.Heartbeat,
 		WriteTimeout: c.WriteLimit,
+		MaxReaders:   c.MaxReaders,
 		DrainSpread:  time.Second,
 		Info:         info,
 		Assets:       web.FS(),
@@ -155,6 +157,7 @@ func (c *serveCmd) serve(ctx context.Context, l net.Listener, handler *server.Se
 		Handler:           handler,
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    64 << 10,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
 	group, ctx := errgroup.WithContext(ctx)
@@ -209,8 +212,10 @@ func (c *serveCmd) check() error {
 			return wrong(name, rate, "0 or more")
 		}
 	}
-	if c.TraceLength < 0 {
-		return wrong("--trace-records", c.TraceLength, "0 or more")
+	for name, n := range map[string]int{"--trace-records": c.TraceLength, "--max-readers": c.MaxReaders} {
+		if n < 0 {
+			return wrong(name, n, "0 or more")
+		}
 	}
 	return nil
 }
