@@ -35,10 +35,10 @@ type conn struct {
 	args  []driver.NamedValue
 }
 
-// dial opens the file, which is made if mode is "rwc", with a busy timeout and
-// what else applies to every connection.
-func dial(path, mode string, pragmas ...string) (*conn, error) {
-	u := url.URL{Scheme: "file", Path: path, RawQuery: "mode=" + mode}
+// dial opens the file, which must be there, with a busy timeout and what else
+// applies to every connection.
+func dial(path string, pragmas ...string) (*conn, error) {
+	u := url.URL{Scheme: "file", Path: path, RawQuery: "mode=rw"}
 	dc, err := new(sqlite.Driver).Open(u.String())
 	if err != nil {
 		return nil, err

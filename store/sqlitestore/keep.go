@@ -96,7 +96,12 @@ func (s *Store) Delete(ctx context.Context, session string) error {
 	}); err != nil {
 		return err
 	}
-	return s.sweep(ctx, *sid)
+	err := s.sweep(ctx, *sid)
+	if err != nil && ctx.Err() != nil {
+		s.w.collectGarbage() // the caller is gone, and so is the session
+		return nil
+	}
+	return err
 }
 
 // sweep removes what a deleted session held.

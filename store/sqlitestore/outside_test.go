@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/spool-run/spool"
@@ -55,7 +56,7 @@ func TestLockedByAnother(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "spool.db")
 	s := mustOpen(t, path, nil, "boot")
 	put(t, s, "before")
-	other, err := dial(path, "rw")
+	other, err := dial(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,5 +92,51 @@ func TestLockedByAnother(t *testing.T) {
 	s = mustOpen(t, path, nil, "boot")
 	if h, err := s.Head(t.Context(), "s"); err != nil || h.Seq != 1 {
 		t.Errorf("head %+v, %v", h, err)
+	}
+}
+
+// leaving is a caller who is gone once it was asked so many times.
+type leaving struct {
+	context.Context
+	left atomic.Int64
+}
+
+func (l *leaving) Err() error {
+	if l.left.Add(-1) < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+// A deletion whose caller leaves is one, and takes everything with it all the
+// same, not only at the next open.
+func TestDeletionWhoseCallerLeaves(t *testing.T) {
+	s := mustOpen(t, filepath.Join(t.TempDir(), "spool.db"), nil, "boot")
+	put(t, s, "private")
+	ctx := &leaving{Context: t.Context()}
+	ctx.left.Store(2) // asked before and in the transaction that deletes
+	if err := s.Delete(ctx, "s"); err != nil {
+		t.Fatal(err)
+	}
+	if ctx.left.Load() >= 0 {
+		t.Fatal("the caller is still there")
+	}
+	for left := int64(1); left > 0; {
+		if err := s.read(t.Context(), func(c *conn) (err error) {
+			left, err = c.number("SELECT (SELECT count(*) FROM garbage) + (SELECT count(*) FROM record)")
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestFilesAreTheirUsers(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "spool.db")
+	put(t, mustOpen(t, path, nil, "boot"), "private")
+	for _, suffix := range []string{"", "-wal", "-shm"} {
+		if i, err := os.Stat(path + suffix); err != nil || i.Mode().Perm() != 0o600 {
+			t.Errorf("spool.db%s: %v, %v", suffix, i.Mode(), err)
+		}
 	}
 }

@@ -63,7 +63,8 @@ type Store struct {
 	closeErr  error
 }
 
-// Open opens the database at path, and makes it if it is not there. Errors:
+// Open opens the database at path, and makes it if it is not there, for this
+// user alone. Errors:
 // [spool.ErrInvalid] for a file of another program or of a newer version,
 // [spool.ErrUnavailable] if the file cannot be used.
 func Open(path string, o *Options) (*Store, error) { return open(path, o, bootID()) }
@@ -92,7 +93,12 @@ func open(path string, o *Options, boot string) (*Store, error) {
 	if path == "" || path == ":memory:" {
 		return nil, spool.ErrInvalid.Because("a SQLite store needs a file; use memstore for one without")
 	}
-	c, err := dial(abs, "rwc", "cache_size = -65536", "wal_autocheckpoint = 1000", "temp_store = MEMORY")
+	// What people say is not for this machine's other users. SQLite gives the
+	// files that it makes beside this one the same mode.
+	if f, err := os.OpenFile(abs, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600); err == nil {
+		f.Close()
+	}
+	c, err := dial(abs, "cache_size = -65536", "wal_autocheckpoint = 1000", "temp_store = MEMORY")
 	if err != nil {
 		return nil, translate(err)
 	}
@@ -177,7 +183,7 @@ func (s *Store) read(ctx context.Context, fn func(c *conn) error) error {
 		if err := s.inPlace(); err != nil {
 			return err
 		}
-		opened, err := dial(s.path, "rw", "query_only = ON", "cache_size = -16384")
+		opened, err := dial(s.path, "query_only = ON", "cache_size = -16384")
 		if err != nil {
 			return translate(err)
 		}
