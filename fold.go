@@ -8,7 +8,7 @@ import (
 
 // FoldVersion changes whenever the same records fold into something else. Saved
 // folds of another version are ignored.
-const FoldVersion = 12
+const FoldVersion = 13
 
 // Fold is a session's state: what its log's records, folded in order, say. It
 // is a deterministic function of them, and the same from all records and from
@@ -67,12 +67,14 @@ type Fold struct {
 	Children []*Fold `json:"children,omitempty"`
 	// Of a child: its agent's name, the call that began it, the mode that its
 	// subagent_start gives, the sequences of that and of its subagent_end, 0
-	// before.
+	// before; and whether the history has forgotten that call, so that the next run
+	// ends the child.
 	AgentType string `json:"agentType,omitempty"`
 	CallID    string `json:"callId,omitempty"`
 	Mode      string `json:"mode,omitempty"`
 	Began     uint64 `json:"began,omitempty"`
 	Ended     uint64 `json:"ended,omitempty"`
+	Forgotten bool   `json:"forgotten,omitempty"`
 
 	parent    *Fold
 	last      *Command // the latest answer to a child, while the run is open
@@ -220,7 +222,10 @@ func (f *Fold) ApplyChunk(r Record, c Chunk) {
 		return
 	}
 	if base.AgentID != "" && base.AgentID != f.Session {
-		return // whoever that is
+		if c, ok := c.(*ExecutorSuperseded); ok { // f is of a child's subtree alone
+			f.supersede(r, c)
+		}
+		return // else whoever that is
 	}
 	f.enter(r, c)
 	switch c := c.(type) {

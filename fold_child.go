@@ -188,7 +188,7 @@ type PendingCall struct {
 func (f *Fold) PendingCalls() []PendingCall { return f.pendingCalls(0) }
 
 func (f *Fold) pendingCalls(expires int64) []PendingCall {
-	if f.parent != nil && f.Continue != nil {
+	if f.parent != nil && (f.Continue != nil || f.Forgotten) {
 		return nil // it has its answers, or is to stop
 	}
 	var calls []PendingCall
@@ -266,7 +266,11 @@ func (f *Fold) windUp(parent *Fold, why string) []Chunk {
 			Outcome: OutcomeStopped, FinishReason: "other"})
 	}
 	closing := *f // as it is once the run that ends the pause has begun
-	if waits := f.awaiting(); waits != nil {
+	waits := f.awaiting()
+	if waits == nil {
+		waits = f.Break()
+	}
+	if closing.run == nil && waits != nil {
 		closing.run = begin(f.LastTurn().ID, f.LastTurn().MessageID, ModeStop, f.Answers)
 		closing.step, closing.stepID = waits.Step, waits.StepID
 	}

@@ -165,7 +165,7 @@ func (f *Fold) rewindTo(id string) {
 		}
 		keep = i + 1
 	}
-	f.replaceMessages(slices.Clip(f.Messages[:keep]))
+	f.forget(f.replaceMessages(slices.Clip(f.Messages[:keep])))
 }
 
 func (f *Fold) replace(c *HistoryReplaced) {
@@ -258,7 +258,7 @@ func (f *Fold) answer(r Record, c Chunk) {
 	if _, repeated := f.Verdicts[id]; repeated {
 		return
 	}
-	if f.current == nil || f.run == nil && f.Status != StatusPaused || !f.takes(c) {
+	if f.current == nil || f.Forgotten || f.run == nil && f.Status != StatusPaused || !f.takes(c) {
 		f.judge(id, Verdict{State: VerdictRefused, Code: RefusedNotPending})
 		return
 	}

@@ -106,12 +106,13 @@ func (f *Fold) enter(r Record, c Chunk) {
 	}
 }
 
-// supersede tells the folds of all children that their owner is another.
+// supersede tells the message and the folds of all children that their owner is
+// another: what of a series the old one has written counts for nothing.
 func (f *Fold) supersede(r Record, c *ExecutorSuperseded) {
+	if f.current != nil {
+		f.current.Apply(r, c)
+	}
 	for _, child := range f.Children {
-		if child.current != nil {
-			child.current.Apply(r, c)
-		}
 		child.supersede(r, c)
 	}
 }

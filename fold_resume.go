@@ -23,12 +23,18 @@ const (
 // Interrupted returns the run that an interrupt has paused and that can still go
 // on, or nil.
 func (f *Fold) Interrupted() *Run {
-	t := f.LastTurn()
-	if f.Status != StatusPaused || t == nil || f.Live() || f.Message(t.MessageID) == nil {
+	run := f.Break()
+	if run == nil || f.Live() || f.Message(f.LastTurn().MessageID) == nil {
 		return nil
 	}
-	if run := t.LastRun(); run.Suspended == SuspendedInterrupted {
-		return run
+	return run
+}
+
+// Break returns the run in which the fold's last turn was interrupted, if nothing
+// has followed it but what waits.
+func (f *Fold) Break() *Run {
+	if t := f.LastTurn(); f.Status == StatusPaused && t != nil && t.LastRun().Suspended == SuspendedInterrupted {
+		return t.LastRun()
 	}
 	return nil
 }
@@ -69,13 +75,32 @@ func (f *Fold) Interrupting() []Chunk {
 	return append(chunks, said, suspended)
 }
 
-// Owed returns the checkpoint that the open run has named in its last commit and
-// did not come to create: whoever takes it over does.
+// Owed returns what comes before all else in the open run: the checkpoint that it
+// has named in its last commit and did not come to create, and what ends the
+// companions that the history has forgotten. Whoever begins a run or takes one over
+// writes it.
 func (f *Fold) Owed() []Chunk {
-	if f.run == nil || f.owed == "" {
+	if f.run == nil {
 		return nil
 	}
-	return []Chunk{&CheckpointCreated{Base: f.base(), CheckpointID: f.owed, StepCount: f.step}}
+	var owed []Chunk
+	if f.owed != "" {
+		owed = append(owed, &CheckpointCreated{Base: f.base(), CheckpointID: f.owed, StepCount: f.step})
+	}
+	for _, c := range f.Children {
+		if c.Forgotten {
+			owed = append(owed, f.EndChild(c.Session, c.CallID, "the session went back to before it began")...)
+		}
+	}
+	return owed
+}
+
+// forget notes the companions whose calls the history does not hold any more: it
+// went back to before they began.
+func (f *Fold) forget(calls []string) {
+	for _, c := range f.Children {
+		c.Forgotten = c.Forgotten || c.Mode != "" && c.Ended == 0 && slices.Contains(calls, c.CallID)
+	}
 }
 
 // Checkpoint returns a checkpoint by its id, or nil. Those that a rollback or an
@@ -180,7 +205,7 @@ func (f *Fold) rollBack(whole *HistoryReplaced) Verdict {
 			}
 		}
 	}
-	f.replaceMessages(messages)
+	f.forget(f.replaceMessages(messages))
 	f.State, f.committed, f.staged = whole.State, whole.State, nil
 	f.Status, f.Reason, f.Error = StatusEnded, "", nil
 	f.CheckpointID, f.Answers = at.ID, nil
@@ -189,8 +214,9 @@ func (f *Fold) rollBack(whole *HistoryReplaced) Verdict {
 }
 
 // replaceMessages gives the session another history, and retires the calls that
-// are not in it.
-func (f *Fold) replaceMessages(messages []*Message) {
+// are not in it and were in the one before, which it returns.
+func (f *Fold) replaceMessages(messages []*Message) (retired []string) {
+	before := len(f.Retired)
 	ids := map[string]bool{}
 	for _, id := range f.Retired {
 		ids[id] = true
@@ -211,6 +237,7 @@ func (f *Fold) replaceMessages(messages []*Message) {
 		}
 	}
 	f.Messages = messages
+	return f.Retired[before:]
 }
 
 // Content returns the fold's messages and state as the history_replaced series

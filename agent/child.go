@@ -105,10 +105,13 @@ func (c *child) plan(ctx context.Context) (p childPlan, err error) {
 		}
 		p.info.RunID = f.NextRun(c.parent.Info.RunID)
 		switch {
-		case f.Continue != nil:
+		case f.Continue != nil, f.Break() != nil:
 			turn := f.LastTurn()
 			p.begin, p.goesOn, p.commands = true, true, append(p.commands, f.Answers...)
-			p.info.TurnID, p.info.MessageID, p.info.Mode = turn.ID, turn.MessageID, f.Continue.Mode
+			p.info.TurnID, p.info.MessageID, p.info.Mode = turn.ID, turn.MessageID, spool.ModeContinue
+			if f.Continue != nil {
+				p.info.Mode = f.Continue.Mode
+			}
 			if p.over = p.info.Mode == spool.ModeStop || p.info.Mode == spool.ModeSuperseded; p.over {
 				p.commands = append(p.commands, f.Continue.ID)
 				return nil
@@ -133,8 +136,17 @@ func (c *child) plan(ctx context.Context) (p childPlan, err error) {
 	return p, err
 }
 
-// work brings the child to rest: until it has nothing more to do (nil) or waits
-// for an answer (errChildWaits). Any other error is the parent's: its run is over
+// goOn begins the run that takes up where the child was interrupted.
+func (c *child) goOn(ctx context.Context) error {
+	p, err := c.plan(ctx)
+	if err != nil || !p.begin {
+		return err
+	}
+	return c.begin(ctx, p)
+}
+
+// work brings the child to rest: until it has nothing more to do or is to pause
+// (nil), or waits for an answer (errChildWaits). Any other error is the parent's: its run is over
 // or its log takes no more. late is a context that ends with alive too, and when
 // the child is to be stopped.
 func (c *child) work(alive, late context.Context) error {
@@ -146,7 +158,7 @@ func (c *child) work(alive, late context.Context) error {
 		switch {
 		case err != nil:
 			return err
-		case p.rests:
+		case p.rests, p.begin && c.parent.crew.pauses():
 			return nil
 		case p.waits:
 			return errChildWaits

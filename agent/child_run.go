@@ -14,12 +14,17 @@ func (c *child) run(alive context.Context, info RunInfo) *Run {
 		maxDepth: p.maxDepth, parent: p, alive: alive}
 }
 
+// begin writes what a plan wants to be written before anything else.
+func (c *child) begin(ctx context.Context, p childPlan) error {
+	if p.begin {
+		p.first = append([]spool.Chunk{c.agent.Start(ctx, p.info, p.commands)}, p.first...)
+	}
+	return c.write(ctx, p.info, p.first...)
+}
+
 // execute brings one run to its end, or to its next pause.
 func (c *child) execute(alive, late context.Context, p childPlan) error {
-	if p.begin {
-		p.first = append([]spool.Chunk{c.agent.Start(alive, p.info, p.commands)}, p.first...)
-	}
-	if err := c.write(alive, p.info, p.first...); err != nil {
+	if err := c.begin(alive, p); err != nil {
 		return err
 	}
 	result, info, err := Result{}, p.info, ErrStopped

@@ -21,9 +21,12 @@ import (
 //	companion__terminateChild{childId}         ends it for good
 //
 // A child keeps its history and its state, in the session's log, as long as the
-// session lives. It works only while a run of its parent's is open: before that
-// is done, or pauses, it waits for children that still work. A stop, a steering
-// message and a failure of the parent stop them.
+// session lives, and as the history holds the call that began it: a rollback or an
+// edit that goes back to before that ends it. It works only while a run of its
+// parent's is open: before that is done, or pauses, it waits for children that
+// still work. An interrupt pauses them as well, each at its next step boundary, and
+// the next run takes them up. A stop, a steering message and a failure of the
+// parent stop them.
 type Companion struct {
 	Agent *Agent
 	// Mode is [spool.ChildBlocking], whose spawn and messages are calls that last
@@ -195,7 +198,7 @@ func statusOf(f *spool.Fold) childStatus {
 		s.Status = "terminated"
 	case len(f.PendingCalls()) > 0:
 		s.Status = "waiting"
-	case f.Live():
+	case f.Live(), f.Break() != nil:
 		s.Status = "working"
 	}
 	return s

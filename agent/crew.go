@@ -16,6 +16,7 @@ type crew struct {
 	ctx    context.Context // the run's: they go on from one step to the next
 	cancel context.CancelCauseFunc
 	shifts map[string]*shift // by session
+	breaks bool              // they are to pause at their next step boundaries
 	ended  map[string]bool   // sessions of children that were terminated
 }
 
@@ -50,7 +51,8 @@ func (a *Agent) begin(ctx context.Context, r *Run) error {
 	}
 	r.crew = &crew{shifts: map[string]*shift{}, ended: map[string]bool{}}
 	r.crew.ctx, r.crew.cancel = context.WithCancelCause(ctx)
-	return nil
+	_, err = a.takeUp(ctx, r)
+	return err
 }
 
 // Leave ends what the run's companions do, and waits for that. Whoever called
@@ -61,6 +63,25 @@ func (r *Run) Leave() {
 	}
 	r.crew.cancel(errLeft)
 	_ = r.crew.wait()
+}
+
+// pause lets the companions at work come to their next step boundaries, pauses
+// them there, and waits for that.
+func (w *crew) pause() error {
+	w.mu.Lock()
+	w.breaks = true
+	w.mu.Unlock()
+	return w.wait()
+}
+
+// pauses reports whether the companions are to pause.
+func (w *crew) pauses() bool {
+	if w == nil {
+		return false
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.breaks
 }
 
 func (w *crew) wait() error {
@@ -139,26 +160,43 @@ func (w *crew) terminate(session string) {
 	}
 }
 
-// takeUp sets companions to work that another process, or the turn's last run,
-// has left with something to do, or that got an answer meanwhile.
+// takeUp sets companions to work that another process, or an earlier run, has left
+// with something to do, that were paused with it, or that got an answer meanwhile.
 func (a *Agent) takeUp(ctx context.Context, r *Run) (some bool, err error) {
 	if len(a.Companions) == 0 {
 		return false, nil
 	}
-	var kids []*child
+	var kids, paused []*child
 	err = r.Log.View(ctx, func(f *spool.Fold) error {
 		for _, c := range f.Children {
 			k := a.companion(c.AgentType)
-			if k != nil && c.Mode != "" && c.Ended == 0 && c.Live() && !c.Asks() {
-				kids = append(kids, (&step{agent: a, run: r}).child(k.Agent, c.Session))
+			if k == nil || c.Mode == "" || c.Ended > 0 {
+				continue
+			}
+			kid := (&step{agent: a, run: r}).child(k.Agent, c.Session)
+			switch {
+			case c.Break() == nil:
+				if c.Live() && !c.Asks() {
+					kids = append(kids, kid)
+				}
+			case f.Interrupt == nil: // else the run is to pause, too
+				kids, paused = append(kids, kid), append(paused, kid)
 			}
 		}
 		return nil
 	})
+	for _, kid := range paused { // before anybody can tell it more
+		if err == nil {
+			err = kid.goOn(ctx)
+		}
+	}
+	if err != nil {
+		return false, err
+	}
 	for _, kid := range kids {
 		r.crew.work(kid)
 	}
-	return len(kids) > 0, err
+	return len(kids) > 0, nil
 }
 
 // rest waits until no companion has anything left to do but to wait for answers.

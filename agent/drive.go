@@ -79,7 +79,7 @@ func (a *Agent) drive(ctx context.Context, cancel context.CancelCauseFunc, r *Ru
 		}
 		if goesOn {
 			next, goesOn = a.Recover, false
-		} else if result, err = a.boundary(ctx, r); err != nil || result.over() {
+		} else if result, err = r.boundary(ctx); err != nil || result.over() {
 			return result, err
 		}
 		inTime := limit(ctx, r, a.StepTimeout, func() { cancel(LimitStepTime) })
@@ -103,21 +103,31 @@ func (r Result) over() bool { return r.Done || r.Suspended != "" }
 // boundary says what a run does between two steps: go on, make room for a message
 // that steers it, pause because somebody interrupted it, or end because nothing is
 // left of what it may use.
-func (a *Agent) boundary(ctx context.Context, r *Run) (result Result, err error) {
-	err = r.Log.View(ctx, func(f *spool.Fold) error {
-		switch steered, interrupted := f.Boundary(); {
-		case steered:
-			result = Result{Done: true, Outcome: spool.OutcomeSteered, FinishReason: "other"}
-		case interrupted:
-			result = Result{Suspended: spool.SuspendedInterrupted}
-		}
-		return nil
-	})
-	if err == nil && result.Suspended != "" {
-		err = a.rest(ctx, r)
+//
+// An interrupt is for the companions at work as well: the run pauses when each of
+// them has come to a step boundary of its own.
+func (r *Run) boundary(ctx context.Context) (result Result, err error) {
+	var steered, interrupted bool
+	if r.parent == nil {
+		err = r.Log.View(ctx, func(f *spool.Fold) error {
+			steered, interrupted = f.Boundary()
+			return nil
+		})
+	} else {
+		interrupted = r.parent.crew.pauses()
 	}
-	if l := r.limit(); err == nil && !result.over() && l != nil {
-		result = l.reached()
+	spent := r.limit()
+	switch {
+	case err != nil:
+	case steered:
+		result = Result{Done: true, Outcome: spool.OutcomeSteered, FinishReason: "other"}
+	case interrupted:
+		result = Result{Suspended: spool.SuspendedInterrupted}
+		if r.crew != nil {
+			err = r.crew.pause()
+		}
+	case spent != nil:
+		result = spent.reached()
 	}
 	return result, err
 }

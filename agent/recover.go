@@ -33,9 +33,6 @@ func (a *Agent) Recover(ctx context.Context, r *Run) (Result, error) {
 	if err := a.begin(ctx, r); err != nil {
 		return Result{}, err
 	}
-	if _, err := a.takeUp(ctx, r); err != nil {
-		return Result{}, err
-	}
 	result, err := a.recover(ctx, r)
 	return a.join(ctx, r, result, err)
 }

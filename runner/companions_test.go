@@ -187,46 +187,154 @@ func TestCompanionsAreChecked(t *testing.T) {
 	}
 }
 
-// An interrupt waits for background children, as every pause does. Steering stops
-// them.
+// An interrupt pauses background children as well, each at a step boundary of its
+// own, and the next run takes them up there: in the same message, with no call made
+// again. Steering stops them, and so does whoever stops that next run.
 func TestInterruptWithABackgroundChild(t *testing.T) {
+	const steps = 30
 	for name, next := range map[string]func(w *world){
 		"resumed":         func(w *world) { w.goOn("s") },
 		"another message": func(w *world) { w.say("s", "u2", "other") },
 		"steered":         nil,
+		"stopped": func(w *world) {
+			w.goOn("s")
+			w.until("s", spool.TypeToolStart, func(c spool.Chunk) bool {
+				return strings.HasPrefix(c.ChunkBase().RunID, w.peek().LastTurn().LastRun().ID) && w.peek().LastTurn().LastRun().Mode == spool.ModeContinue
+			})
+			w.stop("s", "x")
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(w *world) {
-				steps := []scripted.Step{scripted.Say(scripted.Calls(spawn("a", "slowly")))}
-				for range 3 {
-					steps = append(steps, scripted.Say(scripted.Calls(call("b", "dutifully", `{}`))))
-				}
-				kid := demo(map[string]scripted.Scene{"slowly": sayFor(30, time.Second)})
-				a := spawner(map[string]scripted.Scene{"go": then(steps...), "other": then()}, spool.ChildBackground, kid)
-				a.Tools = append(a.Tools, tool.New("dutifully", "", func(ctx tool.Context, _ struct{}) (int, error) {
+				var e effects
+				dutifully := tool.New("dutifully", "", func(ctx tool.Context, _ struct{}) (int, error) {
 					time.Sleep(2 * time.Second)
+					e.add(ctx.Call())
 					return 1, nil
-				}))
+				})
+				long := func(before ...scripted.ToolCall) scripted.Scene {
+					all := []scripted.Step{scripted.Say(scripted.Calls(append(before, call("a", "dutifully", "{}"))...))}
+					for len(all) < steps {
+						all = append(all, scripted.Say(scripted.Calls(call("a", "dutifully", "{}"))))
+					}
+					return then(all...)
+				}
+				kid := demo(map[string]scripted.Scene{"long": long()})
+				kid.Name, kid.MaxSteps, kid.Tools = "kid", 100, []tool.Tool{dutifully}
+				elder := *kid // has a kid of its own
+				elder.Companions = []agent.Companion{{Agent: kid, Mode: spool.ChildBackground}}
+				elder.Model = scripted.New(&scripted.Options{Scenes: map[string]scripted.Scene{"long": long(spawn("k", "long"))}})
+				a := spawner(map[string]scripted.Scene{"go": long(spawn("s", "long")), "other": then()}, spool.ChildBackground, &elder)
+				a.MaxSteps, a.Tools = 100, []tool.Tool{dutifully}
 				w.start(a, nil)
 				w.say("s", "u1", "go")
-				w.until("s", spool.TypeTextDelta, func(c spool.Chunk) bool { return c.ChunkBase().AgentID == "s.1" })
+				w.until("s", spool.TypeToolEnd, func(c spool.Chunk) bool { return c.ChunkBase().AgentID == "s.1.1" })
+				begun := time.Now()
 				if next == nil {
 					steer := say("u2", "other")
 					steer.WhenBusy = spool.BusySteer
 					w.command("s", steer)
 				} else {
 					w.interrupt("s", "i1")
-					f := w.wantInterrupted("s", 2)
-					if f.Child("s.1").Reason != "completed" {
-						t.Errorf("the child: %s", mustJSON(f.Child("s.1")))
+					f := w.wantInterrupted("s", w.fold("s").LastTurn().LastRun().Steps)
+					if took := time.Since(begun); took > 10*time.Second {
+						t.Errorf("it waited %v", took)
+					}
+					for _, id := range []string{"s.1", "s.1.1"} {
+						if kid := f.Child(id); kid.OpenRun() != nil || kid.Break() == nil || kid.Break().Steps == 0 || kid.Break().Steps > 5 {
+							t.Errorf("%s: %s %s", id, kid.Status, mustJSON(kid.Turns))
+						}
 					}
 					next(w)
 				}
 				f := w.ended("s")
-				kidTurn := f.Child("s.1").LastTurn()
-				if next == nil && kidTurn.LastRun().Outcome != spool.OutcomeStopped || next != nil &&
-					(f.Reason != "completed" || kidTurn.LastRun().Outcome != spool.OutcomeCompleted || strings.Count(f.Child("s.1").Messages[1].Text(), "w0 ") != 1) {
-					t.Errorf("%s: %s", f.Reason, mustJSON(f.Child("s.1")))
+				for _, id := range []string{"s.1", "s.1.1"} {
+					kid := f.Child(id)
+					want, done := spool.OutcomeCompleted, steps
+					if name == "steered" || name == "stopped" {
+						want, done = spool.OutcomeStopped, 0
+					}
+					if run := kid.LastTurn().LastRun(); run.Outcome != want || len(kid.Turns) != 1 || len(kid.Messages) != 2 ||
+						done > 0 && strings.Count(mustJSON(kid.Messages[1]), `"state":"completed"`) != done+strings.Count(mustJSON(kid.Messages[1]), "spawnAgent") {
+						t.Errorf("%s: %s", id, mustJSON(kid))
+					}
+				}
+				for id, n := range e.calls() {
+					if n != 1 {
+						t.Errorf("%s was made %d times", id, n)
+					}
+				}
+			})
+		})
+	}
+}
+
+// Whoever goes back to before a companion began ends it, also one that waits for an
+// answer: nobody is asked any more. One that had begun by then lives on.
+func TestCompanionsThatTheHistoryForgets(t *testing.T) {
+	back := func(w *world, c *spool.ResumeRequested) {
+		at := w.peek().Checkpoints[0]
+		then, err := w.log("s").FoldAt(w.t.Context(), at.Seq)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		var chunks []spool.Chunk
+		for _, c := range then.Content("back", at.ID) {
+			chunks = append(chunks, c)
+		}
+		c.CommandID, c.CheckpointID = "r1", at.ID
+		w.command("s", append(chunks, c)...)
+	}
+	for name, tt := range map[string]struct {
+		do    func(w *world)
+		ended string
+		waits string // whose question is open then
+	}{
+		"from_checkpoint": {func(w *world) { back(w, &spool.ResumeRequested{Mode: spool.ModeFromCheckpoint}) }, "s.2", "s.3"},
+		"without a run": {func(w *world) {
+			ask := w.peek().PendingCalls()[0]
+			back(w, &spool.ResumeRequested{Mode: spool.ModeFromCheckpoint, NoRun: true})
+			if f := w.fold("s"); len(f.PendingCalls()) != 0 || f.Child("s.2").Ended != 0 {
+				w.t.Errorf("asked still: %s", mustJSON(f.PendingCalls()))
+			}
+			w.command("s", &spool.ToolApprovalResponse{Base: spool.Base{AgentID: "s.2"}, CommandID: "late", ApprovalID: ask.Approval.ID, Approved: true})
+			if v := w.peek().Verdict("late"); v.Code != spool.RefusedNotPending {
+				w.t.Errorf("%+v", v)
+			}
+			w.say("s", "u2", "other")
+		}, "s.2", ""},
+		"an edit":         {func(w *world) { w.command("s", edit("u2", "", "other")...) }, "s.1 s.2", ""},
+		"another message": {func(w *world) { w.say("s", "u2", "other") }, "", "s.2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				a := spawner(map[string]scripted.Scene{"other": then(), "go": then(scripted.Say(scripted.Calls(spawn("a", "hello"))),
+					scripted.Say(scripted.Calls(spawn("b", "book"))), scripted.Say(scripted.Calls(call("c", "slowly", "{}"))))},
+					spool.ChildBackground, asking())
+				a.Tools = append(a.Tools, tool.New("slowly", "", func(tool.Context, struct{}) (int, error) { time.Sleep(time.Minute); return 1, nil }))
+				w.start(a, nil)
+				w.say("s", "u1", "go")
+				w.until("s", spool.TypeToolStart, func(c spool.Chunk) bool { return c.(*spool.ToolStart).ToolName == "slowly" })
+				w.interrupt("s", "i1")
+				if f := w.wantInterrupted("s", 3); len(f.PendingCalls()) != 1 || f.PendingCalls()[0].Agent != "s.2" {
+					t.Fatalf("%s", mustJSON(f.PendingCalls()))
+				}
+				tt.do(w)
+				f := w.fold("s")
+				var ended, waits []string
+				for _, c := range f.Children {
+					if c.Ended > 0 {
+						ended = append(ended, c.Session)
+						if c.Status == spool.StatusPaused || c.Live() || c.Ended <= f.LastTurn().LastRun().Start {
+							t.Errorf("%s: %s", c.Session, mustJSON(c))
+						}
+					}
+				}
+				for _, c := range f.PendingCalls() {
+					waits = append(waits, c.Agent)
+				}
+				if strings.Join(ended, " ") != tt.ended || strings.Join(waits, " ") != tt.waits {
+					t.Errorf("ended %v, waiting %v: %s", ended, waits, mustJSON(f.Children))
 				}
 			})
 		})

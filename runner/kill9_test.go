@@ -224,7 +224,7 @@ func killed(t *testing.T, i int, s scenario, k int, when, want string, done map[
 	if err != nil {
 		t.Fatalf("%s: %v", where, err)
 	}
-	if got := outcome(f); got != want {
+	if got := s.outcome(f); got != want {
 		t.Errorf("%s:\n%s\nundisturbed:\n%s", where, got, want)
 	}
 	after := effectsIn(t, dir)

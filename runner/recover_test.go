@@ -84,7 +84,7 @@ func undisturbed(t *testing.T, s scenario) (want string, records int, done map[s
 		w.say("s", "u1", s.name)
 		w.hasten(s)
 		f := w.finish(s)
-		want, records, done = outcome(f), len(w.settled("s")), e.calls()
+		want, records, done = s.outcome(f), len(w.settled("s")), e.calls()
 		if f.Reason != "completed" {
 			t.Fatalf("%s undisturbed: %s", s.name, want)
 		}
@@ -139,7 +139,7 @@ func dieAt(t *testing.T, w *world, s scenario, k int, lost bool, want string, do
 	w.start(s.on(w.logs, e.add), nil)
 	f := w.finish(s)
 	checkLog(t, w.settled("s"))
-	if got := outcome(f); got != want && !s.unknown {
+	if got := s.outcome(f); got != want && !s.unknown {
 		t.Errorf("%s:\n%s\nundisturbed:\n%s\n%s", where, got, want, kinds(w.settled("s")))
 	}
 	if s.unknown && (f.Reason != "completed" || !strings.HasSuffix(f.Messages[1].Text(), "that was all")) {

@@ -28,11 +28,28 @@ func (s *session) run(ctx context.Context, p plan) error {
 	s.w.SetRun(info.RunID)
 	row := spool.Row{Status: spool.StatusActive, Agent: a.Name, Title: p.title}
 	chunks := append([]spool.Chunk{a.Start(ctx, info, []string{p.work.ID})}, resumed(p, info.Mode)...)
+	if err := s.begin(ctx, info, row, chunks); err != nil {
+		return err
+	}
+	return s.execute(ctx, p, info, 0)
+}
+
+// begin writes a run's first records, and what it owes.
+func (s *session) begin(ctx context.Context, info agent.RunInfo, row spool.Row, chunks []spool.Chunk) error {
 	if _, err := s.w.Commit(ctx, row, nil, chunks...); err != nil {
 		return err
 	}
-	r.tell.RunStarted(info)
-	return s.execute(ctx, p, info, 0)
+	s.r.tell.RunStarted(info)
+	var owed []spool.Chunk
+	err := s.log.View(ctx, func(f *spool.Fold) error {
+		owed = f.Owed()
+		return nil
+	})
+	if err != nil || len(owed) == 0 {
+		return err
+	}
+	_, err = s.w.Commit(ctx, spool.Row{}, nil, owed...)
+	return err
 }
 
 // goOn executes the run that lets a paused turn go on, or that only ends it.
@@ -59,10 +76,9 @@ func (s *session) goOn(ctx context.Context, p plan) error {
 		chunks = append(chunks, resumed(p, info.Mode)...)
 	}
 	row := spool.Row{Status: spool.StatusActive, Agent: s.agent.Name}
-	if _, err := s.w.Commit(ctx, row, nil, chunks...); err != nil {
+	if err := s.begin(ctx, info, row, chunks); err != nil {
 		return err
 	}
-	r.tell.RunStarted(info)
 	return s.execute(ctx, p, info, p.seq)
 }
 

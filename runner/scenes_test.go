@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/agent"
@@ -36,6 +38,8 @@ type scenario struct {
 	// unknown: calls whose outcome is lost fail, so that only effects are the
 	// same and not what the model made of them.
 	unknown bool
+	// anywhere: an interrupt meets children where it may.
+	anywhere bool
 }
 
 type verdictOf struct {
@@ -130,6 +134,10 @@ func scenarios() []scenario {
 		{name: "sub-approval", agent: family, answer: approve},
 		{name: "companions", agent: company},
 		{name: "companion-approval", agent: company, answer: approve},
+		{name: "companions at work", agent: slowCompany, anywhere: true, during: func() spool.Chunk {
+			return &spool.InterruptRequested{CommandID: "i1"}
+		}},
+		{name: "companions at work", agent: slowCompany, again: true},
 	}
 }
 
@@ -309,6 +317,42 @@ func company(effect func(tool.Call)) *agent.Agent {
 					call("j", "companion__sendMessage", `{"childId":"s.1","message":"deeper"}`)))),
 			"companion-approval": then(scripted.Say(scripted.Calls(call("a", "companion__spawnAgent", `{"agent":"digger","task":"book it"}`)))),
 		}})}
+}
+
+// slowCompany is an agent that is done while its companions are still at work: one
+// that it has begun before its first checkpoint, and one after that.
+func slowCompany(effect func(tool.Call)) *agent.Agent {
+	work := effectful("work", effect, tool.Options{Recovery: tool.RecoverRetry})
+	dig := then(scripted.Say(scripted.Calls(call("b", "work", `{"n":1}`))), scripted.Say(scripted.Calls(call("b", "work", `{"n":2}`))))
+	kid := &agent.Agent{Name: "digger", Tools: []tool.Tool{work}, Model: scripted.New(&scripted.Options{Scenes: map[string]scripted.Scene{
+		"dig": func(c scripted.Call) iter.Seq2[model.Part, error] {
+			return func(yield func(model.Part, error) bool) {
+				time.Sleep(5 * time.Second)
+				for p, err := range dig(c) {
+					if !yield(p, err) {
+						return
+					}
+				}
+			}
+		},
+	}})}
+	spawn := func(id string) scripted.ToolCall {
+		return call(id, "companion__spawnAgent", `{"agent":"digger","task":"dig there"}`)
+	}
+	return &agent.Agent{Name: "demo", Tools: []tool.Tool{work}, Companions: []agent.Companion{{Agent: kid, Mode: spool.ChildBackground}},
+		Model: scripted.New(&scripted.Options{Scenes: map[string]scripted.Scene{"companions": then(
+			scripted.Say(scripted.Calls(spawn("s1"))),
+			scripted.Say(scripted.Calls(spawn("s2"), call("a", "work", `{"n":0}`))))}})}
+}
+
+// pauses is what an outcome says of where a run was interrupted.
+var pauses = regexp.MustCompile(`(?m)^\d+ (start|continue) .*\n|,\{[^{}]*"run-interrupted"[^{}]*\}|\{[^{}]*"run-interrupted"[^{}]*\},`)
+
+func (s scenario) outcome(f *spool.Fold) string {
+	if s.anywhere {
+		return pauses.ReplaceAllString(outcome(f), "")
+	}
+	return outcome(f)
 }
 
 // structured answers wrongly at first, after a tool.

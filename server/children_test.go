@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -103,6 +104,53 @@ func ofAgents(list []event) (agents []string) {
 	return agents
 }
 
+// foldOf returns the messages that a native stream folds into.
+func foldOf(t *testing.T, session string, list []event) string {
+	t.Helper()
+	f := spool.NewFold(session)
+	for _, e := range list {
+		c, err := spool.DecodeChunk([]byte(e.Data))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.ID == "" {
+			continue
+		}
+		seq, err := strconv.ParseUint(e.ID, 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := c.ChunkBase()
+		f.ApplyChunk(spool.Record{Seq: seq, Type: c.ChunkType(), Agent: b.AgentID, Time: b.Timestamp}, c)
+	}
+	return encoded(t, f.Messages)
+}
+
+func encoded(t *testing.T, v any) string {
+	t.Helper()
+	raw, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw)
+}
+
+// childMessages returns those of the session's own fold.
+func (k *kit) childMessages(session string) (messages string) {
+	k.Helper()
+	g, err := k.logs.Log(wiretest.Session)
+	if err == nil {
+		err = g.View(k.Context(), func(f *spool.Fold) error {
+			messages = encoded(k.T, f.Child(session).Messages)
+			return nil
+		})
+	}
+	if err != nil {
+		k.Fatal(err)
+	}
+	return messages
+}
+
 // TestChildStreams: a child's session is attached to like any other while it
 // works, its streams hold its own subtree, and end when it does, whatever the
 // others do.
@@ -128,17 +176,19 @@ func TestChildStreams(t *testing.T) {
 	below := grandchild()
 	p.until(trains, spool.TypeRunFinished)
 	whole := native.all()
-	if got := ofAgents(whole); !slices.Equal(got, []string{trains, history}) || whole[len(whole)-1].Data != `{"type":"end"}` {
+	// That another owner has the session is of all agents.
+	if got := ofAgents(whole); !slices.Equal(got, []string{wiretest.Session, trains, history}) || whole[len(whole)-1].Data != `{"type":"end"}` {
 		t.Errorf("the child's records are those of %v, then %s", got, whole[len(whole)-1].Data)
 	}
-	if got := ofAgents(self.all()); !slices.Equal(got, []string{trains}) {
+	if got := ofAgents(self.all()); !slices.Equal(got, []string{wiretest.Session, trains}) {
 		t.Errorf("its own are those of %v", got)
 	}
-	if got := ofAgents(below.all()); !slices.Equal(got, []string{history}) {
+	if got := ofAgents(below.all()); !slices.Equal(got, []string{wiretest.Session, history}) {
 		t.Errorf("the grandchild's are those of %v", got)
 	}
-	if list := sibling.all(); !strings.Contains(list[len(list)-1].Data, `{"type":"fail","reason":"failed"`) && !strings.Contains(list[len(list)-1].Data, `"fail"`) {
-		t.Errorf("the failed one ends with %s", list[len(list)-1].Data)
+	lost := sibling.all()
+	if end := lost[len(lost)-1].Data; !strings.Contains(end, `"fail"`) {
+		t.Errorf("the failed one ends with %s", end)
 	}
 	const said = "Trains leave hourly.Trains are older."
 	for name, e := range map[string]*events{"replay": replay, "page load": early} {
@@ -176,6 +226,16 @@ func TestChildStreams(t *testing.T) {
 		}
 		if got := textOf(list[:i+1]) + rest; got != said {
 			t.Errorf("cut after %s: %q", e.ID, got)
+		}
+	}
+	// Whose owner is lost in the midst of a child's words, and again in the midst of
+	// the records that close them: cut anywhere, the child's records fold into what
+	// the child has said.
+	spoken := k.childMessages(planes)
+	for i, e := range lost[:len(lost)-2] {
+		rest := k.stream("GET", "/stream/"+planes, "", "Last-Event-ID", e.ID).all()
+		if got := foldOf(t, planes, append(slices.Clone(lost[:i+1]), rest...)); got != spoken {
+			t.Fatalf("cut after %s: %s\nwant %s", e.ID, got, spoken)
 		}
 	}
 	k.status(http.StatusGone, "GET", "/stream/"+planes, "", "Last-Event-ID", fmt.Sprint(k.snapshot(planes).StreamSequence))

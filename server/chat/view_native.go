@@ -109,7 +109,10 @@ func (s *nativeSource) next(ctx context.Context) ([]byte, error) {
 	for _, r := range recs {
 		below := s.below(r.Agent)
 		s.ends = s.ends || r.Class == spool.Kept && (below || r.Agent == s.g.agent)
-		if r.Agent != s.g.agent && (s.self || !below) && (s.self || s.g.child()) {
+		switch {
+		case r.Agent == s.g.agent, below && !s.self:
+		case s.g.child() && r.Type == spool.TypeExecutorSuperseded: // of all agents
+		case s.self, s.g.child():
 			continue
 		}
 		s.buf = appendID(s.buf, spool.Cursor{Seq: r.Seq, Incarnation: s.incarnation})

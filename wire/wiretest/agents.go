@@ -73,7 +73,8 @@ func (a *agent) ends(text string) {
 }
 
 // parallelAgents has two children at once, one with a child of its own, and one
-// that crashes, goes on, and fails.
+// whose owner is lost twice: in the midst of its words, which are retracted, and of
+// the records that close them, which are written again. Then it fails.
 func parallelAgents(a *agent) {
 	a.say("cmd-1", "Compare trains and planes.", "")
 	a.begin("run-1", "cmd-1", "cmd-1")
@@ -91,7 +92,7 @@ func parallelAgents(a *agent) {
 	a.emit(&spool.Custom{EventName: "note", Data: json.RawMessage(`{"of":"the lead"}`)})
 	trains.text("", "leave hourly.")
 	planes.callArgs("search", "agent__search", false, `{"topic":"pl`)
-	planes.emit(&spool.ExecutorSuperseded{Reason: "lease_expired"})
+	a.emit(&spool.ExecutorSuperseded{Reason: "lease_expired"})
 	planes.discard("crash_recovery")
 	trains.callArgs("call-1", "search", true, `{"query":"trains"}`)
 	trains.closeModel("tool-calls", false)
@@ -106,7 +107,9 @@ func parallelAgents(a *agent) {
 	trains.show("chart", "c1", `{"child":1}`)
 	trains.emit(&spool.ToolEnd{ToolCallID: "call-1", ToolName: "search", Result: json.RawMessage(`[1]`), Success: true, Preliminary: true})
 	trains.end("call-1", "search", `[1,2]`, "")
-	planes.closeModel("stop", false)
+	planes.beginClose()
+	a.emit(&spool.ExecutorSuperseded{Reason: "lease_expired"})
+	planes.closeModel("stop", true)
 	trains.commit(false)
 
 	trains.asks("", "history")

@@ -152,15 +152,21 @@ func (a *agent) callArgs(call, name string, whole bool, deltas ...string) {
 func (a *agent) closeModel(finish string, split bool) {
 	m := spool.AssistantMessage{MessageID: a.message, StepID: a.stepID, Parts: a.parts, FinishReason: finish,
 		Usage: &spool.Usage{InputTokens: 40, OutputTokens: int64(len(a.parts))}}
-	a.parts = nil
 	if split {
-		n := len(m.Parts) - 1
-		head, tail := m.Parts[n], m.Parts[n]
-		head.Text, tail.Text = head.Text[:len(head.Text)/2], tail.Text[len(tail.Text)/2:]
-		a.emit(&spool.AssistantMessage{MessageID: a.message, StepID: a.stepID, Parts: append(slices.Clone(m.Parts[:n]), head), More: true})
-		m.Parts = []spool.Part{tail}
+		m.Parts = []spool.Part{a.beginClose()}
 	}
+	a.parts = nil
 	a.emit(&m)
+}
+
+// beginClose writes the first of the two records that close the model phase, and
+// returns the rest.
+func (a *agent) beginClose() (tail spool.Part) {
+	n := len(a.parts) - 1
+	head, tail := a.parts[n], a.parts[n]
+	head.Text, tail.Text = head.Text[:len(head.Text)/2], tail.Text[len(tail.Text)/2:]
+	a.emit(&spool.AssistantMessage{MessageID: a.message, StepID: a.stepID, Parts: append(slices.Clone(a.parts[:n]), head), More: true})
+	return tail
 }
 
 // start dispatches a call.
