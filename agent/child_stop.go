@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/spool-run/spool"
 )
@@ -11,6 +12,7 @@ import (
 type stops struct {
 	mu     sync.Mutex
 	cancel map[string]context.CancelCauseFunc
+	wait   context.CancelFunc // ends the run's own wait for another model call
 }
 
 // enter notes a child at work until leave is called. Stops from before are seen by
@@ -37,10 +39,21 @@ func (r *Run) top() *Run {
 	return r
 }
 
-// StopChildren cancels the children that a session's fold says are to stop, in the
-// middle of what they do. Whoever reads the session's commands calls it, from any
-// goroutine.
-func (r *Run) StopChildren(f *spool.Fold) {
+// Heed cancels the children that a session's fold says are to stop, in the middle of
+// what they do, and ends the run's wait for another model call if it is to pause or
+// to make room. Whoever reads the session's commands calls it, from any goroutine.
+func (r *Run) Heed(f *spool.Fold) {
+	if steered, interrupted := f.Boundary(); steered || interrupted {
+		r.stops.mu.Lock()
+		if r.stops.wait != nil {
+			r.stops.wait()
+		}
+		r.stops.mu.Unlock()
+	}
+	r.stopChildren(f)
+}
+
+func (r *Run) stopChildren(f *spool.Fold) {
 	for _, c := range f.Children {
 		if c.Stop != nil {
 			r.stops.mu.Lock()
@@ -49,6 +62,32 @@ func (r *Run) StopChildren(f *spool.Fold) {
 			}
 			r.stops.mu.Unlock()
 		}
-		r.StopChildren(c)
+		r.stopChildren(c)
 	}
 }
+
+// pause waits before another model call. That is a step boundary, as the model has
+// said nothing: an error of the type [*stepBoundary] says how the run goes on.
+func (r *Run) pause(ctx context.Context, d time.Duration) error {
+	waits, cancel := context.WithCancel(ctx)
+	defer cancel()
+	r.stops.mu.Lock()
+	r.stops.wait = cancel
+	r.stops.mu.Unlock()
+	result, err := r.boundary(ctx) // asked for before
+	if err == nil && !result.over() {
+		if r.Seams.Sleep(waits, d) != nil && ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		result, err = r.boundary(ctx)
+	}
+	if err == nil && result.over() {
+		r.Info.Steps-- // this one was none
+		err = &stepBoundary{result}
+	}
+	return err
+}
+
+type stepBoundary struct{ Result }
+
+func (*stepBoundary) Error() string { return "agent: the run is at a step boundary" }

@@ -216,7 +216,7 @@ func (a *Agent) rest(ctx context.Context, r *Run) error {
 // join lets a run end or pause only when its companions have nothing more to do.
 // If one of them waits for an answer, the run waits for the child.
 func (a *Agent) join(ctx context.Context, r *Run, result Result, err error) (Result, error) {
-	if err != nil || !result.Done && result.Suspended == "" {
+	if err != nil || !result.over() || result.Suspended == spool.SuspendedInterrupted || result.Outcome == spool.OutcomeSteered {
 		return result, err
 	}
 	if err := a.rest(ctx, r); err != nil {

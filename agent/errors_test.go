@@ -2,14 +2,18 @@ package agent_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"net"
 	"testing"
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/agent"
 	"github.com/spool-run/spool/model"
+	"github.com/spool-run/spool/model/scripted"
+	"github.com/spool-run/spool/tool"
 )
 
 func TestDescribe(t *testing.T) {
@@ -32,5 +36,43 @@ func TestDescribe(t *testing.T) {
 		if got := agent.Describe(tt.err); got != tt.want {
 			t.Errorf("%s: %+v", name, got)
 		}
+	}
+}
+
+// panicky is a tool and a model of which everything panics that may be called.
+type panicky struct{}
+
+func (panicky) Spec() tool.Spec {
+	return tool.Spec{Name: "panicky", Input: json.RawMessage(`{"type":"object"}`)}
+}
+func (panicky) Check(json.RawMessage) error { panic("the check") }
+func (panicky) Call(tool.Context, json.RawMessage) (json.RawMessage, error) {
+	panic("the call")
+}
+func (panicky) Stream(context.Context, *model.Request) iter.Seq2[model.Part, error] {
+	panic("the model")
+}
+func (panicky) Resume(context.Context, string) iter.Seq2[model.Part, error] { panic("resume") }
+func (panicky) CancelAnswer(context.Context, string) error                  { panic("cancel") }
+
+// What panics fails what it was called for.
+func TestPanicsAreContained(t *testing.T) {
+	m := &answers{steps: []scripted.Step{toolCall("c", "panicky", `{}`), text("done")}}
+	r, l := begin(t, "go")
+	result, err := run(t.Context(), &agent.Agent{Name: "a", Model: m, Tools: []tool.Tool{panicky{}}}, r)
+	if err != nil || result.Outcome != spool.OutcomeCompleted {
+		t.Fatalf("%+v, %v", result, err)
+	}
+	for _, p := range l.fold.Messages[1].Parts {
+		if p.Tool != nil && (p.Tool.State != spool.ToolFailed || p.Tool.Error != "the tool panicked") {
+			t.Errorf("%+v", p.Tool)
+		}
+	}
+	r, _ = begin(t, "go")
+	if _, _, err := (&agent.Agent{Name: "a", Model: panicky{}}).Drive(t.Context(), r, false); err == nil || agent.Describe(err).Code != "agent_failed" {
+		t.Errorf("the model: %v", err)
+	}
+	if err := (&agent.Agent{Name: "a", Model: panicky{}}).Abandon(t.Context(), "cursor"); err == nil {
+		t.Error("nothing is said of the panic")
 	}
 }

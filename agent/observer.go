@@ -9,7 +9,7 @@ import (
 // Observer is told what runs do, those of sub-agents too: for metrics, traces and
 // logs. Unlike hooks it changes nothing and is not in the log. Each member may be
 // nil; they are called from the run's goroutines, several at a time, and must not
-// block.
+// block or panic.
 type Observer struct {
 	StepStarted   func(r RunInfo, step int)
 	StepCommitted func(r RunInfo, step int)

@@ -180,10 +180,21 @@ func (s *step) checkCall(c *call) (input json.RawMessage, refusal string) {
 		}
 		return input, fmt.Sprintf("there is no tool %q; there are: %s", c.name, strings.Join(names, ", "))
 	}
-	if err := tool.Check(t, input); err != nil {
+	if err := s.check(t, input); err != nil {
 		return input, shown(err.Error())
 	}
 	return input, ""
+}
+
+// check asks the tool. One that panics lets nothing through.
+func (s *step) check(t tool.Tool, input json.RawMessage) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			s.panicked("a tool's check panicked", v, "tool", t.Spec().Name)
+			err = errors.New("the tool panicked")
+		}
+	}()
+	return tool.Check(t, input)
 }
 
 func (s *step) dispatch(ctx context.Context, calls []*call, state *stepState) error {

@@ -22,7 +22,12 @@ const cancelLimit = 5 * time.Second
 // Abandon ends the provider's work on an answer that [spool.Fold.Answer] named. It
 // takes a few seconds at most, whatever ctx says, and is harmless if there is
 // nothing to end.
-func (a *Agent) Abandon(ctx context.Context, cursor string) error {
+func (a *Agent) Abandon(ctx context.Context, cursor string) (err error) {
+	defer func() {
+		if recover() != nil {
+			err = errPanicked
+		}
+	}()
 	m, ok := a.Model.(model.Resumer)
 	if !ok || cursor == "" {
 		return nil

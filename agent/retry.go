@@ -52,8 +52,8 @@ func (s *step) answer(ctx context.Context, base *model.Request) error {
 		if err := s.announce(ctx, failed, attempt+1, delay); err != nil {
 			return err
 		}
-		if err := s.run.Seams.Sleep(ctx, delay); err != nil {
-			return context.Cause(ctx)
+		if err := s.run.pause(ctx, delay); err != nil {
+			return err
 		}
 		if !t.visible {
 			continue

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -82,6 +83,9 @@ func (a *Agent) step(ctx context.Context, r *Run) (Result, error) {
 	r.stepStarted(s.number)
 	err = s.answer(ctx, req)
 	r.spend(s.usage) // what a cut answer has cost counts too
+	if at, ok := errors.AsType[*stepBoundary](err); ok {
+		return at.Result, nil
+	}
 	if err != nil {
 		return Result{}, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/spool-run/spool"
@@ -246,22 +247,35 @@ func (s *session) watch(ctx context.Context, seen uint64, cancel context.CancelC
 		After:  spool.Cursor{Seq: seen, Incarnation: s.lease.Head.Incarnation},
 		Follow: true,
 	})
-	look := func() (stop bool) {
-		err := s.log.View(ctx, func(f *spool.Fold) error {
+	look := func() (stop bool, err error) {
+		err = s.log.View(ctx, func(f *spool.Fold) error {
 			stop = f.Stop != nil
-			run.StopChildren(f)
+			run.Heed(f)
 			for _, w := range f.Waiting {
 				stop = stop || w.Seq > seen && w.WhenBusy == spool.BusyInterrupt
 			}
 			return nil
 		})
-		return err == nil && stop
+		return stop, err
 	}
-	if look() { // a run that was taken over may have been asked before
-		cancel(agent.ErrStopped)
-		return
-	}
+	commands := true // a run that was taken over may have been asked before
 	for {
+		if commands {
+			stop, err := look()
+			switch {
+			case stop:
+				cancel(agent.ErrStopped)
+				return
+			case ctx.Err() != nil:
+				return
+			case errors.Is(err, spool.ErrClosed):
+				cancel(err)
+				return
+			case err != nil: // it will pass; until then no command is seen
+				_ = s.r.logs.Sleep(ctx, time.Second)
+				continue
+			}
+		}
 		records, err := reader.Next(ctx)
 		switch {
 		case ctx.Err() != nil:
@@ -269,20 +283,9 @@ func (s *session) watch(ctx context.Context, seen uint64, cancel context.CancelC
 		case errors.Is(err, spool.ErrClosed), errors.Is(err, spool.ErrCursorAhead), errors.Is(err, spool.ErrTrimmed):
 			cancel(err)
 			return
-		case err != nil: // it will pass; until then no command is seen
+		case err != nil:
 			_ = s.r.logs.Sleep(ctx, time.Second)
-			continue
 		}
-		commands := false
-		for _, rec := range records {
-			commands = commands || spool.IsCommand(rec.Type)
-		}
-		if !commands {
-			continue
-		}
-		if look() {
-			cancel(agent.ErrStopped)
-			return
-		}
+		commands = slices.ContainsFunc(records, func(r spool.Record) bool { return spool.IsCommand(r.Type) })
 	}
 }

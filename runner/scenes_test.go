@@ -327,7 +327,7 @@ func slowCompany(effect func(tool.Call)) *agent.Agent {
 	kid := &agent.Agent{Name: "digger", Tools: []tool.Tool{work}, Model: scripted.New(&scripted.Options{Scenes: map[string]scripted.Scene{
 		"dig": func(c scripted.Call) iter.Seq2[model.Part, error] {
 			return func(yield func(model.Part, error) bool) {
-				time.Sleep(5 * time.Second)
+				time.Sleep(50 * time.Millisecond)
 				for p, err := range dig(c) {
 					if !yield(p, err) {
 						return
