@@ -40,7 +40,7 @@ func TestAskedDuringABackoff(t *testing.T) {
 					w.until("s", spool.TypeCustom, func(c spool.Chunk) bool { return c.(*spool.Custom).EventName == "model-retry" })
 					begun := time.Now()
 					ask(w)
-					f := w.fold("s")
+					w.settled("s")
 					if took := time.Since(begun); took > time.Second || asked.Load() != 1 {
 						t.Errorf("it took %v, asked %d times", took, asked.Load())
 					}
@@ -50,12 +50,12 @@ func TestAskedDuringABackoff(t *testing.T) {
 					case "interrupt":
 						w.wantInterrupted("s", 0)
 						w.goOn("s")
-						f = w.ended("s")
+						f := w.ended("s")
 						if f.Reason != "completed" || f.Messages[1].Text() != "that was all" || asked.Load() != 2 {
 							t.Errorf("%s", mustJSON(f.Messages))
 						}
 					case "steer":
-						if f = w.ended("s"); f.Reason != "completed" || f.Turns[0].LastRun().Outcome != spool.OutcomeSteered || strings.Contains(f.Messages[1].Text(), "half") {
+						if f := w.ended("s"); f.Reason != "completed" || f.Turns[0].LastRun().Outcome != spool.OutcomeSteered || strings.Contains(f.Messages[1].Text(), "half") {
 							t.Errorf("%s: %s", w.turns("s"), mustJSON(f.Messages))
 						}
 					}
