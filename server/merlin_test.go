@@ -190,6 +190,54 @@ func same(t *testing.T, who string, got, want *merlin.Client) {
 	}
 }
 
+// What a tool shows reaches whoever watches while the tool is still at it.
+func TestMerlinProgressAtOnce(t *testing.T) {
+	t.Parallel()
+	for _, version := range []string{"v1", "v2"} {
+		k := newKit(t, nil)
+		post := k.merlin("POST", "/merlin/"+version+"/s", `{"message":"?","commandId":"m1"}`)
+		o := k.own("s")
+		o.start("m1")
+		o.commit(spool.Row{}, nil, &spool.ToolStart{ToolCallID: "c1", ToolName: "look", Arguments: json.RawMessage(`{"q":1}`)})
+		events, err := merlin.NewEventManager(func(p *spool.Progress) error {
+			c := *p
+			c.ID = "c1/" + c.ID
+			o.commit(spool.Row{}, nil, &c)
+			return nil
+		}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		shown := func() string {
+			steps := post.c.Steps
+			for _, b := range post.c.Blocks {
+				steps = append(steps, b.Steps...)
+			}
+			return mustJSON(steps)
+		}
+		step, err := events.CreateEvent("Looking", "")
+		for _, next := range []struct {
+			shows string
+			then  func() error
+		}{
+			{`"IN_PROGRESS"`, func() error { return step.Send(merlin.Text("found it")) }},
+			{`"found it"`, func() error { return step.End() }},
+			{`"DONE"`, func() error { return nil }},
+		} {
+			for err == nil && !strings.Contains(shown(), next.shows) {
+				err = post.next()
+			}
+			if err != nil {
+				t.Fatalf("%s: %v before %s; the client has %s", version, err, next.shows, shown())
+			}
+			err = next.then()
+		}
+		o.commit(spool.Row{}, nil, &spool.ToolEnd{ToolCallID: "c1", ToolName: "look", Result: json.RawMessage(`1`), Success: true})
+		o.finish()
+		post.all()
+	}
+}
+
 // A newcomer in the middle gets the plan at once and then what follows; a
 // client that was cut inside the plan gets the rest of it.
 func TestMerlinAttach(t *testing.T) {

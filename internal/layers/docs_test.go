@@ -37,6 +37,7 @@ var given = map[string]struct {
 	"docs/merlin.md": {names: `
 			var ctx tool.Context
 			var w http.ResponseWriter
+			var res *http.Response
 			var chunks, agent iter.Seq2[spool.Chunk, error]`},
 	"docs/writing-a-store.md": {names: `
 			var mystore struct{ Open func(string) (*sqlitestore.Store, error) }
