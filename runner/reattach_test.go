@@ -57,7 +57,8 @@ func listener(o openai.Options) *agent.Agent {
 
 // inMemory talks to the provider without a network.
 func inMemory(b *modeltest.Background) *agent.Agent {
-	return listener(openai.Options{BaseURL: "http://provider.example/v1", HTTPClient: &http.Client{Transport: b}, IdleTimeout: time.Minute})
+	// Reasoning is kept with its host, which is that of the real servers it is compared with.
+	return listener(openai.Options{BaseURL: "http://127.0.0.1/v1", HTTPClient: &http.Client{Transport: b}, IdleTimeout: time.Minute})
 }
 
 func eachRecording(t *testing.T, test func(t *testing.T, name, want string)) {
