@@ -178,11 +178,3 @@ func mark(c *conn, boot string, unsynced bool) (token string, err error) {
 	}
 	return token, c.script("COMMIT")
 }
-
-// unmark takes the mark back: its commit syncs everything before it.
-func unmark(c *conn, token string) error {
-	if err := c.script("PRAGMA busy_timeout = 10000; PRAGMA synchronous = FULL"); err != nil {
-		return err
-	}
-	return c.exec("DELETE FROM unsynced WHERE token = ?", token)
-}

@@ -16,7 +16,8 @@ const (
 	groupWeight   = 4000 // records in one commit
 	cacheSessions = 10_000
 	busyLimit     = 30 * time.Second // for which a commit waits for another process's,
-	closeLimit    = time.Second      // and when the store is being closed
+	closeLimit    = time.Second      // and when the store is being closed,
+	unmarkLimit   = 10 * time.Second // and its last one
 	insertRows    = 10
 )
 
@@ -100,7 +101,7 @@ func (w *writer) run() {
 				return // to close the connection would remove the write-ahead log of what is there now
 			}
 			if token != "" {
-				w.err = unmark(w.c, token)
+				w.err = w.unmark(token)
 			}
 			if err := w.c.close(); w.err == nil {
 				w.err = err
@@ -182,33 +183,53 @@ func (w *writer) commit(group []*request) error {
 // forget drops what is known of sessions.
 func (w *writer) forget() { clear(w.cache) }
 
-// begin opens the transaction. It waits for other processes with short naps
-// of its own: SQLite's grow to 100 ms, and a busy neighbour would always be
-// first. It gives up when nobody waits for the group any more.
+// begin opens a group's transaction. It gives up when nobody waits for the group
+// any more.
 func (w *writer) begin(group []*request) error {
 	if err := w.s.inPlace(); err != nil {
 		return err
 	}
+	waits := func(r *request) bool { return r.ctx.Err() == nil }
+	err := w.lock(func(waited time.Duration) bool {
+		return waited > busyLimit || w.s.usable(context.Background()) != nil && waited > closeLimit || !slices.ContainsFunc(group, waits)
+	})
+	if err != nil {
+		return err
+	}
+	return w.look()
+}
+
+// lock opens a transaction. It waits for other processes with short naps of its
+// own: SQLite's grow to 100 ms, and a busy neighbour would always be first.
+func (w *writer) lock(givesUp func(waited time.Duration) bool) error {
 	var start time.Time
 	for nap := 100 * time.Microsecond; ; nap = min(nap*2, 2*time.Millisecond) {
 		err := w.c.exec("BEGIN IMMEDIATE")
-		if err == nil {
-			break
-		}
-		if !busy(err) {
+		if err == nil || !busy(err) {
 			return err
 		}
 		if start.IsZero() {
 			start = time.Now()
 		}
-		gone := func(r *request) bool { return r.ctx.Err() != nil }
-		if waited := time.Since(start); waited > busyLimit || w.s.usable(context.Background()) != nil && waited > closeLimit ||
-			!slices.ContainsFunc(group, func(r *request) bool { return !gone(r) }) {
+		if givesUp(time.Since(start)) {
 			return err
 		}
 		time.Sleep(nap/2 + rand.N(nap))
 	}
-	return w.look()
+}
+
+// unmark takes the store's mark back: its commit syncs everything before it.
+func (w *writer) unmark(token string) error {
+	if err := w.c.script("PRAGMA synchronous = FULL"); err != nil {
+		return err
+	}
+	if err := w.lock(func(waited time.Duration) bool { return waited > unmarkLimit }); err != nil {
+		return err
+	}
+	if err := w.c.exec("DELETE FROM unsynced WHERE token = ?", token); err != nil {
+		return err
+	}
+	return w.c.script("COMMIT")
 }
 
 // look asks whether another process wrote since the last time.
