@@ -1,56 +1,24 @@
 package spool
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"slices"
-	"strings"
 
+	"github.com/spool-run/spool/internal/blobref"
 	"github.com/spool-run/spool/internal/jsonenc"
 )
-
-// blobRef stands in a record for a value that is stored beside the log.
-type blobRef struct {
-	Blob      string `json:"$blob"` // "sha256:" and the hash in hex
-	Size      int    `json:"size"`
-	MediaType string `json:"mediaType"`
-}
-
-// ParseBlobRef returns the hash and size of a value that is a reference to a
-// blob: {"$blob":"sha256:…","size":n,"mediaType":"…"} and nothing else.
-func ParseBlobRef(v json.RawMessage) (hash string, size int, ok bool) {
-	if len(v) > 512 || !bytes.Contains(v, []byte(`"$blob"`)) {
-		return "", 0, false
-	}
-	var ref blobRef
-	d := json.NewDecoder(bytes.NewReader(v))
-	d.DisallowUnknownFields()
-	if d.Decode(&ref) != nil {
-		return "", 0, false
-	}
-	digits, found := strings.CutPrefix(ref.Blob, "sha256:")
-	if raw, err := hex.DecodeString(digits); !found || err != nil || len(raw) != sha256.Size {
-		return "", 0, false
-	}
-	return ref.Blob, ref.Size, true
-}
 
 // Blob returns the value that a stored one stands for: a reference to a blob is
 // looked up, and the "$$blob" key of a user's object is "$blob" again. Anything
 // else comes back as it is. Errors: [ErrNotFound] if the blob is gone,
 // [ErrUnsupported], or the store's.
 func (g *Log) Blob(ctx context.Context, v json.RawMessage) (json.RawMessage, error) {
-	hash, _, ok := ParseBlobRef(v)
+	hash, _, ok := blobref.Parse(v)
 	if !ok {
-		return renameBlobKey(v, func(key string) string {
-			if strings.HasPrefix(key, "$$") {
-				return key[1:]
-			}
-			return key
-		}), nil
+		return blobref.Unescape(v), nil
 	}
 	blobs, can := g.logs.store.(BlobStore)
 	if !can {
@@ -159,22 +127,10 @@ func (s *spiller) value(v json.RawMessage) json.RawMessage {
 	if len(v) > MaxInlineBytes {
 		return s.blob(v)
 	}
-	return renameBlobKey(v, func(key string) string {
-		if !s.foreign {
-			if key != "$blob" {
-				return key
-			}
-			if _, _, ref := ParseBlobRef(v); ref {
-				return key
-			}
-		}
-		return "$" + key
-	})
-}
-
-// escapeBlobKey returns a foreign value as it is stored if it is small.
-func escapeBlobKey(v json.RawMessage) json.RawMessage {
-	return renameBlobKey(v, func(key string) string { return "$" + key })
+	if s.foreign {
+		return blobref.Escape(v)
+	}
+	return blobref.EscapeUnlessRef(v)
 }
 
 // text returns a foreign text as it is stored: itself, or where it is.
@@ -182,28 +138,7 @@ func (s *spiller) text(text string) (string, json.RawMessage) {
 	if len(text) <= MaxInlineBytes || s.err != nil {
 		return text, nil
 	}
-	return "", s.blob(mustJSON(text))
-}
-
-// Whole returns the part with the Text or URL that its Large stands for, and
-// without Large. It fails as resolve does, which is [Log.Blob] or the like.
-func (p Part) Whole(resolve func(json.RawMessage) (json.RawMessage, error)) (Part, error) {
-	if len(p.Large) == 0 {
-		return p, nil
-	}
-	text, err := resolve(p.Large)
-	if err != nil {
-		return p, err
-	}
-	into := &p.Text
-	if p.Type == PartFile {
-		into = &p.URL
-	}
-	if err := json.Unmarshal(text, into); err != nil {
-		return p, ErrInvalid.Because("a large text is not a string").With("", err)
-	}
-	p.Large = nil
-	return p, nil
+	return "", s.blob(jsonenc.Must(text))
 }
 
 func (s *spiller) blob(v json.RawMessage) json.RawMessage {
@@ -213,11 +148,11 @@ func (s *spiller) blob(v json.RawMessage) json.RawMessage {
 		return v
 	}
 	if !jsonenc.Valid(v) {
-		s.err = ErrInvalidChunk.Because("a value is not JSON, or "+tooDeep).With(s.g.session, nil)
+		s.err = ErrInvalidChunk.Because("a value is not JSON, or is nested deeper than 256 levels").With(s.g.session, nil)
 		return v
 	}
 	sum := sha256.Sum256(v)
-	ref := blobRef{Blob: "sha256:" + hex.EncodeToString(sum[:]), Size: len(v), MediaType: "application/json"}
+	ref := blobref.Ref{Blob: "sha256:" + hex.EncodeToString(sum[:]), Size: len(v), MediaType: "application/json"}
 	if s.err = store.PutBlob(s.ctx, s.g.session, ref.Blob, v); s.err != nil {
 		return v
 	}
@@ -260,41 +195,4 @@ func (s *spiller) parts(parts []Part) []Part {
 		return parts
 	}
 	return out
-}
-
-// renameBlobKey renames the top-level keys of an object that are "blob" after
-// one or more dollars. Other values come back as they are.
-func renameBlobKey(v json.RawMessage, rename func(string) string) json.RawMessage {
-	if !bytes.Contains(v, []byte(`$blob"`)) {
-		return v
-	}
-	d := json.NewDecoder(bytes.NewReader(v))
-	if open, err := d.Token(); err != nil || open != json.Delim('{') {
-		return v
-	}
-	var out []byte
-	copied := 0
-	for d.More() {
-		token, err := d.Token()
-		key, ok := token.(string)
-		if err != nil || !ok {
-			return v
-		}
-		end := int(d.InputOffset())
-		if bare := strings.TrimLeft(key, "$"); bare == "blob" && bare != key {
-			if to := rename(key); to != key {
-				start := bytes.LastIndex(v[:end-1], []byte(`"`))
-				out = append(append(append(append(out, v[copied:start]...), '"'), to...), '"')
-				copied = end
-			}
-		}
-		var skip json.RawMessage
-		if d.Decode(&skip) != nil {
-			return v
-		}
-	}
-	if copied == 0 {
-		return v
-	}
-	return append(out, v[copied:]...)
 }

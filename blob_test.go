@@ -6,6 +6,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"github.com/spool-run/spool/internal/blobref"
 )
 
 func TestLargeValuesGoBesideTheLog(t *testing.T) {
@@ -27,7 +29,7 @@ func TestLargeValuesGoBesideTheLog(t *testing.T) {
 		t.Fatal(err)
 	}
 	stored := c.(*ToolEnd).Result
-	if _, size, ok := ParseBlobRef(stored); !ok || size != len(big) {
+	if _, size, ok := blobref.Parse(stored); !ok || size != len(big) {
 		t.Fatalf("stored as %s", stored)
 	}
 	if v, err := g.Blob(ctx, stored); err != nil || string(v) != string(big) {
@@ -70,7 +72,7 @@ func TestForeignBlobKeysAreEscaped(t *testing.T) {
 			t.Fatal(err)
 		}
 		stored := c.(*ToolResultSubmitted).Result
-		if _, _, ref := ParseBlobRef(stored); ref {
+		if _, _, ref := blobref.Parse(stored); ref {
 			t.Errorf("%s is stored as a reference", v)
 		}
 		if got, err := g.Blob(ctx, stored); err != nil || string(got) != v {

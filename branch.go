@@ -183,9 +183,7 @@ func (b *branching) plan(ctx context.Context) error {
 	b.status = f.Status
 	if f.OpenRun() != nil {
 		b.status = StatusPaused
-		for _, child := range f.Children {
-			b.suffix = append(b.suffix, child.windUp(f, "the session was branched while this ran")...)
-		}
+		b.suffix = f.UnsettledChildren("the session was branched while this ran")
 		suspended := f.Suspend(SuspendedInterrupted, nil, 0)[0].(*RunSuspended)
 		suspended.CheckpointID = b.o.CheckpointID
 		b.suffix = append(b.suffix, suspended)

@@ -3,6 +3,8 @@ package spool
 import (
 	"bytes"
 	"encoding/json"
+
+	"github.com/spool-run/spool/internal/jsonenc"
 )
 
 // TypeTraceOmitted is the type of the records that stand in a branch for those
@@ -12,7 +14,7 @@ const TypeTraceOmitted Type = "trace_omitted"
 
 // omitted returns such a record.
 func (b *branching) omitted(at int64) Record {
-	data := mustJSON(struct {
+	data := jsonenc.Must(struct {
 		Type Type `json:"type"`
 		Base
 	}{TypeTraceOmitted, Base{AgentID: b.o.Session, Timestamp: at}})
@@ -94,7 +96,7 @@ func setMember(object []byte, name, value string) ([]byte, error) {
 		if key == name {
 			end := int(d.InputOffset())
 			out := append([]byte(nil), object[:end-len(old)]...)
-			return append(append(out, mustJSON(value)...), object[end:]...), nil
+			return append(append(out, jsonenc.Must(value)...), object[end:]...), nil
 		}
 	}
 	return bytes.Clone(object), nil

@@ -46,7 +46,7 @@ func TestDepthIsBounded(t *testing.T) {
 	}
 	// A model's arguments that are too deep are none, and stay the text they are.
 	call := &ToolPart{InputText: string(nested(9_999))}
-	call.setInput(nil)
+	setInput(call, nil)
 	if call.Input != nil || call.InputText == "" {
 		t.Error("arguments nested too deep were taken for JSON")
 	}

@@ -16,9 +16,6 @@ import (
 // Item is what filters know of records and chunks.
 type Item interface{ ChunkType() Type }
 
-// ChunkType returns the record's type.
-func (r Record) ChunkType() Type { return r.Type }
-
 // FilterWith passes the items that keep wants.
 func FilterWith[T any](stream iter.Seq2[T, error], keep func(T) bool) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {

@@ -7,13 +7,6 @@ import (
 	"strings"
 )
 
-// The modes of children in subagent_start; "" is a sub-agent, which belongs to
-// its call and ends with it.
-const (
-	ChildBlocking   = "blocking"   // it outlives its call, and whoever talks to it waits
-	ChildBackground = "background" // and nobody waits
-)
-
 // Child returns the fold of a child agent, of whatever generation, by its
 // session id; nil if there is none. With the fold's own id it is the fold.
 //

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/spool-run/spool/internal/jsonenc"
 )
 
 // as makes chunks an agent's, in a run of its own.
@@ -62,14 +63,14 @@ func approve(agent, id string) Chunk {
 func TestChildrenHaveTheirOwnFold(t *testing.T) {
 	l := newLogOf(t).callChild("a", "b").finishChild("s.2")
 	if f := l.fold; f.Status != StatusActive || len(f.Messages) != 2 || f.Messages[1].Text() != "" || f.Usage.OutputTokens != 0 || f.TotalUsage().OutputTokens != 1 {
-		t.Errorf("the root: %s", mustJSON(f))
+		t.Errorf("the root: %s", jsonenc.Must(f))
 	}
 	one, two := l.fold.Child("s.1"), l.fold.Child("s.2")
 	if one.Status != StatusActive || texts(one) != "do|from s.1" || one.CallID != "a" || one.Ended != 0 || one.OpenRun().ID != "r1.1-r1" {
-		t.Errorf("s.1: %s", mustJSON(one))
+		t.Errorf("s.1: %s", jsonenc.Must(one))
 	}
 	if two.Status != StatusEnded || texts(two) != "do|from s.2" || two.AgentType != "kid" || two.Ended == 0 || l.fold.ChildOf("b") != two {
-		t.Errorf("s.2: %s", mustJSON(two))
+		t.Errorf("s.2: %s", jsonenc.Must(two))
 	}
 	if two.Snapshot(SnapshotOptions{}).StreamSequence != l.fold.Seq {
 		t.Error("a child's snapshot is not at the root's position")
@@ -79,9 +80,9 @@ func TestChildrenHaveTheirOwnFold(t *testing.T) {
 			t.Errorf("%q is a child", unknown)
 		}
 	}
-	before := mustJSON(l.fold.Children)
+	before := jsonenc.Must(l.fold.Children)
 	l.add(as("s.7", "r", step(1), &TextDelta{Delta: "nobody"}, user("x", "x"))...)
-	if string(before) != string(mustJSON(l.fold.Children)) || l.fold.Verdict("x").Code != RefusedUnknown {
+	if string(before) != string(jsonenc.Must(l.fold.Children)) || l.fold.Verdict("x").Code != RefusedUnknown {
 		t.Error("an unknown child's records changed something")
 	}
 	l.add(&SubAgentStart{SubAgentType: "kid", SubSessionID: "t.1", CallID: "a"}, &SubAgentStart{SubAgentType: "kid", SubSessionID: "s.1", CallID: "b"})
@@ -124,16 +125,16 @@ func TestAnswersBelow(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if diff := cmp.Diff(string(mustJSON(l.fold)), string(mustJSON(loaded))); diff != "" {
+	if diff := cmp.Diff(string(jsonenc.Must(l.fold)), string(jsonenc.Must(loaded))); diff != "" {
 		t.Errorf("a saved fold goes on differently:\n%s", diff)
 	}
 	f := l.fold
 	if c := f.Continue; c == nil || c.ID != "yes-s.1" || c.Mode != "approval" || strings.Join(f.Answers, " ") != "yes-s.2 yes-s.1" {
-		t.Fatalf("%s", mustJSON(f))
+		t.Fatalf("%s", jsonenc.Must(f))
 	}
 	l.add(&RunStarted{Base: Base{RunID: "r2"}, TurnID: "u1", MessageID: "m-u1", Mode: "approval", Commands: f.Answers})
 	if f.Verdict("yes-s.2").RunID != "r2" || f.Phase() != PhaseTools || len(f.Answers) > 0 {
-		t.Errorf("the run that goes on: %s", mustJSON(f))
+		t.Errorf("the run that goes on: %s", jsonenc.Must(f))
 	}
 }
 
@@ -143,7 +144,7 @@ func TestAnsweredBeforeThePause(t *testing.T) {
 	l.add(approve("s.1", "s.1"))
 	l.add(l.fold.Suspend("awaiting_children", nil, 0, "s.1")...)
 	if c := l.fold.Continue; c == nil || c.ID != "yes-s.1" {
-		t.Errorf("%s", mustJSON(l.fold))
+		t.Errorf("%s", jsonenc.Must(l.fold))
 	}
 }
 
@@ -167,13 +168,13 @@ func TestSettlingWithChildren(t *testing.T) {
 			}
 		}
 		kept := full.refold(func(r Record) bool { return r.Class == Kept })
-		if a, b := string(mustJSON(full.fold)), string(mustJSON(kept)); a != b {
+		if a, b := string(jsonenc.Must(full.fold)), string(jsonenc.Must(kept)); a != b {
 			t.Fatalf("cut %d: kept records say something else:\n%s\n%s", k, a, b)
 		}
 		var check func(f *Fold)
 		check = func(f *Fold) {
 			if f.Live() || f.Status == StatusPaused || f.Status == StatusActive || f.parent != nil && f.Ended == 0 {
-				t.Fatalf("cut %d: %s is not over: %s", k, f.Session, mustJSON(f))
+				t.Fatalf("cut %d: %s is not over: %s", k, f.Session, jsonenc.Must(f))
 			}
 			for _, c := range f.Children {
 				check(c)
@@ -206,7 +207,7 @@ func settledState(f *Fold) string {
 					c.Parts[i].Data, c.Parts[i].First = nil, 0
 				}
 			}
-			b.Write(append(mustJSON(c), '\n'))
+			b.Write(append(jsonenc.Must(c), '\n'))
 		}
 		for _, c := range f.Children {
 			write(c)

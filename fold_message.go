@@ -1,10 +1,11 @@
 package spool
 
 import (
-	"bytes"
 	"encoding/json"
 	"slices"
 	"strings"
+
+	"github.com/spool-run/spool/internal/jsonenc"
 )
 
 // MessageFold folds one turn's records into the turn's assistant message.
@@ -13,8 +14,9 @@ import (
 // ones alone: a part stands where the record that opened it stood, whether that
 // record is still there or only remembered as the part's First.
 type MessageFold struct {
-	message *Message
-	root    string // the agent whose words these are
+	message  *Message
+	root     string // the agent whose words these are
+	streamed []bool // of each part of message: only trace records hold it so far
 
 	block   *strings.Builder // text of the open text or reasoning part
 	openAt  int              // its index in Parts; -1 for none
@@ -75,7 +77,7 @@ func (m *MessageFold) Apply(r Record, c Chunk) {
 	case *StepStarted:
 		m.closeBlock()
 		m.stepAt = len(m.message.Parts)
-		m.message.Parts = append(m.message.Parts, Part{Type: PartStep, ID: c.StepID, First: r.Seq, sealed: true})
+		m.add(m.stepAt, Part{Type: PartStep, ID: c.StepID, First: r.Seq}, false)
 		clear(m.undo)
 	case *TextDelta:
 		m.grow(PartText, c.PartID, c.Delta, r.Seq)
@@ -97,13 +99,13 @@ func (m *MessageFold) Apply(r Record, c Chunk) {
 		m.setData("output", "", c.Output, r.Seq)
 	case *ErrorChunk:
 		if c.Recoverable {
-			m.setData("error", "", mustJSON(ErrorInfo{c.Error, c.Code, true}), r.Seq)
+			m.setData("error", "", jsonenc.Must(ErrorInfo{c.Error, c.Code, true}), r.Seq)
 		}
 	case *Citation:
 		m.insert(Part{Type: PartSource, First: r.Seq, ID: c.SourceID, URL: c.URL, Title: c.Title,
-			MediaType: c.MediaType, Filename: c.Filename, Text: c.CitedText, sealed: true})
+			MediaType: c.MediaType, Filename: c.Filename, Text: c.CitedText}, false)
 	case *File:
-		m.insert(Part{Type: PartFile, First: r.Seq, URL: c.URL, MediaType: c.MediaType, Filename: c.Filename, Large: c.Large, sealed: true})
+		m.insert(Part{Type: PartFile, First: r.Seq, URL: c.URL, MediaType: c.MediaType, Filename: c.Filename, Large: c.Large}, false)
 	case *StepCommitted:
 		m.closeBlock()
 		m.data = append(m.data, c.Data...)
@@ -162,7 +164,7 @@ func (m *MessageFold) grow(kind PartType, id, delta string, seq uint64) {
 	}
 	if m.openAt < 0 {
 		m.openAt = len(m.message.Parts)
-		m.message.Parts = append(m.message.Parts, Part{Type: kind, ID: id, First: seq, Open: true})
+		m.add(m.openAt, Part{Type: kind, ID: id, First: seq, Open: true}, true)
 		m.block = new(strings.Builder)
 	}
 	// The builder's string is shared, not copied: it only grows behind it.
@@ -194,7 +196,6 @@ func (m *MessageFold) seal(parts []Part, seq uint64) {
 		if p.First == 0 {
 			p.First = seq
 		}
-		p.sealed = true
 		if p.Tool != nil {
 			tool := *p.Tool
 			if tool.State == "" {
@@ -211,11 +212,11 @@ func (m *MessageFold) seal(parts []Part, seq uint64) {
 				}
 				p.Tool.ProviderExecuted = p.Tool.ProviderExecuted || said.ProviderExecuted
 			}
-			m.message.Parts = slices.Delete(m.message.Parts, i, i+1)
+			m.remove(i)
 		}
-		m.insert(p)
+		m.insert(p, false)
 	}
-	m.message.Parts = slices.DeleteFunc(m.message.Parts, func(p Part) bool { return !p.sealed })
+	m.dropStreamed()
 }
 
 // findStreamed returns where the part stands that the trace or an early outcome
@@ -224,21 +225,44 @@ func (m *MessageFold) findStreamed(p Part) int {
 	if p.Tool != nil {
 		return m.findTool(p.Tool.CallID)
 	}
-	return slices.IndexFunc(m.message.Parts, func(q Part) bool {
-		return !q.sealed && q.Type == p.Type && q.First == p.First
-	})
+	for i, q := range m.message.Parts {
+		if m.streamed[i] && q.Type == p.Type && q.First == p.First {
+			return i
+		}
+	}
+	return -1
 }
 
 // insert puts a part into the current step, behind those that were opened
 // before it.
-func (m *MessageFold) insert(p Part) {
+func (m *MessageFold) insert(p Part, streamed bool) {
 	i := len(m.message.Parts)
 	for i > m.stepAt+1 && m.message.Parts[i-1].First > p.First {
 		i--
 	}
-	m.message.Parts = slices.Insert(m.message.Parts, i, p)
+	m.add(i, p, streamed)
 	if m.openAt >= i {
 		m.openAt++
+	}
+}
+
+// add, remove and dropStreamed are the only ones that change the list of parts.
+func (m *MessageFold) add(i int, p Part, streamed bool) {
+	m.message.Parts = slices.Insert(m.message.Parts, i, p)
+	m.streamed = slices.Insert(m.streamed, i, streamed)
+}
+
+func (m *MessageFold) remove(i int) {
+	m.message.Parts = slices.Delete(m.message.Parts, i, i+1)
+	m.streamed = slices.Delete(m.streamed, i, i+1)
+}
+
+// dropStreamed removes the parts that no kept record holds.
+func (m *MessageFold) dropStreamed() {
+	for i := len(m.streamed) - 1; i >= 0; i-- {
+		if m.streamed[i] {
+			m.remove(i)
+		}
 	}
 }
 
@@ -255,7 +279,7 @@ func (m *MessageFold) setData(name, id string, data json.RawMessage, first uint6
 			return
 		}
 	}
-	m.insert(Part{Type: PartData, Name: name, ID: id, Data: data, First: first, sealed: true})
+	m.insert(Part{Type: PartData, Name: name, ID: id, Data: data, First: first}, false)
 }
 
 func (m *MessageFold) findData(name, id string) int {
@@ -266,7 +290,7 @@ func (m *MessageFold) findData(name, id string) int {
 
 // mark appends a persistent data part that says how a run ended.
 func (m *MessageFold) mark(name string, v any, seq uint64) {
-	m.message.Parts = append(m.message.Parts, Part{Type: PartData, Name: name, Data: mustJSON(v), First: seq, sealed: true})
+	m.add(len(m.message.Parts), Part{Type: PartData, Name: name, Data: jsonenc.Must(v), First: seq}, false)
 }
 
 func (m *MessageFold) commit(data []Part) {
@@ -292,9 +316,9 @@ func (m *MessageFold) uncommitted() []Part {
 func (m *MessageFold) discard() {
 	m.openAt, m.block, m.pending, m.data = -1, nil, nil, nil
 	if m.stepAt >= 0 {
-		m.message.Parts = m.message.Parts[:m.stepAt]
+		m.message.Parts, m.streamed = m.message.Parts[:m.stepAt], m.streamed[:m.stepAt]
 	} else {
-		m.message.Parts = slices.DeleteFunc(m.message.Parts, func(p Part) bool { return !p.sealed })
+		m.dropStreamed()
 	}
 	for key, data := range m.undo {
 		name, id, _ := strings.Cut(key, "\x00")
@@ -320,7 +344,7 @@ func (m *MessageFold) mergeMetadata(metadata json.RawMessage) {
 	}
 	var merged map[string]any
 	_ = json.Unmarshal(m.message.Metadata, &merged)
-	m.message.Metadata = mustJSON(mergeObjects(merged, added))
+	m.message.Metadata = jsonenc.Must(mergeObjects(merged, added))
 }
 
 // mergeObjects merges JSON objects the way clients merge a message's metadata:
@@ -357,7 +381,7 @@ func joinParts(parts, more []Part) []Part {
 
 // progressData is what a progress chunk shows: its own fields, without the base.
 func progressData(c *Progress) json.RawMessage {
-	return mustJSON(struct {
+	return jsonenc.Must(struct {
 		ID      string          `json:"id"`
 		Parent  string          `json:"parent,omitempty"`
 		Label   string          `json:"label,omitempty"`
@@ -365,15 +389,4 @@ func progressData(c *Progress) json.RawMessage {
 		Percent *float64        `json:"percent,omitempty"`
 		Data    json.RawMessage `json:"data,omitempty"`
 	}{c.ID, c.Parent, c.Label, c.State, c.Percent, c.Data})
-}
-
-// mustJSON encodes values that cannot fail: our own structs of strings, numbers
-// and JSON that was decoded before.
-func mustJSON(v any) json.RawMessage {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	if err := enc.Encode(v); err != nil {
-		return json.RawMessage("null")
-	}
-	return bytes.TrimRight(b.Bytes(), "\n")
 }

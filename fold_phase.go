@@ -156,12 +156,6 @@ func (f *Fold) Call(id string) *ToolPart {
 	return nil
 }
 
-// Waits reports whether a call of a paused run lacks the answer that it waits
-// for.
-func (t *ToolPart) Waits() bool {
-	return !t.State.Settled() && (t.Approval == nil || t.Approval.Approved == nil)
-}
-
 // Expires returns when the paused turn stops waiting, in Unix milliseconds; 0
 // for never.
 func (f *Fold) Expires() int64 {

@@ -1,23 +1,9 @@
 package spool
 
-import "slices"
+import (
+	"slices"
 
-// The modes of runs: why they began.
-const (
-	ModeStart    = "start"    // a message
-	ModeExternal = "external" // a producer: nobody here decides where its steps end
-
-	// A session goes on.
-	ModeContinue         = "continue"           // an interrupted run, in its turn and message
-	ModeApproval         = "approval"           // a paused one, with the answers that it waited for
-	ModeClientToolResult = "client_tool_result" // the same, if all of them are outcomes
-	ModeWithMessage      = "with_message"       // another message opens a turn
-	ModeRetry            = "retry"              // what failed is tried again, from the last checkpoint
-	ModeFromCheckpoint   = "from_checkpoint"    // the history is what it was there
-
-	// The run only ends a paused turn.
-	ModeStop       = "stop"       // for a stop command
-	ModeSuperseded = "superseded" // for another message
+	"github.com/spool-run/spool/internal/jsonenc"
 )
 
 // Interrupted returns the run that an interrupt has paused and that can still go
@@ -193,9 +179,6 @@ func (f *Fold) rollBack(whole *HistoryReplaced) Verdict {
 	messages := make([]*Message, len(*whole.Messages))
 	for i := range *whole.Messages {
 		messages[i] = &(*whole.Messages)[i]
-		for k := range messages[i].Parts {
-			messages[i].Parts[k].sealed = true
-		}
 	}
 	for _, t := range f.Turns {
 		if before := f.Message(t.MessageID); before != nil {
@@ -256,7 +239,7 @@ func (f *Fold) Content(commandID, checkpointID string) []*HistoryReplaced {
 		head := m.Clone()
 		lists, goesOn := splitSeries(head.Parts)
 		for i, parts := range lists {
-			size := messageBytes + len(mustJSON(m.Metadata))
+			size := messageBytes + len(jsonenc.Must(m.Metadata))
 			for _, p := range parts {
 				size += partBytes(p)
 			}

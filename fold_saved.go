@@ -35,11 +35,6 @@ func (f *Fold) restore() {
 		c.parent = f
 		c.restore()
 	}
-	for _, m := range f.Messages {
-		for i := range m.Parts {
-			m.Parts[i].sealed = true
-		}
-	}
 	if turn := f.LastTurn(); turn != nil {
 		f.current = NewMessageFold(f.Session)
 		if m := f.Message(turn.MessageID); m != nil {
@@ -50,7 +45,7 @@ func (f *Fold) restore() {
 
 // resume makes a saved message the fold's own.
 func (m *MessageFold) resume(saved *Message) {
-	m.message = saved
+	m.message, m.streamed = saved, make([]bool, len(saved.Parts))
 	m.stepAt = -1
 	for i, p := range saved.Parts {
 		if p.Type == PartStep {

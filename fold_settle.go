@@ -2,6 +2,7 @@ package spool
 
 import (
 	"encoding/json"
+	"slices"
 
 	"github.com/spool-run/spool/internal/jsonenc"
 )
@@ -44,17 +45,23 @@ func (f *Fold) Unsettled(errText string) []Chunk {
 	if f.run == nil {
 		return nil
 	}
-	var below []Chunk
+	return append(f.UnsettledChildren(errText), f.unsettled(errText)...)
+}
+
+// UnsettledChildren returns what the open runs of all children lack, and their
+// ends, deepest first.
+func (f *Fold) UnsettledChildren(errText string) []Chunk {
+	var chunks []Chunk
 	for _, c := range f.Children {
-		below = append(below, c.windUp(f, errText)...)
+		chunks = append(chunks, c.windUp(f, errText)...)
 	}
-	return append(below, f.unsettled(errText)...)
+	return chunks
 }
 
 // unsettled is Unsettled without the children.
 func (f *Fold) unsettled(errText string) []Chunk {
 	var chunks []Chunk
-	if f.modelPhaseOpen() {
+	if f.Streamed() {
 		chunks = f.closeModelPhase(AssistantMessage{FinishReason: "other", Partial: true})
 	}
 	calls := 0
@@ -77,15 +84,10 @@ func (f *Fold) unsettled(errText string) []Chunk {
 	return chunks
 }
 
-// modelPhaseOpen reports whether something was streamed that no
+// Streamed reports whether the open run has streamed something that no
 // assistant_message holds.
-func (f *Fold) modelPhaseOpen() bool {
-	for i := range f.current.message.Parts {
-		if !f.current.message.Parts[i].sealed {
-			return true
-		}
-	}
-	return false
+func (f *Fold) Streamed() bool {
+	return slices.Contains(f.current.streamed, true)
 }
 
 // Suspend returns the chunks that pause the open run, with what the open step's
@@ -102,8 +104,8 @@ func (f *Fold) base() Base {
 
 func (f *Fold) closeModelPhase(last AssistantMessage) []Chunk {
 	var parts []Part
-	for _, p := range f.current.message.Parts {
-		if p.sealed {
+	for i, p := range f.current.message.Parts {
+		if !f.current.streamed[i] {
 			continue
 		}
 		p.Open = false
@@ -167,7 +169,7 @@ func splitSeries(parts []Part) (series [][]Part, goesOn []bool) {
 		room -= size
 	}
 	for _, p := range parts {
-		for len(mustJSON(p.Text)) > settleBytes/2 {
+		for len(jsonenc.Must(p.Text)) > settleBytes/2 {
 			head := p
 			n := jsonenc.Fit(p.Text, settleBytes/2)
 			head.Text, p.Text = p.Text[:n], p.Text[n:]
@@ -182,9 +184,9 @@ func splitSeries(parts []Part) (series [][]Part, goesOn []bool) {
 
 // partBytes estimates a part's encoded size; large values will be blobs.
 func partBytes(p Part) int {
-	size := len(mustJSON(p.Text)) + 256 + blobbed(p.Data) + blobbed(p.ProviderMetadata)
+	size := len(jsonenc.Must(p.Text)) + 256 + blobbed(p.Data) + blobbed(p.ProviderMetadata)
 	if p.Tool != nil {
-		size += blobbed(p.Tool.Input) + blobbed(p.Tool.Output) + len(mustJSON(p.Tool.InputText)) + len(p.Tool.Error)
+		size += blobbed(p.Tool.Input) + blobbed(p.Tool.Output) + len(jsonenc.Must(p.Tool.InputText)) + len(p.Tool.Error)
 	}
 	return size
 }
@@ -201,5 +203,5 @@ func inputOf(t *ToolPart) json.RawMessage {
 	if t.Input != nil || t.InputText == "" {
 		return t.Input
 	}
-	return mustJSON(t.InputText)
+	return jsonenc.Must(t.InputText)
 }

@@ -111,24 +111,3 @@ func (w *Command) preview(messages []Message) []Message {
 	}
 	return messages
 }
-
-// Clone returns a copy that shares no part with m; strings and raw JSON are
-// shared, since they never change.
-func (m *Message) Clone() Message {
-	c := *m
-	c.Parts = slices.Clone(m.Parts)
-	if c.Parts == nil {
-		c.Parts = []Part{}
-	}
-	for i := range c.Parts {
-		if t := c.Parts[i].Tool; t != nil {
-			tool := *t
-			if tool.Approval != nil {
-				approval := *tool.Approval
-				tool.Approval = &approval
-			}
-			c.Parts[i].Tool = &tool
-		}
-	}
-	return c
-}

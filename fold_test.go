@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/spool-run/spool/internal/jsonenc"
 )
 
 // logOf numbers chunks into records, as a store would.
@@ -101,7 +102,7 @@ func TestKeptRecordsFoldIntoTheSameState(t *testing.T) {
 	l := newLogOf(t).toolsTurn()
 	kept := l.refold(func(r Record) bool { return r.Class == Kept })
 	if len(kept.Messages) != 2 || len(kept.Messages[1].Parts) != 10 {
-		t.Fatalf("unexpected message: %s", mustJSON(kept.Messages))
+		t.Fatalf("unexpected message: %s", jsonenc.Must(kept.Messages))
 	}
 	if diff := cmp.Diff(l.fold.Messages, kept.Messages, sameMessages); diff != "" {
 		t.Errorf("messages differ (-all +kept):\n%s", diff)
@@ -138,7 +139,7 @@ func TestSettlingAtEveryRecord(t *testing.T) {
 		}
 		for _, p := range full.fold.Messages[1].Parts {
 			if p.Open || (p.Tool != nil && !p.Tool.State.Settled()) {
-				t.Fatalf("cut %d: part left open: %s", k, mustJSON(p))
+				t.Fatalf("cut %d: part left open: %s", k, jsonenc.Must(p))
 			}
 		}
 		if before, after := shown(whole.records[:k]), full.fold.Messages[1].Text(); before != after {
@@ -251,7 +252,7 @@ func TestCommands(t *testing.T) {
 	}
 	l.add(&HistoryRewound{CommandID: "g1", AfterMessageID: "u4", Trigger: "regenerate", WhenBusy: BusyInterrupt})
 	if len(l.fold.Waiting) != 1 || len(l.fold.Messages) != 4 {
-		t.Fatalf("regenerate took effect while a run was open: %s", mustJSON(l.fold))
+		t.Fatalf("regenerate took effect while a run was open: %s", jsonenc.Must(l.fold))
 	}
 	l.add(&RunFinished{Outcome: OutcomeStopped}, started("r4", "g1", "g1"), step(1), &TextDelta{Delta: "again"})
 	if got := texts(l.fold); got != "one||edited|again" {
@@ -340,7 +341,7 @@ func TestOutcomeBeforeTheModelPhaseCloses(t *testing.T) {
 	}
 	parts := l.fold.Messages[1].Parts
 	if len(parts) != 3 || parts[1].Tool == nil || parts[1].Tool.State != ToolCompleted {
-		t.Errorf("the outcome was lost: %s", mustJSON(parts))
+		t.Errorf("the outcome was lost: %s", jsonenc.Must(parts))
 	}
 }
 

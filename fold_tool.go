@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spool-run/spool/internal/blobref"
 	"github.com/spool-run/spool/internal/jsonenc"
 )
 
@@ -13,11 +14,11 @@ func (m *MessageFold) applyTool(r Record, c Chunk) {
 	switch c := c.(type) {
 	case *ToolArgStreamStart:
 		m.closeBlock()
-		t := m.tool(c.ToolCallID, c.ToolName, r.Seq, false)
+		t := m.tool(c.ToolCallID, c.ToolName, r.Seq, true)
 		t.State, t.InputText, t.ProviderExecuted = ToolStreaming, "", c.ProviderExecuted
 		m.args[c.ToolCallID] = new(strings.Builder)
 	case *ToolArgStreamDelta:
-		t := m.tool(c.ToolCallID, "", r.Seq, false)
+		t := m.tool(c.ToolCallID, "", r.Seq, true)
 		text := m.args[c.ToolCallID]
 		if text == nil {
 			text = new(strings.Builder)
@@ -26,21 +27,21 @@ func (m *MessageFold) applyTool(r Record, c Chunk) {
 		text.WriteString(c.Delta)
 		t.State, t.InputText = ToolStreaming, text.String()
 	case *ToolArgStreamEnd:
-		t := m.tool(c.ToolCallID, c.ToolName, r.Seq, false)
+		t := m.tool(c.ToolCallID, c.ToolName, r.Seq, true)
 		t.State = ToolPending
-		t.setInput(c.Arguments)
+		setInput(t, c.Arguments)
 		if c.ProviderMetadata != nil {
 			m.message.Parts[m.findTool(c.ToolCallID)].ProviderMetadata = c.ProviderMetadata
 		}
 		delete(m.args, c.ToolCallID)
 	case *ToolStart:
 		m.closeBlock()
-		t := m.tool(c.ToolCallID, c.ToolName, r.Seq, true)
+		t := m.tool(c.ToolCallID, c.ToolName, r.Seq, false)
 		t.State, t.EffectID, t.Client = ToolExecuting, c.EffectID, c.Client
-		t.setInput(c.Arguments)
+		setInput(t, c.Arguments)
 	case *ToolEnd:
 		m.closeBlock()
-		t := m.tool(c.ToolCallID, c.ToolName, r.Seq, true)
+		t := m.tool(c.ToolCallID, c.ToolName, r.Seq, false)
 		if t.State.Settled() {
 			return
 		}
@@ -51,28 +52,28 @@ func (m *MessageFold) applyTool(r Record, c Chunk) {
 		case c.Success:
 			t.State = ToolCompleted
 		default:
-			t.fail(c.Error)
+			fail(t, c.Error)
 		}
 	case *ToolInputError:
 		m.closeBlock()
-		t := m.tool(c.ToolCallID, c.ToolName, r.Seq, true)
+		t := m.tool(c.ToolCallID, c.ToolName, r.Seq, false)
 		if c.Input != nil {
-			t.setInput(c.Input)
+			setInput(t, c.Input)
 		}
 		t.InputInvalid = true
-		t.fail(c.Error)
+		fail(t, c.Error)
 	case *ToolOutputError:
 		m.closeBlock()
-		m.tool(c.ToolCallID, c.ToolName, r.Seq, true).fail(c.Error)
+		fail(m.tool(c.ToolCallID, c.ToolName, r.Seq, false), c.Error)
 	case *ToolApprovalRequest:
 		m.closeBlock()
-		t := m.tool(c.ToolCallID, c.ToolName, r.Seq, true)
+		t := m.tool(c.ToolCallID, c.ToolName, r.Seq, false)
 		t.Approval = &Approval{ID: c.ApprovalID}
 		if t.State == ToolExecuting {
 			t.State = ToolPending // nobody knows whether it ran; a human decides whether it runs again
 		}
 		if t.Input == nil || len(c.Input) > 0 {
-			t.setInput(c.Input) // a hook may have changed it
+			setInput(t, c.Input) // a hook may have changed it
 		}
 	case *ToolApprovalResponse:
 		for _, p := range m.message.Parts {
@@ -88,7 +89,7 @@ func (m *MessageFold) applyTool(r Record, c Chunk) {
 		if i := m.findTool(c.ToolCallID); i >= 0 && !m.message.Parts[i].Tool.State.Settled() {
 			t := m.message.Parts[i].Tool
 			if c.Error != "" {
-				t.fail(c.Error)
+				fail(t, c.Error)
 			} else {
 				t.Output, t.State = c.Result, ToolCompleted
 			}
@@ -97,8 +98,8 @@ func (m *MessageFold) applyTool(r Record, c Chunk) {
 }
 
 // tool returns the call's part, opening one if the turn has none. A part that
-// is opened by something other than the model's words is sealed at once.
-func (m *MessageFold) tool(callID, name string, seq uint64, sealed bool) *ToolPart {
+// is opened by something other than the model's words is no streamed one.
+func (m *MessageFold) tool(callID, name string, seq uint64, streamed bool) *ToolPart {
 	if i := m.findTool(callID); i >= 0 {
 		t := m.message.Parts[i].Tool
 		if t.Name == "" {
@@ -107,7 +108,7 @@ func (m *MessageFold) tool(callID, name string, seq uint64, sealed bool) *ToolPa
 		return t
 	}
 	t := &ToolPart{CallID: callID, Name: name, State: ToolPending}
-	m.insert(Part{Type: PartTool, First: seq, Tool: t, sealed: sealed})
+	m.insert(Part{Type: PartTool, First: seq, Tool: t}, streamed)
 	return t
 }
 
@@ -117,7 +118,7 @@ func (m *MessageFold) findTool(callID string) int {
 
 // setInput takes the call's arguments: as given, else as they were streamed.
 // Argument text that is not JSON stays text.
-func (t *ToolPart) setInput(arguments json.RawMessage) {
+func setInput(t *ToolPart, arguments json.RawMessage) {
 	switch {
 	case len(arguments) > 0:
 		t.Input, t.InputText = arguments, ""
@@ -125,10 +126,10 @@ func (t *ToolPart) setInput(arguments json.RawMessage) {
 		t.Input, t.InputText = json.RawMessage("{}"), ""
 	case jsonenc.Valid([]byte(t.InputText)):
 		// The fold's values are as they are stored, and the deltas are not.
-		t.Input, t.InputText = escapeBlobKey(json.RawMessage(t.InputText)), ""
+		t.Input, t.InputText = blobref.Escape(json.RawMessage(t.InputText)), ""
 	}
 }
 
-func (t *ToolPart) fail(text string) {
+func fail(t *ToolPart, text string) {
 	t.State, t.Error, t.Preliminary = ToolFailed, text, false
 }

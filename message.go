@@ -1,6 +1,9 @@
 package spool
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"slices"
+)
 
 // Role says who wrote a message.
 type Role string
@@ -67,8 +70,6 @@ type Part struct {
 	Large            json.RawMessage `json:"large,omitempty"` // where Text, or a file's URL, is, if it was too large: see [Part.Whole]
 	ProviderMetadata json.RawMessage `json:"providerMetadata,omitempty"`
 	Tool             *ToolPart       `json:"tool,omitempty"`
-
-	sealed bool // said by kept records; what is not yet is the open model phase
 }
 
 // ToolState is how far a tool call has come.
@@ -131,4 +132,52 @@ type Approval struct {
 	ID       string `json:"id"`
 	Approved *bool  `json:"approved,omitempty"` // nil: not decided
 	Reason   string `json:"reason,omitempty"`
+}
+
+// Whole returns the part with the Text or URL that its Large stands for, and
+// without Large. It fails as resolve does, which is [Log.Blob] or the like.
+func (p Part) Whole(resolve func(json.RawMessage) (json.RawMessage, error)) (Part, error) {
+	if len(p.Large) == 0 {
+		return p, nil
+	}
+	text, err := resolve(p.Large)
+	if err != nil {
+		return p, err
+	}
+	into := &p.Text
+	if p.Type == PartFile {
+		into = &p.URL
+	}
+	if err := json.Unmarshal(text, into); err != nil {
+		return p, ErrInvalid.Because("a large text is not a string").With("", err)
+	}
+	p.Large = nil
+	return p, nil
+}
+
+// Clone returns a copy that shares no part with m; strings and raw JSON are
+// shared, since they never change.
+func (m *Message) Clone() Message {
+	c := *m
+	c.Parts = slices.Clone(m.Parts)
+	if c.Parts == nil {
+		c.Parts = []Part{}
+	}
+	for i := range c.Parts {
+		if t := c.Parts[i].Tool; t != nil {
+			tool := *t
+			if tool.Approval != nil {
+				approval := *tool.Approval
+				tool.Approval = &approval
+			}
+			c.Parts[i].Tool = &tool
+		}
+	}
+	return c
+}
+
+// Waits reports whether a call of a paused run lacks the answer that it waits
+// for.
+func (t *ToolPart) Waits() bool {
+	return !t.State.Settled() && (t.Approval == nil || t.Approval.Approved == nil)
 }

@@ -37,3 +37,6 @@ type Record struct {
 	Class Class
 	Data  json.RawMessage
 }
+
+// ChunkType returns the record's type.
+func (r Record) ChunkType() Type { return r.Type }

@@ -10,31 +10,7 @@ const (
 	// MaxAppendRecords and MaxAppendBytes bound one append.
 	MaxAppendRecords = 1000
 	MaxAppendBytes   = 512 << 10
-	// MaxRecordBytes bounds the Data of one record.
-	MaxRecordBytes = 256 << 10
-	// MaxInlineBytes bounds a JSON value inside a record; larger ones are stored
-	// beside it, as blobs.
-	MaxInlineBytes = 64 << 10
-	// MaxIDBytes bounds session, run, message, command and call ids.
-	MaxIDBytes = 256
 )
-
-// Status is what a session's log says about its run.
-type Status string
-
-const (
-	StatusActive Status = "active" // a run is open
-	StatusPaused Status = "paused" // a run waits, holding nothing
-	StatusEnded  Status = "ended"  // the last run ended; also a log that has no run yet
-	StatusFailed Status = "failed" // the last run failed
-
-	// StatusCopying is a branch's while it is written. Until it has another one
-	// the session is there for its owner only.
-	StatusCopying Status = "copying"
-)
-
-// Quiet reports whether no run is open under this status.
-func (s Status) Quiet() bool { return s != StatusActive }
 
 // Head is a log's state as its store knows it, without reading records. It is
 // comparable: two equal heads mean that nothing happened in between.

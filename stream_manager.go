@@ -158,9 +158,9 @@ func (m *StreamManager) FailStream(ctx context.Context, streamID, message string
 // turn. Pausing a stream that is not open changes nothing.
 func (m *StreamManager) PauseStream(ctx context.Context, streamID string) error {
 	return m.settle(ctx, streamID, func(f *Fold, commit func(Row, ...Chunk) error) error {
-		pause := &RunSuspended{Kind: SuspendedClientTool, Data: f.current.uncommitted()}
-		_, pause.StepID = f.OpenStep()
-		for _, p := range f.current.Message().Parts {
+		pause := f.Suspend(SuspendedClientTool, nil, 0)[0].(*RunSuspended)
+		pause.Base = Base{} // the writer's
+		for _, p := range f.Message(f.LastTurn().MessageID).Parts {
 			if p.Tool == nil || p.Tool.State.Settled() {
 				continue
 			}
@@ -367,7 +367,7 @@ func (m *StreamManager) settle(ctx context.Context, streamID string, write func(
 func (m *StreamManager) closeModelPhase(ctx context.Context, g *Log, s *managed, finishReason string) error {
 	var chunks []Chunk
 	err := g.View(ctx, func(f *Fold) error {
-		if f.OpenRun() != nil && f.modelPhaseOpen() {
+		if f.OpenRun() != nil && f.Streamed() {
 			chunks = f.CloseModelPhase(finishReason, nil)
 		}
 		return nil

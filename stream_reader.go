@@ -55,6 +55,7 @@ func (m *StreamManager) CreateReader(ctx context.Context, streamID string) iter.
 // from one goroutine at a time.
 type ResumableReader struct {
 	m       *StreamManager
+	stream  string
 	r       *Reader
 	first   Head // when the reader was made
 	pending []Record
@@ -82,7 +83,7 @@ func (m *StreamManager) CreateResumableReader(ctx context.Context, streamID stri
 	if fromSequence > 0 {
 		after.Incarnation = h.Incarnation
 	}
-	return &ResumableReader{m: m, r: g.Reader(ReadOptions{After: after}), first: h, current: fromSequence}, nil
+	return &ResumableReader{m: m, stream: streamID, r: g.Reader(ReadOptions{After: after}), first: h, current: fromSequence}, nil
 }
 
 // Next returns the next chunk, blocking until there is one. At the stream's end
@@ -91,7 +92,7 @@ func (r *ResumableReader) Next(ctx context.Context) (StoredChunk, error) {
 	if len(r.pending) == 0 {
 		records, err := r.r.Next(ctx)
 		if err == io.EOF && r.end == nil {
-			info, ierr := r.m.GetStreamInfo(ctx, r.r.g.session)
+			info, ierr := r.m.GetStreamInfo(ctx, r.stream)
 			if ierr != nil {
 				return StoredChunk{}, ierr
 			}

@@ -2,7 +2,11 @@
 // would write and without its allocations.
 package jsonenc
 
-import "unicode/utf8"
+import (
+	"bytes"
+	"encoding/json"
+	"unicode/utf8"
+)
 
 const hexDigits = "0123456789abcdef"
 
@@ -118,4 +122,15 @@ func Fit(s string, limit int) int {
 		}
 	}
 	return len(s)
+}
+
+// Must encodes values that cannot fail: our own structs of strings, numbers
+// and JSON that was decoded before.
+func Must(v any) json.RawMessage {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	if err := enc.Encode(v); err != nil {
+		return json.RawMessage("null")
+	}
+	return bytes.TrimRight(b.Bytes(), "\n")
 }
