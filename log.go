@@ -129,29 +129,6 @@ func settled(err error) bool {
 	return false
 }
 
-// CommandID returns the command id of a chunk, or "" if it has none.
-func CommandID(c Chunk) string {
-	switch c := c.(type) {
-	case *UserMessage:
-		return c.CommandID
-	case *StopRequested:
-		return c.CommandID
-	case *ToolApprovalResponse:
-		return c.CommandID
-	case *ToolResultSubmitted:
-		return c.CommandID
-	case *HistoryRewound:
-		return c.CommandID
-	case *HistoryReplaced:
-		return c.CommandID
-	case *InterruptRequested:
-		return c.CommandID
-	case *ResumeRequested:
-		return c.CommandID
-	}
-	return ""
-}
-
 func sizeOf(recs []Record) (n, size int) {
 	for i := range recs {
 		size += len(recs[i].Data)
