@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/spool-run/spool/chunk"
 )
 
 // BenchmarkAppendToReader is the time from Append to the record's arrival at a
@@ -65,7 +67,7 @@ func BenchmarkWriter(b *testing.B) {
 func benchFan(b *testing.B, readers int, reader func(g *Log) (take func(ctx context.Context) (records int, err error))) {
 	store, g := newTestLog(b, nil)
 	w := g.Writer(store.claim("s"), WriterOptions{})
-	activate(b, w, StatusActive)
+	activate(b, w, chunk.StatusActive)
 	ctx := b.Context()
 	var wg sync.WaitGroup
 	var got atomic.Int64
@@ -136,7 +138,7 @@ func BenchmarkFanOutFrames(b *testing.B) {
 func BenchmarkFanOutSSE(b *testing.B) {
 	const readers = 1000
 	c := text("a delta of a usual length")
-	frame, err := (&lines{}).Apply(nil, Record{Seq: 1, Type: TypeTextDelta, Data: mustEncode(b, c)})
+	frame, err := (&lines{}).Apply(nil, chunk.Record{Seq: 1, Type: chunk.TypeTextDelta, Data: mustEncode(b, c)})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -145,7 +147,7 @@ func BenchmarkFanOutSSE(b *testing.B) {
 	b.Run("log", func(b *testing.B) {
 		store, g := newTestLog(b, nil)
 		w := g.Writer(store.claim("s"), WriterOptions{})
-		activate(b, w, StatusActive)
+		activate(b, w, chunk.StatusActive)
 		benchSSE(b, readers, func(rw http.ResponseWriter, r *http.Request) {
 			flush := rw.(http.Flusher)
 			flush.Flush()
@@ -212,8 +214,8 @@ type hub struct {
 	wake chan struct{}
 }
 
-func mustEncode(b *testing.B, c Chunk) []byte {
-	data, err := AppendChunk(nil, c)
+func mustEncode(b *testing.B, c chunk.Chunk) []byte {
+	data, err := chunk.Append(nil, c)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"slices"
 
+	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/internal/blobref"
 	"github.com/spool-run/spool/internal/jsonenc"
 )
@@ -33,36 +34,36 @@ func (g *Log) Blob(ctx context.Context, v json.RawMessage) (json.RawMessage, err
 
 // spill returns the chunk with its large values moved into blobs, which are
 // stored when it returns. The chunk itself stays as it is.
-func (g *Log) spill(ctx context.Context, c Chunk) (Chunk, error) {
+func (g *Log) spill(ctx context.Context, c chunk.Chunk) (chunk.Chunk, error) {
 	s := spiller{ctx: ctx, g: g, foreign: true}
 	switch c := c.(type) {
-	case *ToolStart:
-		return spillOne(&s, c, &c.Arguments, func(d *ToolStart) *json.RawMessage { return &d.Arguments })
-	case *ToolEnd:
-		return spillOne(&s, c, &c.Result, func(d *ToolEnd) *json.RawMessage { return &d.Result })
-	case *ToolArgStreamEnd:
-		return spillOne(&s, c, &c.Arguments, func(d *ToolArgStreamEnd) *json.RawMessage { return &d.Arguments })
-	case *ToolInputError:
-		return spillOne(&s, c, &c.Input, func(d *ToolInputError) *json.RawMessage { return &d.Input })
-	case *ToolApprovalRequest:
-		return spillOne(&s, c, &c.Input, func(d *ToolApprovalRequest) *json.RawMessage { return &d.Input })
-	case *SubAgentEnd:
-		return spillOne(&s, c, &c.Result, func(d *SubAgentEnd) *json.RawMessage { return &d.Result })
-	case *Custom:
-		return spillOne(&s, c, &c.Data, func(d *Custom) *json.RawMessage { return &d.Data })
-	case *Output:
-		return spillOne(&s, c, &c.Output, func(d *Output) *json.RawMessage { return &d.Output })
-	case *ToolResultSubmitted:
-		return spillOne(&s, c, &c.Result, func(d *ToolResultSubmitted) *json.RawMessage { return &d.Result })
-	case *File:
+	case *chunk.ToolStart:
+		return spillOne(&s, c, &c.Arguments, func(d *chunk.ToolStart) *json.RawMessage { return &d.Arguments })
+	case *chunk.ToolEnd:
+		return spillOne(&s, c, &c.Result, func(d *chunk.ToolEnd) *json.RawMessage { return &d.Result })
+	case *chunk.ToolArgStreamEnd:
+		return spillOne(&s, c, &c.Arguments, func(d *chunk.ToolArgStreamEnd) *json.RawMessage { return &d.Arguments })
+	case *chunk.ToolInputError:
+		return spillOne(&s, c, &c.Input, func(d *chunk.ToolInputError) *json.RawMessage { return &d.Input })
+	case *chunk.ToolApprovalRequest:
+		return spillOne(&s, c, &c.Input, func(d *chunk.ToolApprovalRequest) *json.RawMessage { return &d.Input })
+	case *chunk.SubAgentEnd:
+		return spillOne(&s, c, &c.Result, func(d *chunk.SubAgentEnd) *json.RawMessage { return &d.Result })
+	case *chunk.Custom:
+		return spillOne(&s, c, &c.Data, func(d *chunk.Custom) *json.RawMessage { return &d.Data })
+	case *chunk.Output:
+		return spillOne(&s, c, &c.Output, func(d *chunk.Output) *json.RawMessage { return &d.Output })
+	case *chunk.ToolResultSubmitted:
+		return spillOne(&s, c, &c.Result, func(d *chunk.ToolResultSubmitted) *json.RawMessage { return &d.Result })
+	case *chunk.File:
 		d := *c
 		d.URL, d.Large = s.text(c.URL)
 		return &d, s.err
-	case *UserMessage:
+	case *chunk.UserMessage:
 		d := *c
 		d.Message.Parts = s.parts(c.Message.Parts)
 		return &d, s.err
-	case *HistoryReplaced:
+	case *chunk.HistoryReplaced:
 		d := *c
 		if s.foreign = c.CheckpointID == ""; s.foreign {
 			d.State = s.value(c.State)
@@ -76,17 +77,17 @@ func (g *Log) spill(ctx context.Context, c Chunk) (Chunk, error) {
 		}
 		return &d, s.err
 
-	case *AssistantMessage:
+	case *chunk.AssistantMessage:
 		s.foreign = false
 		d := *c
 		d.Parts = s.parts(c.Parts)
 		return &d, s.err
-	case *StepCommitted:
+	case *chunk.StepCommitted:
 		s.foreign = false
 		d := *c
 		d.Data = s.parts(c.Data)
 		return &d, s.err
-	case *RunSuspended:
+	case *chunk.RunSuspended:
 		s.foreign = false
 		d := *c
 		d.Data = s.parts(c.Data)
@@ -108,8 +109,8 @@ type spiller struct {
 
 func spillOne[C any, P interface {
 	*C
-	Chunk
-}](s *spiller, c P, v *json.RawMessage, field func(P) *json.RawMessage) (Chunk, error) {
+	chunk.Chunk
+}](s *spiller, c P, v *json.RawMessage, field func(P) *json.RawMessage) (chunk.Chunk, error) {
 	stored := s.value(*v)
 	if s.err != nil || len(stored) == len(*v) {
 		return c, s.err // every change of a value changes its length
@@ -124,7 +125,7 @@ func (s *spiller) value(v json.RawMessage) json.RawMessage {
 	if s.err != nil || len(v) < len(`{"$blob":0}`) {
 		return v
 	}
-	if len(v) > MaxInlineBytes {
+	if len(v) > chunk.MaxInlineBytes {
 		return s.blob(v)
 	}
 	if s.foreign {
@@ -135,7 +136,7 @@ func (s *spiller) value(v json.RawMessage) json.RawMessage {
 
 // text returns a foreign text as it is stored: itself, or where it is.
 func (s *spiller) text(text string) (string, json.RawMessage) {
-	if len(text) <= MaxInlineBytes || s.err != nil {
+	if len(text) <= chunk.MaxInlineBytes || s.err != nil {
 		return text, nil
 	}
 	return "", s.blob(jsonenc.Must(text))
@@ -144,11 +145,11 @@ func (s *spiller) text(text string) (string, json.RawMessage) {
 func (s *spiller) blob(v json.RawMessage) json.RawMessage {
 	store, ok := s.g.logs.store.(BlobStore)
 	if !ok {
-		s.err = ErrTooLarge.Because("the store keeps no values above 64 KiB").With(s.g.session, nil)
+		s.err = chunk.ErrTooLarge.Because("the store keeps no values above 64 KiB").With(s.g.session, nil)
 		return v
 	}
 	if !jsonenc.Valid(v) {
-		s.err = ErrInvalidChunk.Because("a value is not JSON, or is nested deeper than 256 levels").With(s.g.session, nil)
+		s.err = chunk.ErrInvalidChunk.Because("a value is not JSON, or is nested deeper than 256 levels").With(s.g.session, nil)
 		return v
 	}
 	sum := sha256.Sum256(v)
@@ -162,8 +163,8 @@ func (s *spiller) blob(v json.RawMessage) json.RawMessage {
 }
 
 // parts returns parts as they are stored; the slice is copied if need be.
-func (s *spiller) parts(parts []Part) []Part {
-	var out []Part
+func (s *spiller) parts(parts []chunk.Part) []chunk.Part {
+	var out []chunk.Part
 	for i := range parts {
 		p := parts[i]
 		data := s.value(p.Data)

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
 	"github.com/spool-run/spool/internal/blobref"
 )
 
@@ -14,9 +16,9 @@ func TestLargeValuesGoBesideTheLog(t *testing.T) {
 	store, g := newTestLog(t, nil)
 	ctx := context.Background()
 	w := g.Writer(store.claim("s"), WriterOptions{})
-	big := json.RawMessage(`{"rows":"` + strings.Repeat("x", MaxInlineBytes) + `"}`)
-	end := &ToolEnd{ToolCallID: "c", ToolName: "t", Success: true, Result: big}
-	message := &AssistantMessage{Parts: []Part{{Type: PartText, Text: "a"}, {Type: PartTool, Tool: &ToolPart{CallID: "c", Name: "t", Input: big, Output: big}}}}
+	big := json.RawMessage(`{"rows":"` + strings.Repeat("x", chunk.MaxInlineBytes) + `"}`)
+	end := &chunk.ToolEnd{ToolCallID: "c", ToolName: "t", Success: true, Result: big}
+	message := &chunk.AssistantMessage{Parts: []chunk.Part{{Type: chunk.PartText, Text: "a"}, {Type: chunk.PartTool, Tool: &chunk.ToolPart{CallID: "c", Name: "t", Input: big, Output: big}}}}
 	if _, err := w.Commit(ctx, Row{}, nil, end, message); err != nil {
 		t.Fatal(err)
 	}
@@ -24,22 +26,22 @@ func TestLargeValuesGoBesideTheLog(t *testing.T) {
 		t.Error("the caller's chunks were changed")
 	}
 	recs := store.log("s")
-	c, err := DecodeChunk(recs[0].Data)
+	c, err := chunk.Decode(recs[0].Data)
 	if err != nil {
 		t.Fatal(err)
 	}
-	stored := c.(*ToolEnd).Result
+	stored := c.(*chunk.ToolEnd).Result
 	if _, size, ok := blobref.Parse(stored); !ok || size != len(big) {
 		t.Fatalf("stored as %s", stored)
 	}
 	if v, err := g.Blob(ctx, stored); err != nil || string(v) != string(big) {
 		t.Errorf("resolved to %d bytes, %v", len(v), err)
 	}
-	c, err = DecodeChunk(recs[1].Data)
+	c, err = chunk.Decode(recs[1].Data)
 	if err != nil {
 		t.Fatal(err)
 	}
-	tool := c.(*AssistantMessage).Parts[1].Tool
+	tool := c.(*chunk.AssistantMessage).Parts[1].Tool
 	if string(tool.Input) != string(stored) || string(tool.Output) != string(stored) {
 		t.Errorf("parts hold %s", tool.Input)
 	}
@@ -63,15 +65,15 @@ func TestForeignBlobKeysAreEscaped(t *testing.T) {
 		`{"a":{"$blob":1},"$blob":[2,"$blob"],"$$blob":3,"b":4}`,
 		`{"$blobs":1}`, `["$blob"]`, `"$blob"`, `{"x":"$blob"}`, `null`,
 	} {
-		if _, err := g.Command(ctx, Row{}, &ToolResultSubmitted{CommandID: "c", ToolCallID: "t", Result: json.RawMessage(v)}); err != nil {
+		if _, err := g.Command(ctx, Row{}, &chunk.ToolResultSubmitted{CommandID: "c", ToolCallID: "t", Result: json.RawMessage(v)}); err != nil {
 			t.Fatal(err)
 		}
 		recs := store.log("s")
-		c, err := DecodeChunk(recs[len(recs)-1].Data)
+		c, err := chunk.Decode(recs[len(recs)-1].Data)
 		if err != nil {
 			t.Fatal(err)
 		}
-		stored := c.(*ToolResultSubmitted).Result
+		stored := c.(*chunk.ToolResultSubmitted).Result
 		if _, _, ref := blobref.Parse(stored); ref {
 			t.Errorf("%s is stored as a reference", v)
 		}
@@ -89,8 +91,8 @@ func TestNoBlobStore(t *testing.T) {
 	logs := NewLogs(storeOnly{store}, nil)
 	defer logs.Close()
 	w := mustLog(t, logs).Writer(store.claim("s"), WriterOptions{})
-	err := w.Append(context.Background(), &Output{Output: json.RawMessage(`"` + strings.Repeat("x", MaxInlineBytes) + `"`)})
-	if !errors.Is(err, ErrTooLarge) {
+	err := w.Append(context.Background(), &chunk.Output{Output: json.RawMessage(`"` + strings.Repeat("x", chunk.MaxInlineBytes) + `"`)})
+	if !errors.Is(err, chunk.ErrTooLarge) {
 		t.Error(err)
 	}
 }
@@ -106,7 +108,7 @@ func TestToolBlobKeysAreEscaped(t *testing.T) {
 		store, g := newTestLog(t, nil)
 		raw := json.RawMessage(v)
 		w := g.Writer(store.claim("s"), WriterOptions{RunID: "r"})
-		commit := func(chunks ...Chunk) {
+		commit := func(chunks ...chunk.Chunk) {
 			t.Helper()
 			if _, err := w.Commit(ctx, Row{}, nil, chunks...); err != nil {
 				t.Fatal(err)
@@ -114,7 +116,7 @@ func TestToolBlobKeysAreEscaped(t *testing.T) {
 		}
 		check := func(when string) {
 			t.Helper()
-			err := g.View(ctx, func(f *Fold) error {
+			err := g.View(ctx, func(f *fold.Fold) error {
 				for _, p := range f.Messages[0].Parts {
 					values := map[string]json.RawMessage{"data": p.Data}
 					if p.Tool != nil {
@@ -135,25 +137,25 @@ func TestToolBlobKeysAreEscaped(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		commit(&RunStarted{TurnID: "t", MessageID: "m", Mode: "start"}, &StepStarted{StepID: "s1"},
-			&ToolArgStreamStart{ToolCallID: "c", ToolName: "x"},
-			&ToolArgStreamDelta{ToolCallID: "c", Delta: v},
-			&ToolArgStreamEnd{ToolCallID: "c", ToolName: "x"},
-			&Custom{EventName: "e", ID: "1", Data: raw},
-			&Custom{EventName: "e", Data: raw},
-			&Output{Output: raw})
+		commit(&chunk.RunStarted{TurnID: "t", MessageID: "m", Mode: "start"}, &chunk.StepStarted{StepID: "s1"},
+			&chunk.ToolArgStreamStart{ToolCallID: "c", ToolName: "x"},
+			&chunk.ToolArgStreamDelta{ToolCallID: "c", Delta: v},
+			&chunk.ToolArgStreamEnd{ToolCallID: "c", ToolName: "x"},
+			&chunk.Custom{EventName: "e", ID: "1", Data: raw},
+			&chunk.Custom{EventName: "e", Data: raw},
+			&chunk.Output{Output: raw})
 		check("streamed")
-		var words []Chunk
-		if err := g.View(ctx, func(f *Fold) error { words = f.CloseModelPhase("tool-calls", nil); return nil }); err != nil {
+		var words []chunk.Chunk
+		if err := g.View(ctx, func(f *fold.Fold) error { words = f.CloseModelPhase("tool-calls", nil); return nil }); err != nil {
 			t.Fatal(err)
 		}
 		commit(words...)
 		check("closed")
-		commit(&ToolStart{ToolCallID: "c", ToolName: "x", Arguments: raw}, &ToolEnd{ToolCallID: "c", ToolName: "x", Success: true, Result: raw},
-			&ToolInputError{ToolCallID: "d", ToolName: "x", Input: raw, Error: "no"})
+		commit(&chunk.ToolStart{ToolCallID: "c", ToolName: "x", Arguments: raw}, &chunk.ToolEnd{ToolCallID: "c", ToolName: "x", Success: true, Result: raw},
+			&chunk.ToolInputError{ToolCallID: "d", ToolName: "x", Input: raw, Error: "no"})
 		check("done")
-		var step []Chunk
-		if err := g.View(ctx, func(f *Fold) error { step = f.CloseStep("cp"); return nil }); err != nil {
+		var step []chunk.Chunk
+		if err := g.View(ctx, func(f *fold.Fold) error { step = f.CloseStep("cp"); return nil }); err != nil {
 			t.Fatal(err)
 		}
 		commit(step...)

@@ -7,6 +7,9 @@ import (
 	"errors"
 	"slices"
 	"strings"
+
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
 )
 
 // BranchOptions say where a branch begins and what it is called.
@@ -31,11 +34,11 @@ type BranchOptions struct {
 // call for a branch that is there returns where it came from. It needs memory
 // for the log's fold and a page of records.
 //
-// Errors: [ErrNotFound] for an unknown session or checkpoint, [ErrInvalidID],
+// Errors: [ErrNotFound] for an unknown session or checkpoint, [chunk.ErrInvalidID],
 // [ErrExists] if the new session's id is taken, [ErrBusy] if somebody else is
-// making the same branch and takes long, [ErrUnsupported], [ErrTooLarge], or the store's.
-func (g *Log) Branch(ctx context.Context, o BranchOptions) (*Origin, error) {
-	if err := errors.Join(CheckSessionID(g.session), CheckSessionID(o.Session)); err != nil {
+// making the same branch and takes long, [ErrUnsupported], [chunk.ErrTooLarge], or the store's.
+func (g *Log) Branch(ctx context.Context, o BranchOptions) (*fold.Origin, error) {
+	if err := errors.Join(chunk.CheckSessionID(g.session), chunk.CheckSessionID(o.Session)); err != nil {
 		return nil, err
 	}
 	leaser, ok := g.logs.store.(Leaser)
@@ -65,7 +68,7 @@ func (g *Log) Branch(ctx context.Context, o BranchOptions) (*Origin, error) {
 	return made, err
 }
 
-func (b *branching) make(ctx context.Context, leaser Leaser) (*Origin, error) {
+func (b *branching) make(ctx context.Context, leaser Leaser) (*fold.Origin, error) {
 	if err := b.claim(ctx, leaser); err != nil {
 		return nil, err
 	}
@@ -77,7 +80,7 @@ func (b *branching) make(ctx context.Context, leaser Leaser) (*Origin, error) {
 }
 
 // await waits a few seconds for the branch of whoever has taken over.
-func (b *branching) await(ctx context.Context) (*Origin, error) {
+func (b *branching) await(ctx context.Context) (*fold.Origin, error) {
 	for tries := range 10 {
 		if err := b.from.logs.Sleep(ctx, backoff(tries)); err != nil {
 			return nil, err
@@ -93,8 +96,8 @@ func (b *branching) await(ctx context.Context) (*Origin, error) {
 
 // madeBy returns the origin of a session that this very call has made, nil if
 // there is no such session, and [ErrExists] for any other.
-func (g *Log) madeBy(ctx context.Context, source string, o BranchOptions) (origin *Origin, err error) {
-	err = g.View(ctx, func(f *Fold) error {
+func (g *Log) madeBy(ctx context.Context, source string, o BranchOptions) (origin *fold.Origin, err error) {
+	err = g.View(ctx, func(f *fold.Fold) error {
 		if f.Origin == nil || f.Origin.Session != source || f.Origin.CheckpointID != o.CheckpointID || f.Origin.CommandID != o.CommandID {
 			return ErrExists.With(g.session, nil)
 		}
@@ -116,12 +119,12 @@ type branching struct {
 	o        BranchOptions
 	source   Head
 
-	checkpoint Checkpoint
+	checkpoint fold.Checkpoint
 	run        string // of the checkpoint
 	end        uint64 // the last sequence to copy: the checkpoint's, or its run's end
 	drop       map[string]bool
-	suffix     []Chunk // what settles the branch
-	status     Status  // and how it then stands
+	suffix     []chunk.Chunk // what settles the branch
+	status     chunk.Status  // and how it then stands
 	row        Row
 	refs       []seqRef // sorted
 
@@ -129,8 +132,8 @@ type branching struct {
 	ordinal uint64
 	done    uint64 // what the branch holds
 	count   uint64 // what it should hold so far
-	held    []Record
-	batch   []Record
+	held    []chunk.Record
+	batch   []chunk.Record
 	size    int
 	blobs   map[string]bool
 }
@@ -147,8 +150,8 @@ func (b *branching) plan(ctx context.Context) error {
 	if b.source, err = b.from.Head(ctx); err != nil {
 		return err
 	}
-	err = b.from.View(ctx, func(f *Fold) error {
-		i := slices.IndexFunc(f.Checkpoints, func(c Checkpoint) bool { return c.ID == b.o.CheckpointID })
+	err = b.from.View(ctx, func(f *fold.Fold) error {
+		i := slices.IndexFunc(f.Checkpoints, func(c fold.Checkpoint) bool { return c.ID == b.o.CheckpointID })
 		if i < 0 {
 			return ErrNotFound.Because("there is no such checkpoint").With(f.Session, nil)
 		}
@@ -156,7 +159,7 @@ func (b *branching) plan(ctx context.Context) error {
 		b.end = b.checkpoint.Seq
 		run := f.Run(b.checkpoint.RunID)
 		last := i == len(f.Checkpoints)-1 || f.Checkpoints[i+1].RunID != b.checkpoint.RunID
-		if run != nil && last && run.Outcome == OutcomeCompleted {
+		if run != nil && last && run.Outcome == chunk.OutcomeCompleted {
 			b.run, b.end = run.ID, run.End
 		}
 		return nil
@@ -182,9 +185,9 @@ func (b *branching) plan(ctx context.Context) error {
 	}
 	b.status = f.Status
 	if f.OpenRun() != nil {
-		b.status = StatusPaused
+		b.status = chunk.StatusPaused
 		b.suffix = f.UnsettledChildren("the session was branched while this ran")
-		suspended := f.Suspend(SuspendedInterrupted, nil, 0)[0].(*RunSuspended)
+		suspended := f.Suspend(chunk.SuspendedInterrupted, nil, 0)[0].(*chunk.RunSuspended)
 		suspended.CheckpointID = b.o.CheckpointID
 		b.suffix = append(b.suffix, suspended)
 		for _, c := range b.suffix {
@@ -198,7 +201,7 @@ func (b *branching) plan(ctx context.Context) error {
 		}
 		b.row = Row{Agent: info.Agent, Principal: cmp.Or(b.o.Principal, info.Principal), Title: info.Title}
 	}
-	err = b.eachKept(ctx, b.source.Floor, func(_ Record, c Chunk) error {
+	err = b.eachKept(ctx, b.source.Floor, func(_ chunk.Record, c chunk.Chunk) error {
 		b.collect(c)
 		return nil
 	})
@@ -222,8 +225,8 @@ func (b *branching) plan(ctx context.Context) error {
 // than end.
 func (b *branching) onlyEnds(ctx context.Context) bool {
 	only := true
-	err := b.eachKept(ctx, b.checkpoint.Seq, func(_ Record, c Chunk) error {
-		if _, more := c.(*StepStarted); more {
+	err := b.eachKept(ctx, b.checkpoint.Seq, func(_ chunk.Record, c chunk.Chunk) error {
+		if _, more := c.(*chunk.StepStarted); more {
 			only = false
 		}
 		return nil
@@ -231,7 +234,7 @@ func (b *branching) onlyEnds(ctx context.Context) bool {
 	return err == nil && only
 }
 
-func (b *branching) collect(c Chunk) {
+func (b *branching) collect(c chunk.Chunk) {
 	sequences(c, func(seq *uint64, part bool) {
 		if *seq > 0 {
 			b.refs = append(b.refs, seqRef{old: *seq, fill: part})
@@ -240,7 +243,7 @@ func (b *branching) collect(c Chunk) {
 }
 
 // eachKept calls fn with the records to copy behind a sequence, decoded.
-func (b *branching) eachKept(ctx context.Context, at uint64, fn func(Record, Chunk) error) error {
+func (b *branching) eachKept(ctx context.Context, at uint64, fn func(chunk.Record, chunk.Chunk) error) error {
 	page := 64
 	for at < b.end {
 		recs, err := b.from.logs.store.ReadKept(ctx, b.from.session, KeptQuery{After: at, Max: page})
@@ -255,12 +258,12 @@ func (b *branching) eachKept(ctx context.Context, at uint64, fn func(Record, Chu
 			if at = r.Seq; at > b.end {
 				return nil
 			}
-			c, err := DecodeChunk(r.Data)
+			c, err := chunk.Decode(r.Data)
 			if err != nil {
-				return ErrInvalidChunk.With(b.from.session, err)
+				return chunk.ErrInvalidChunk.With(b.from.session, err)
 			}
-			switch command := IsCommand(r.Type); {
-			case command && b.drop[CommandID(c)]:
+			switch command := chunk.IsCommand(r.Type); {
+			case command && b.drop[chunk.CommandID(c)]:
 				continue
 			case r.Seq > b.checkpoint.Seq && (command || !b.ofRun(c.ChunkBase().RunID)):
 				continue
@@ -285,8 +288,8 @@ func (b *branching) claim(ctx context.Context, leaser Leaser) error {
 	}
 	b.lease = lease
 	head := lease.Head
-	if head.Status != StatusCopying && head.Seq == 0 {
-		res, err := b.append(ctx, nil, Row{Status: StatusCopying})
+	if head.Status != chunk.StatusCopying && head.Seq == 0 {
+		res, err := b.append(ctx, nil, Row{Status: chunk.StatusCopying})
 		if err != nil {
 			return err
 		}
@@ -297,7 +300,7 @@ func (b *branching) claim(ctx context.Context, leaser Leaser) error {
 			}
 		}
 	}
-	if head.Status != StatusCopying {
+	if head.Status != chunk.StatusCopying {
 		_ = leaser.Release(context.WithoutCancel(ctx), lease)
 		return ErrExists.With(b.o.Session, nil)
 	}
@@ -305,7 +308,7 @@ func (b *branching) claim(ctx context.Context, leaser Leaser) error {
 	return nil
 }
 
-func (b *branching) append(ctx context.Context, recs []Record, row Row) (Appended, error) {
+func (b *branching) append(ctx context.Context, recs []chunk.Record, row Row) (Appended, error) {
 	b.ordinal++
 	return b.to.append(ctx, Append{Session: b.o.Session, Epoch: b.lease.Epoch, Writer: "branch", Ordinal: b.ordinal,
 		Records: recs, Row: row}, giveUp)
@@ -314,7 +317,7 @@ func (b *branching) append(ctx context.Context, recs []Record, row Row) (Appende
 // copy writes all but the last record.
 func (b *branching) copy(ctx context.Context) error {
 	next := 0 // of refs
-	err := b.eachKept(ctx, b.source.Floor, func(r Record, c Chunk) error {
+	err := b.eachKept(ctx, b.source.Floor, func(r chunk.Record, c chunk.Chunk) error {
 		for ; next < len(b.refs) && b.refs[next].old <= r.Seq; next++ {
 			ref := &b.refs[next]
 			switch {
@@ -339,7 +342,7 @@ func (b *branching) copy(ctx context.Context) error {
 	}
 	for _, c := range b.suffix {
 		if err == nil {
-			err = b.write(ctx, Record{Type: c.ChunkType(), Agent: c.ChunkBase().AgentID, Time: c.ChunkBase().Timestamp}, c)
+			err = b.write(ctx, chunk.Record{Type: c.ChunkType(), Agent: c.ChunkBase().AgentID, Time: c.ChunkBase().Timestamp}, c)
 		}
 	}
 	if err != nil {
@@ -352,7 +355,7 @@ func (b *branching) copy(ctx context.Context) error {
 }
 
 // write puts a record as it is in the branch, with the large values it refers to.
-func (b *branching) write(ctx context.Context, r Record, c Chunk) error {
+func (b *branching) write(ctx context.Context, r chunk.Record, c chunk.Chunk) error {
 	for _, hash := range blobsIn(r.Data) {
 		if err := b.copyBlob(ctx, hash); err != nil {
 			return err
@@ -366,7 +369,7 @@ func (b *branching) write(ctx context.Context, r Record, c Chunk) error {
 	})
 	data, err := readdress(c, b.rename)
 	if err != nil {
-		return ErrInvalidChunk.With(b.from.session, err)
+		return chunk.ErrInvalidChunk.With(b.from.session, err)
 	}
 	r.Agent, r.Data = b.rename(r.Agent), data
 	return b.put(ctx, r)
@@ -374,16 +377,16 @@ func (b *branching) write(ctx context.Context, r Record, c Chunk) error {
 
 // rename returns the name that an agent of the source has in the branch.
 func (b *branching) rename(agent string) string {
-	if suffix, ok := bytes.CutPrefix([]byte(agent), []byte(b.from.session)); ok && RootID(agent) == b.from.session {
+	if suffix, ok := bytes.CutPrefix([]byte(agent), []byte(b.from.session)); ok && chunk.RootID(agent) == b.from.session {
 		return b.o.Session + string(suffix)
 	}
 	return agent
 }
 
 // put adds a record to the branch, or checks that it is there.
-func (b *branching) put(ctx context.Context, r Record) error {
-	if len(r.Data) > MaxRecordBytes {
-		return ErrTooLarge.Because("a record grows too large under the new session's id").With(b.o.Session, nil)
+func (b *branching) put(ctx context.Context, r chunk.Record) error {
+	if len(r.Data) > chunk.MaxRecordBytes {
+		return chunk.ErrTooLarge.Because("a record grows too large under the new session's id").With(b.o.Session, nil)
 	}
 	b.count++
 	if b.count <= b.done {
@@ -399,7 +402,7 @@ func (b *branching) put(ctx context.Context, r Record) error {
 	return nil
 }
 
-func (b *branching) check(ctx context.Context, r Record) error {
+func (b *branching) check(ctx context.Context, r chunk.Record) error {
 	if len(b.held) == 0 {
 		var err error
 		b.held, err = b.to.logs.store.ReadKept(ctx, b.o.Session, KeptQuery{After: b.count - 1, Max: 64})
@@ -450,16 +453,16 @@ func (b *branching) copyBlob(ctx context.Context, hash string) error {
 }
 
 // finish writes the record that makes the branch visible.
-func (b *branching) finish(ctx context.Context) (*Origin, error) {
+func (b *branching) finish(ctx context.Context) (*fold.Origin, error) {
 	if h, err := b.from.Head(ctx); err != nil {
 		return nil, err
 	} else if h.Incarnation != b.source.Incarnation {
 		return nil, ErrNotFound.With(b.from.session, nil)
 	}
-	c := &StreamResync{CheckpointID: b.checkpoint.ID, StepCount: b.checkpoint.StepCount, MessageCount: b.checkpoint.MessageCount,
+	c := &chunk.StreamResync{CheckpointID: b.checkpoint.ID, StepCount: b.checkpoint.StepCount, MessageCount: b.checkpoint.MessageCount,
 		FromSequence: b.count, Reason: "branch", SourceSessionID: b.from.session, CommandID: b.o.CommandID}
-	e := chunkEncoder{g: b.to, base: Base{AgentID: b.o.Session, AgentType: b.row.Agent}}
-	recs, err := e.encode(ctx, []Chunk{c})
+	e := chunkEncoder{g: b.to, base: chunk.Base{AgentID: b.o.Session, AgentType: b.row.Agent}}
+	recs, err := e.encode(ctx, []chunk.Chunk{c})
 	if err != nil {
 		return nil, err
 	}
@@ -475,5 +478,5 @@ func (b *branching) finish(ctx context.Context) (*Origin, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Origin{Session: b.from.session, CheckpointID: b.checkpoint.ID, CommandID: b.o.CommandID, Seq: res.Last}, nil
+	return &fold.Origin{Session: b.from.session, CheckpointID: b.checkpoint.ID, CommandID: b.o.CommandID, Seq: res.Last}, nil
 }

@@ -4,53 +4,49 @@ import (
 	"bytes"
 	"encoding/json"
 
+	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/internal/jsonenc"
 )
 
-// TypeTraceOmitted is the type of the records that stand in a branch for those
-// of the source's trace that opened a part: they keep its parts in order, and
-// say nothing.
-const TypeTraceOmitted Type = "trace_omitted"
-
 // omitted returns such a record.
-func (b *branching) omitted(at int64) Record {
+func (b *branching) omitted(at int64) chunk.Record {
 	data := jsonenc.Must(struct {
-		Type Type `json:"type"`
-		Base
-	}{TypeTraceOmitted, Base{AgentID: b.o.Session, Timestamp: at}})
-	return Record{Type: TypeTraceOmitted, Agent: b.o.Session, Time: at, Data: data}
+		Type chunk.Type `json:"type"`
+		chunk.Base
+	}{chunk.TypeTraceOmitted, chunk.Base{AgentID: b.o.Session, Timestamp: at}})
+	return chunk.Record{Type: chunk.TypeTraceOmitted, Agent: b.o.Session, Time: at, Data: data}
 }
 
 // sequences calls fn with each sequence that a chunk names, which fn may change,
 // and whether parts stand in its order.
-func sequences(c Chunk, fn func(seq *uint64, part bool)) {
-	parts := func(parts []Part) {
+func sequences(c chunk.Chunk, fn func(seq *uint64, part bool)) {
+	parts := func(parts []chunk.Part) {
 		for i := range parts {
 			fn(&parts[i].First, true)
 		}
 	}
 	switch c := c.(type) {
-	case *AssistantMessage:
+	case *chunk.AssistantMessage:
 		parts(c.Parts)
-	case *StepCommitted:
+	case *chunk.StepCommitted:
 		parts(c.Data)
-	case *RunSuspended:
+	case *chunk.RunSuspended:
 		parts(c.Data)
-	case *HistoryReplaced: // content of the log's own is in the log's order
+	case *chunk.HistoryReplaced: // content of the log's own is in the log's order
 		if c.CheckpointID != "" && c.Messages != nil {
 			for i := range *c.Messages {
 				parts((*c.Messages)[i].Parts)
 			}
 		}
-	case *StreamResync:
+	case *chunk.StreamResync:
 		fn(&c.FromSequence, false)
 	}
 }
 
 // readdress encodes a chunk with the agents that it names renamed.
-func readdress(c Chunk, rename func(string) string) ([]byte, error) {
+func readdress(c chunk.Chunk, rename func(string) string) ([]byte, error) {
 	base := c.ChunkBase()
-	if u, ok := c.(*Unknown); ok {
+	if u, ok := c.(*chunk.Unknown); ok {
 		data, err := setMember(u.Raw, "agentId", rename(base.AgentID))
 		if err != nil {
 			return nil, err
@@ -65,16 +61,16 @@ func readdress(c Chunk, rename func(string) string) ([]byte, error) {
 	}
 	base.AgentID = rename(base.AgentID)
 	switch c := c.(type) {
-	case *SubAgentStart:
+	case *chunk.SubAgentStart:
 		c.SubSessionID = rename(c.SubSessionID)
-	case *SubAgentEnd:
+	case *chunk.SubAgentEnd:
 		c.SubSessionID = rename(c.SubSessionID)
-	case *RunSuspended:
+	case *chunk.RunSuspended:
 		for i := range c.Children {
 			c.Children[i] = rename(c.Children[i])
 		}
 	}
-	return AppendChunk(nil, c)
+	return chunk.Append(nil, c)
 }
 
 // setMember replaces a string member of a JSON object, if it has it. The rest

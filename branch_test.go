@@ -15,19 +15,21 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
 	"github.com/spool-run/spool/store/memstore"
 	"github.com/spool-run/spool/wire/wiretest"
 )
 
 // loaded returns logs in which a session holds the given records.
-func loaded(t *testing.T, store spool.Store, session string, records []spool.Record, row spool.Row) *spool.Logs {
+func loaded(t *testing.T, store spool.Store, session string, records []chunk.Record, row spool.Row) *spool.Logs {
 	t.Helper()
 	lease, err := store.(spool.Leaser).Claim(t.Context(), spool.Claim{Owner: "test", Session: session, Force: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, r := range records {
-		if _, err := store.Append(t.Context(), spool.Append{Session: session, Epoch: lease.Epoch, Records: []spool.Record{r}, Row: row}); err != nil {
+		if _, err := store.Append(t.Context(), spool.Append{Session: session, Epoch: lease.Epoch, Records: []chunk.Record{r}, Row: row}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -39,7 +41,7 @@ func loaded(t *testing.T, store spool.Store, session string, records []spool.Rec
 	return logs
 }
 
-func foldOf(t *testing.T, logs *spool.Logs, session string) *spool.Fold {
+func foldOf(t *testing.T, logs *spool.Logs, session string) *fold.Fold {
 	t.Helper()
 	g, err := logs.Log(session)
 	if err != nil {
@@ -56,7 +58,7 @@ func foldOf(t *testing.T, logs *spool.Logs, session string) *spool.Fold {
 	return f
 }
 
-func branch(t *testing.T, logs *spool.Logs, from, checkpoint, to string) *spool.Origin {
+func branch(t *testing.T, logs *spool.Logs, from, checkpoint, to string) *fold.Origin {
 	t.Helper()
 	g, err := logs.Log(from)
 	if err != nil {
@@ -71,22 +73,22 @@ func branch(t *testing.T, logs *spool.Logs, from, checkpoint, to string) *spool.
 
 // sameFold compares what folds say, whatever the sequences are.
 var sameFold = cmp.Options{
-	cmpopts.IgnoreUnexported(spool.Part{}, spool.Fold{}),
-	cmpopts.IgnoreFields(spool.Fold{}, "Session", "Seq", "Origin", "Began", "Ended"),
-	cmpopts.IgnoreFields(spool.Part{}, "First"),
-	cmpopts.IgnoreFields(spool.Turn{}, "Opened", "Rolled"),
-	cmpopts.IgnoreFields(spool.Run{}, "Due", "Start", "End"),
-	cmpopts.IgnoreFields(spool.Checkpoint{}, "Seq"),
+	cmpopts.IgnoreUnexported(chunk.Part{}, fold.Fold{}),
+	cmpopts.IgnoreFields(fold.Fold{}, "Session", "Seq", "Origin", "Began", "Ended"),
+	cmpopts.IgnoreFields(chunk.Part{}, "First"),
+	cmpopts.IgnoreFields(fold.Turn{}, "Opened", "Rolled"),
+	cmpopts.IgnoreFields(fold.Run{}, "Due", "Start", "End"),
+	cmpopts.IgnoreFields(fold.Checkpoint{}, "Seq"),
 	cmpopts.EquateEmpty(),
 }
 
 // expected is the fold of the source at a checkpoint, and settled as a branch is.
-func expected(t *testing.T, records []spool.Record, session, checkpoint string) *spool.Fold {
+func expected(t *testing.T, records []chunk.Record, session, checkpoint string) *fold.Fold {
 	t.Helper()
-	f := spool.NewFold(session)
-	at := slices.IndexFunc(records, func(r spool.Record) bool {
-		c, _ := spool.DecodeChunk(r.Data)
-		cp, ok := c.(*spool.CheckpointCreated)
+	f := fold.New(session)
+	at := slices.IndexFunc(records, func(r chunk.Record) bool {
+		c, _ := chunk.Decode(r.Data)
+		cp, ok := c.(*chunk.CheckpointCreated)
 		return ok && cp.CheckpointID == checkpoint && r.Agent == session
 	})
 	for _, r := range records[:at+1] {
@@ -110,16 +112,16 @@ func expected(t *testing.T, records []spool.Record, session, checkpoint string) 
 	}
 	f.Waiting, f.Stop, f.Interrupt = nil, nil, nil
 	// What the run did afterwards, if it did no more than end.
-	var end []spool.Record
+	var end []chunk.Record
 	for _, r := range records[at+1:] {
-		c, _ := spool.DecodeChunk(r.Data)
-		if id := c.ChunkBase().RunID; id != run.ID && !strings.HasPrefix(id, run.ID+".") || spool.IsCommand(r.Type) || r.Class == spool.Trace {
+		c, _ := chunk.Decode(r.Data)
+		if id := c.ChunkBase().RunID; id != run.ID && !strings.HasPrefix(id, run.ID+".") || chunk.IsCommand(r.Type) || r.Class == chunk.Trace {
 			continue
 		}
 		end = append(end, r)
-		if fin, ok := c.(*spool.RunFinished); ok && fin.Outcome == spool.OutcomeCompleted {
+		if fin, ok := c.(*chunk.RunFinished); ok && fin.Outcome == chunk.OutcomeCompleted {
 			break
-		} else if _, step := c.(*spool.StepStarted); step || ok || r.Type == spool.TypeRunSuspended {
+		} else if _, step := c.(*chunk.StepStarted); step || ok || r.Type == chunk.TypeRunSuspended {
 			end = nil
 			break
 		}
@@ -127,11 +129,11 @@ func expected(t *testing.T, records []spool.Record, session, checkpoint string) 
 	if len(end) == 0 {
 		for i, c := range append(f.Unsettled("the session was branched while this ran"), f.Suspend("interrupted", nil, 0)...) {
 			c.ChunkBase().Timestamp = records[at].Time
-			data, err := spool.AppendChunk(nil, c)
+			data, err := chunk.Append(nil, c)
 			if err != nil {
 				t.Fatal(err)
 			}
-			end = append(end, spool.Record{Seq: f.Seq + uint64(i) + 1, Type: c.ChunkType(), Agent: c.ChunkBase().AgentID, Time: records[at].Time, Data: data})
+			end = append(end, chunk.Record{Seq: f.Seq + uint64(i) + 1, Type: c.ChunkType(), Agent: c.ChunkBase().AgentID, Time: records[at].Time, Data: data})
 		}
 	}
 	for _, r := range end {
@@ -143,7 +145,7 @@ func expected(t *testing.T, records []spool.Record, session, checkpoint string) 
 }
 
 // checkBranches makes a branch at every checkpoint and compares.
-func checkBranches(t *testing.T, logs *spool.Logs, session string, records []spool.Record) {
+func checkBranches(t *testing.T, logs *spool.Logs, session string, records []chunk.Record) {
 	t.Helper()
 	source := foldOf(t, logs, session)
 	if len(source.Checkpoints) == 0 {
@@ -169,7 +171,7 @@ func checkBranches(t *testing.T, logs *spool.Logs, session string, records []spo
 			t.Fatalf("%d kept records of %d, %v", len(kept), h.Seq, err)
 		}
 		for i, r := range kept {
-			if r.Seq != uint64(i+1) || bytes.Contains(r.Data, []byte(`"agentId":"`+session)) || spool.RootID(r.Agent) != to {
+			if r.Seq != uint64(i+1) || bytes.Contains(r.Data, []byte(`"agentId":"`+session)) || chunk.RootID(r.Agent) != to {
 				t.Fatalf("record %d of agent %s: %s", r.Seq, r.Agent, r.Data)
 			}
 		}
@@ -178,11 +180,11 @@ func checkBranches(t *testing.T, logs *spool.Logs, session string, records []spo
 
 // checkOrder says that the sequences of parts and of the records around them
 // stand in one order in both folds.
-func checkOrder(t *testing.T, want, got *spool.Fold) {
+func checkOrder(t *testing.T, want, got *fold.Fold) {
 	t.Helper()
-	list := func(f *spool.Fold) (seqs []uint64) {
+	list := func(f *fold.Fold) (seqs []uint64) {
 		for _, m := range f.Messages {
-			if m.Role != spool.RoleAssistant || f.Turn(m.TurnID) == nil {
+			if m.Role != chunk.RoleAssistant || f.Turn(m.TurnID) == nil {
 				continue
 			}
 			for _, p := range m.Parts {
@@ -251,7 +253,7 @@ func TestBranchSurvivesItsMaker(t *testing.T) {
 	whole := foldOf(t, loaded(t, mem, wiretest.Session, records, spool.Row{}), wiretest.Session)
 	at := whole.Checkpoints[len(whole.Checkpoints)-1].ID
 	o := spool.BranchOptions{CheckpointID: at, Session: "b", CommandID: "c"}
-	attempt := func(left int) (*spool.Origin, error) {
+	attempt := func(left int) (*fold.Origin, error) {
 		// Small batches, and each attempt another process.
 		logs := spool.NewLogs(&failing{mem, left}, &spool.Options{BatchRecords: 7})
 		defer logs.Close()
@@ -269,7 +271,7 @@ func TestBranchSurvivesItsMaker(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, head := g.Head(t.Context())
-		view := g.View(t.Context(), func(*spool.Fold) error { return nil })
+		view := g.View(t.Context(), func(*fold.Fold) error { return nil })
 		_, claim := logs.Claim(t.Context(), spool.Claim{Owner: "thief", Session: "b"})
 		_, command := mem.Append(t.Context(), spool.Append{Session: "b", Records: records[:1]})
 		page, err := mem.Sessions(t.Context(), spool.SessionQuery{})
@@ -318,7 +320,7 @@ func TestBranchTwiceAtOnce(t *testing.T) {
 	whole := foldOf(t, loaded(t, mem, wiretest.Session, records, spool.Row{}), wiretest.Session)
 	at := whole.Checkpoints[len(whole.Checkpoints)-1].ID
 	const askers = 4
-	origins, errs := make([]*spool.Origin, askers), make([]error, askers)
+	origins, errs := make([]*fold.Origin, askers), make([]error, askers)
 	var all sync.WaitGroup
 	for i := range askers {
 		logs := spool.NewLogs(mem, &spool.Options{BatchRecords: 1 + i})
@@ -359,9 +361,9 @@ func TestBranchRefusals(t *testing.T) {
 	}{
 		"unknown session":     {"nobody", spool.BranchOptions{CheckpointID: first, Session: "new"}, spool.ErrNotFound},
 		"unknown checkpoint":  {wiretest.Session, spool.BranchOptions{CheckpointID: "cp", Session: "new"}, spool.ErrNotFound},
-		"reserved id":         {wiretest.Session, spool.BranchOptions{CheckpointID: first, Session: "new.1"}, spool.ErrInvalidID},
-		"no id":               {wiretest.Session, spool.BranchOptions{CheckpointID: first}, spool.ErrInvalidID},
-		"a child":             {wiretest.Session + ".1", spool.BranchOptions{CheckpointID: first, Session: "new"}, spool.ErrInvalidID},
+		"reserved id":         {wiretest.Session, spool.BranchOptions{CheckpointID: first, Session: "new.1"}, chunk.ErrInvalidID},
+		"no id":               {wiretest.Session, spool.BranchOptions{CheckpointID: first}, chunk.ErrInvalidID},
+		"a child":             {wiretest.Session + ".1", spool.BranchOptions{CheckpointID: first, Session: "new"}, chunk.ErrInvalidID},
 		"into itself":         {wiretest.Session, spool.BranchOptions{CheckpointID: first, Session: wiretest.Session}, spool.ErrExists},
 		"into another branch": {wiretest.Session, spool.BranchOptions{CheckpointID: second, Session: "there", CommandID: "cmd-there"}, spool.ErrExists},
 		"by another command":  {wiretest.Session, spool.BranchOptions{CheckpointID: first, Session: "there", CommandID: "other"}, spool.ErrExists},
@@ -408,7 +410,7 @@ func TestBranchMeetsACommand(t *testing.T) {
 		t.Fatalf("got %v", err)
 	}
 	h, err := store.Head(t.Context(), "b")
-	if err != nil || h.Seq != 1 || h.Status != spool.StatusEnded || h.Due == 0 {
+	if err != nil || h.Seq != 1 || h.Status != chunk.StatusEnded || h.Due == 0 {
 		t.Fatalf("head %+v, %v", h, err)
 	}
 	if _, err := logs.Claim(t.Context(), spool.Claim{Owner: "runner", Session: "b"}); err != nil {
@@ -422,7 +424,7 @@ type racer struct{ *memstore.Store }
 func (s *racer) Claim(ctx context.Context, c spool.Claim) (spool.Lease, error) {
 	l, err := s.Store.Claim(ctx, c)
 	if err == nil {
-		_, err = s.Store.Append(ctx, spool.Append{Session: c.Session, Records: []spool.Record{{Type: spool.TypeUserMessage,
+		_, err = s.Store.Append(ctx, spool.Append{Session: c.Session, Records: []chunk.Record{{Type: chunk.TypeUserMessage,
 			Data: json.RawMessage(`{"type":"user_message","commandId":"x","message":{"id":"x","role":"user","parts":[]}}`)}}})
 	}
 	return l, err
@@ -436,8 +438,8 @@ func TestBranchTakesLargeValues(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := g.Command(t.Context(), spool.Row{}, &spool.UserMessage{CommandID: "u", Message: spool.Message{ID: "u", Role: spool.RoleUser,
-		Parts: []spool.Part{{Type: spool.PartText, Text: strings.Repeat("long ", 20_000)}}}}); err != nil {
+	if _, err := g.Command(t.Context(), spool.Row{}, &chunk.UserMessage{CommandID: "u", Message: chunk.Message{ID: "u", Role: chunk.RoleUser,
+		Parts: []chunk.Part{{Type: chunk.PartText, Text: strings.Repeat("long ", 20_000)}}}}); err != nil {
 		t.Fatal(err)
 	}
 	lease, err := logs.Claim(t.Context(), spool.Claim{Owner: "o", Session: "s"})
@@ -446,11 +448,11 @@ func TestBranchTakesLargeValues(t *testing.T) {
 	}
 	w := g.Writer(lease, spool.WriterOptions{RunID: "r"})
 	large := json.RawMessage(`"` + strings.Repeat("x", 100_000) + `"`)
-	if _, err := w.Commit(t.Context(), spool.Row{Status: spool.StatusActive}, nil,
-		&spool.RunStarted{TurnID: "u", MessageID: "m", Mode: "start", Commands: []string{"u"}}, &spool.StepStarted{StepID: "st"},
-		&spool.ToolStart{ToolCallID: "c", ToolName: "t", Arguments: json.RawMessage(`{"$blob":"mine"}`)},
-		&spool.ToolEnd{ToolCallID: "c", ToolName: "t", Result: large, Success: true},
-		&spool.StepCommitted{StepID: "st"}, &spool.CheckpointCreated{CheckpointID: "cp", StepCount: 1}); err != nil {
+	if _, err := w.Commit(t.Context(), spool.Row{Status: chunk.StatusActive}, nil,
+		&chunk.RunStarted{TurnID: "u", MessageID: "m", Mode: "start", Commands: []string{"u"}}, &chunk.StepStarted{StepID: "st"},
+		&chunk.ToolStart{ToolCallID: "c", ToolName: "t", Arguments: json.RawMessage(`{"$blob":"mine"}`)},
+		&chunk.ToolEnd{ToolCallID: "c", ToolName: "t", Result: large, Success: true},
+		&chunk.StepCommitted{StepID: "st"}, &chunk.CheckpointCreated{CheckpointID: "cp", StepCount: 1}); err != nil {
 		t.Fatal(err)
 	}
 	branch(t, logs, "s", "cp", "b")
@@ -478,48 +480,48 @@ func TestBranchTakesLargeValues(t *testing.T) {
 // Children that are at work when their root is branched are stopped there, with
 // what they have shown; those that rest are as they were.
 func TestBranchStopsChildren(t *testing.T) {
-	f := spool.NewFold("s")
-	var records []spool.Record
-	add := func(chunks ...spool.Chunk) {
+	f := fold.New("s")
+	var records []chunk.Record
+	add := func(chunks ...chunk.Chunk) {
 		t.Helper()
 		for _, c := range chunks {
 			b := c.ChunkBase()
 			if b.AgentID == "" {
 				b.AgentID = "s"
-				if !spool.IsCommand(c.ChunkType()) {
+				if !chunk.IsCommand(c.ChunkType()) {
 					b.RunID = "r"
 				}
 			}
 			b.Timestamp = int64(1000 + len(records))
-			data, err := spool.AppendChunk(nil, c)
+			data, err := chunk.Append(nil, c)
 			if err != nil {
 				t.Fatal(err)
 			}
-			r := spool.Record{Seq: uint64(len(records) + 1), Type: c.ChunkType(), Agent: b.AgentID, Time: b.Timestamp, Class: spool.ClassOf(c), Data: data}
+			r := chunk.Record{Seq: uint64(len(records) + 1), Type: c.ChunkType(), Agent: b.AgentID, Time: b.Timestamp, Class: chunk.ClassOf(c), Data: data}
 			records = append(records, r)
 			if err := f.Apply(r); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	child := func(n int) spool.Base {
-		return spool.Base{AgentID: fmt.Sprint("s.", n), RunID: fmt.Sprintf("r.%d-r1", n)}
+	child := func(n int) chunk.Base {
+		return chunk.Base{AgentID: fmt.Sprint("s.", n), RunID: fmt.Sprintf("r.%d-r1", n)}
 	}
 	begin := func(n int) {
-		add(&spool.SubAgentStart{SubAgentType: "helper", SubSessionID: fmt.Sprint("s.", n), CallID: fmt.Sprint("c", n), Mode: spool.ChildBackground},
-			&spool.RunStarted{Base: child(n), TurnID: fmt.Sprint("t", n), MessageID: fmt.Sprint("m", n), Mode: "start"},
-			&spool.StepStarted{Base: child(n), StepID: fmt.Sprint("s", n)}, &spool.TextDelta{Base: child(n), Delta: "half a wo"})
+		add(&chunk.SubAgentStart{SubAgentType: "helper", SubSessionID: fmt.Sprint("s.", n), CallID: fmt.Sprint("c", n), Mode: chunk.ChildBackground},
+			&chunk.RunStarted{Base: child(n), TurnID: fmt.Sprint("t", n), MessageID: fmt.Sprint("m", n), Mode: "start"},
+			&chunk.StepStarted{Base: child(n), StepID: fmt.Sprint("s", n)}, &chunk.TextDelta{Base: child(n), Delta: "half a wo"})
 	}
-	add(&spool.UserMessage{CommandID: "u", Message: spool.Message{ID: "u", Role: spool.RoleUser, Parts: []spool.Part{{Type: spool.PartText, Text: "hi"}}}},
-		&spool.RunStarted{TurnID: "u", MessageID: "m", Mode: "start", Commands: []string{"u"}}, &spool.StepStarted{StepID: "st"}, &spool.TextDelta{Delta: "go"})
+	add(&chunk.UserMessage{CommandID: "u", Message: chunk.Message{ID: "u", Role: chunk.RoleUser, Parts: []chunk.Part{{Type: chunk.PartText, Text: "hi"}}}},
+		&chunk.RunStarted{TurnID: "u", MessageID: "m", Mode: "start", Commands: []string{"u"}}, &chunk.StepStarted{StepID: "st"}, &chunk.TextDelta{Delta: "go"})
 	add(f.CloseModelPhase("tool-calls", nil)...)
 	begin(1)
 	begin(2)
-	add(&spool.AssistantMessage{Base: child(2), MessageID: "m2", StepID: "s2", Parts: []spool.Part{{Type: spool.PartText, First: 12, Text: "all of it"}}},
-		&spool.StepCommitted{Base: child(2), StepID: "s2"}, &spool.RunFinished{Base: child(2), Outcome: spool.OutcomeCompleted})
+	add(&chunk.AssistantMessage{Base: child(2), MessageID: "m2", StepID: "s2", Parts: []chunk.Part{{Type: chunk.PartText, First: 12, Text: "all of it"}}},
+		&chunk.StepCommitted{Base: child(2), StepID: "s2"}, &chunk.RunFinished{Base: child(2), Outcome: chunk.OutcomeCompleted})
 	add(f.CloseStep("cp")...)
-	add(&spool.CheckpointCreated{CheckpointID: "cp", StepCount: 1}, &spool.StepStarted{StepID: "st2"},
-		&spool.TextDelta{Base: child(1), Delta: "rd, and so on"})
+	add(&chunk.CheckpointCreated{CheckpointID: "cp", StepCount: 1}, &chunk.StepStarted{StepID: "st2"},
+		&chunk.TextDelta{Base: child(1), Delta: "rd, and so on"})
 
 	logs := loaded(t, memstore.New(nil), "s", records, spool.Row{})
 	checkBranches(t, logs, "s", records)

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"unicode/utf8"
+
+	"github.com/spool-run/spool/chunk"
 )
 
 // splitBytes is the length of the pieces of a text that is too large for one
@@ -15,16 +17,16 @@ const splitBytes = 32 << 10
 // chunkEncoder turns chunks into records: base fields, large values, limits.
 type chunkEncoder struct {
 	g    *Log
-	base Base  // what chunks get whose own fields are zero
-	last int64 // the latest timestamp given out
+	base chunk.Base // what chunks get whose own fields are zero
+	last int64      // the latest timestamp given out
 	buf  []byte
 }
 
 // encode fills in the chunks' base fields (in place), moves large values into
 // blobs, and returns the records, without sequences. Nothing but blobs has been
 // stored when it fails.
-func (e *chunkEncoder) encode(ctx context.Context, chunks []Chunk) ([]Record, error) {
-	recs := make([]Record, 0, len(chunks))
+func (e *chunkEncoder) encode(ctx context.Context, chunks []chunk.Chunk) ([]chunk.Record, error) {
+	recs := make([]chunk.Record, 0, len(chunks))
 	for _, c := range chunks {
 		e.fill(c)
 		var err error
@@ -35,7 +37,7 @@ func (e *chunkEncoder) encode(ctx context.Context, chunks []Chunk) ([]Record, er
 	return recs, nil
 }
 
-func (e *chunkEncoder) fill(c Chunk) {
+func (e *chunkEncoder) fill(c chunk.Chunk) {
 	b := c.ChunkBase()
 	if b.AgentID == "" {
 		b.AgentID = e.base.AgentID
@@ -55,27 +57,27 @@ func (e *chunkEncoder) fill(c Chunk) {
 	e.last = max(e.last, b.Timestamp)
 }
 
-func (e *chunkEncoder) one(ctx context.Context, recs []Record, c Chunk) ([]Record, error) {
+func (e *chunkEncoder) one(ctx context.Context, recs []chunk.Record, c chunk.Chunk) ([]chunk.Record, error) {
 	c, err := e.g.spill(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	data, err := AppendChunk(e.buf[:0], c)
+	data, err := chunk.Append(e.buf[:0], c)
 	if err != nil {
-		return nil, ErrInvalidChunk.With(e.g.session, err)
+		return nil, chunk.ErrInvalidChunk.With(e.g.session, err)
 	}
-	if e.buf = data; cap(e.buf) > MaxInlineBytes {
+	if e.buf = data; cap(e.buf) > chunk.MaxInlineBytes {
 		e.buf = nil
 	}
-	if u, ok := c.(*Unknown); ok {
+	if u, ok := c.(*chunk.Unknown); ok {
 		if data, err = fillUnknown(data, &u.Base); err != nil {
-			return nil, ErrInvalidChunk.With(e.g.session, err)
+			return nil, chunk.ErrInvalidChunk.With(e.g.session, err)
 		}
 	}
-	if len(data) > MaxRecordBytes {
+	if len(data) > chunk.MaxRecordBytes {
 		pieces := split(c)
 		if len(pieces) < 2 {
-			return nil, ErrTooLarge.Because(fmt.Sprintf("a %s of %d bytes is too large for a record", c.ChunkType(), len(data))).With(e.g.session, nil)
+			return nil, chunk.ErrTooLarge.Because(fmt.Sprintf("a %s of %d bytes is too large for a record", c.ChunkType(), len(data))).With(e.g.session, nil)
 		}
 		for _, p := range pieces {
 			if recs, err = e.one(ctx, recs, p); err != nil {
@@ -85,26 +87,26 @@ func (e *chunkEncoder) one(ctx context.Context, recs []Record, c Chunk) ([]Recor
 		return recs, nil
 	}
 	b := c.ChunkBase()
-	return append(recs, Record{Type: c.ChunkType(), Agent: b.AgentID, Time: b.Timestamp, Class: ClassOf(c), Data: bytes.Clone(data)}), nil
+	return append(recs, chunk.Record{Type: c.ChunkType(), Agent: b.AgentID, Time: b.Timestamp, Class: chunk.ClassOf(c), Data: bytes.Clone(data)}), nil
 }
 
 // split cuts a chunk that is one text into several, or returns nil.
-func split(c Chunk) []Chunk {
-	var out []Chunk
+func split(c chunk.Chunk) []chunk.Chunk {
+	var out []chunk.Chunk
 	switch c := c.(type) {
-	case *TextDelta:
+	case *chunk.TextDelta:
 		for _, s := range splitText(c.Delta) {
 			d := *c
 			d.Delta = s
 			out = append(out, &d)
 		}
-	case *ToolArgStreamDelta:
+	case *chunk.ToolArgStreamDelta:
 		for _, s := range splitText(c.Delta) {
 			d := *c
 			d.Delta = s
 			out = append(out, &d)
 		}
-	case *Thinking:
+	case *chunk.Thinking:
 		if c.IsComplete {
 			return nil // whether it holds the whole block or its rest, only the producer knows
 		}
@@ -132,7 +134,7 @@ func splitText(s string) []string {
 }
 
 // fillUnknown adds the base fields that a chunk of unknown type lacks.
-func fillUnknown(data []byte, b *Base) ([]byte, error) {
+func fillUnknown(data []byte, b *chunk.Base) ([]byte, error) {
 	var has map[string]json.RawMessage
 	if err := json.Unmarshal(data, &has); err != nil {
 		return nil, err

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/spool-run/spool/chunk"
 )
 
 // fakeStore is the store of this package's own tests: a few maps, and faults on
@@ -25,7 +27,7 @@ type fakeGrave struct{ epoch, incarnation uint64 }
 
 type fakeSession struct {
 	head    Head
-	recs    []Record
+	recs    []chunk.Record
 	writers map[string]fakeLast
 	command uint64 // latest command's sequence
 	blobs   map[string][]byte
@@ -54,7 +56,7 @@ func (f *fakeStore) session(id string) *fakeSession {
 	if s == nil {
 		g := f.dead[id]
 		s = &fakeSession{
-			head:    Head{Incarnation: g.incarnation + 1, Epoch: g.epoch, Status: StatusEnded},
+			head:    Head{Incarnation: g.incarnation + 1, Epoch: g.epoch, Status: chunk.StatusEnded},
 			writers: map[string]fakeLast{}, blobs: map[string][]byte{}, folds: map[string]SavedFold{},
 		}
 		f.sessions[id] = s
@@ -94,7 +96,7 @@ func (f *fakeStore) Append(ctx context.Context, a Append) (Appended, error) {
 
 func (f *fakeStore) append(a Append) (Appended, error) {
 	if _, size := sizeOf(a.Records); size > MaxAppendBytes || len(a.Records) > MaxAppendRecords {
-		return Appended{}, ErrTooLarge
+		return Appended{}, chunk.ErrTooLarge
 	}
 	s := f.session(a.Session)
 	if a.Epoch > 0 {
@@ -131,7 +133,7 @@ func (f *fakeStore) append(a Append) (Appended, error) {
 	return res, nil
 }
 
-func (f *fakeStore) Read(_ context.Context, session string, after uint64, max int) ([]Record, error) {
+func (f *fakeStore) Read(_ context.Context, session string, after uint64, max int) ([]chunk.Record, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.count("read")
@@ -142,12 +144,12 @@ func (f *fakeStore) Read(_ context.Context, session string, after uint64, max in
 	if after < s.head.TraceFloor {
 		return nil, ErrTrimmed.With(session, nil)
 	}
-	return f.after(s, after, max, func(Record) bool { return true }), nil
+	return f.after(s, after, max, func(chunk.Record) bool { return true }), nil
 }
 
-func (f *fakeStore) after(s *fakeSession, after uint64, max int, want func(Record) bool) []Record {
-	i, _ := slices.BinarySearchFunc(s.recs, after+1, func(r Record, n uint64) int { return int(int64(r.Seq) - int64(n)) })
-	var out []Record
+func (f *fakeStore) after(s *fakeSession, after uint64, max int, want func(chunk.Record) bool) []chunk.Record {
+	i, _ := slices.BinarySearchFunc(s.recs, after+1, func(r chunk.Record, n uint64) int { return int(int64(r.Seq) - int64(n)) })
+	var out []chunk.Record
 	for ; i < len(s.recs) && len(out) < max; i++ {
 		if want(s.recs[i]) {
 			out = append(out, s.recs[i])
@@ -156,7 +158,7 @@ func (f *fakeStore) after(s *fakeSession, after uint64, max int, want func(Recor
 	return out
 }
 
-func (f *fakeStore) ReadKept(_ context.Context, session string, q KeptQuery) ([]Record, error) {
+func (f *fakeStore) ReadKept(_ context.Context, session string, q KeptQuery) ([]chunk.Record, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.count("readkept")
@@ -168,11 +170,11 @@ func (f *fakeStore) ReadKept(_ context.Context, session string, q KeptQuery) ([]
 		if q.After < s.head.Floor {
 			return nil, ErrTrimmed.With(session, nil)
 		}
-		return f.after(s, q.After, q.Max, func(r Record) bool { return r.Class == Kept }), nil
+		return f.after(s, q.After, q.Max, func(r chunk.Record) bool { return r.Class == chunk.Kept }), nil
 	}
-	var out []Record
+	var out []chunk.Record
 	for _, r := range slices.Backward(s.recs) {
-		if r.Class == Kept && (q.Before == 0 || r.Seq < q.Before) && len(out) < q.Max {
+		if r.Class == chunk.Kept && (q.Before == 0 || r.Seq < q.Before) && len(out) < q.Max {
 			out = append(out, r)
 		}
 	}
@@ -229,8 +231,8 @@ func (f *fakeStore) Trim(_ context.Context, session string, traceFloor, floor ui
 	defer f.mu.Unlock()
 	s := f.session(session)
 	s.head.TraceFloor, s.head.Floor = max(s.head.TraceFloor, traceFloor), max(s.head.Floor, floor)
-	s.recs = slices.DeleteFunc(slices.Clone(s.recs), func(r Record) bool {
-		return r.Seq <= floor || r.Class == Trace && r.Seq <= traceFloor
+	s.recs = slices.DeleteFunc(slices.Clone(s.recs), func(r chunk.Record) bool {
+		return r.Seq <= floor || r.Class == chunk.Trace && r.Seq <= traceFloor
 	})
 	f.bump()
 	return nil
@@ -287,7 +289,7 @@ func (f *fakeStore) LoadFold(_ context.Context, session, name string) (SavedFold
 }
 
 // log returns a copy of a session's records.
-func (f *fakeStore) log(session string) []Record {
+func (f *fakeStore) log(session string) []chunk.Record {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Clone(f.session(session).recs)

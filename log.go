@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 	"weak"
+
+	"github.com/spool-run/spool/chunk"
 )
 
 // giveUp is how long an append of unknown outcome is repeated when no lease
@@ -47,7 +49,7 @@ func (g *Log) Session() string { return g.session }
 func (g *Log) Head(ctx context.Context) (Head, error) {
 	h, err := g.logs.store.Head(ctx, g.session)
 	switch {
-	case err == nil && h.Status == StatusCopying:
+	case err == nil && h.Status == chunk.StatusCopying:
 		g.tail.vanish()
 		return Head{}, ErrNotFound.With(g.session, nil)
 	case err == nil:
@@ -61,32 +63,32 @@ func (g *Log) Head(ctx context.Context) (Head, error) {
 // Command appends commands without a lease and makes the session due, creating
 // it if need be. All chunks go into one append. It fills in their base fields.
 //
-// Errors: [ErrInvalidID] for a bad command id, [ErrInvalidChunk] for any other
-// bad chunk or one that is no command, [ErrTooLarge], or the store's. While the
+// Errors: [chunk.ErrInvalidID] for a bad command id, [chunk.ErrInvalidChunk] for any other
+// bad chunk or one that is no command, [chunk.ErrTooLarge], or the store's. While the
 // outcome is unknown the append is repeated; that both land is harmless, since
 // the fold takes the first command of an id.
-func (g *Log) Command(ctx context.Context, row Row, chunks ...Chunk) (Appended, error) {
+func (g *Log) Command(ctx context.Context, row Row, chunks ...chunk.Chunk) (Appended, error) {
 	if len(chunks) == 0 {
-		return Appended{}, ErrInvalid.Because("a command append needs a command").With(g.session, nil)
+		return Appended{}, chunk.ErrInvalid.Because("a command append needs a command").With(g.session, nil)
 	}
 	for _, c := range chunks {
-		if !IsCommand(c.ChunkType()) {
-			return Appended{}, ErrInvalidChunk.Because("a "+string(c.ChunkType())+" is no command").With(g.session, nil)
+		if !chunk.IsCommand(c.ChunkType()) {
+			return Appended{}, chunk.ErrInvalidChunk.Because("a "+string(c.ChunkType())+" is no command").With(g.session, nil)
 		}
-		if err := CheckID(CommandID(c)); err != nil {
+		if err := chunk.CheckID(chunk.CommandID(c)); err != nil {
 			return Appended{}, err
 		}
-		if err := ValidateChunk(c); err != nil {
+		if err := chunk.Validate(c); err != nil {
 			return Appended{}, err
 		}
 	}
-	e := chunkEncoder{g: g, base: Base{AgentID: g.session}}
+	e := chunkEncoder{g: g, base: chunk.Base{AgentID: g.session}}
 	recs, err := e.encode(ctx, chunks)
 	if err != nil {
 		return Appended{}, err
 	}
 	if n, size := sizeOf(recs); n > MaxAppendRecords || size > MaxAppendBytes {
-		return Appended{}, ErrTooLarge.Because("the commands are too large for one append").With(g.session, nil)
+		return Appended{}, chunk.ErrTooLarge.Because("the commands are too large for one append").With(g.session, nil)
 	}
 	return g.append(ctx, Append{Session: g.session, Records: recs, Row: row}, giveUp)
 }
@@ -121,7 +123,7 @@ func (g *Log) append(ctx context.Context, a Append, patience time.Duration) (App
 
 // settled says that an append failed for certain and will again.
 func settled(err error) bool {
-	for _, e := range [...]error{ErrSuperseded, ErrNotFound, ErrTooLarge, ErrClosed, ErrInvalid, ErrInvalidID, ErrInvalidChunk} {
+	for _, e := range [...]error{ErrSuperseded, ErrNotFound, chunk.ErrTooLarge, ErrClosed, chunk.ErrInvalid, chunk.ErrInvalidID, chunk.ErrInvalidChunk} {
 		if errors.Is(err, e) {
 			return true
 		}
@@ -129,7 +131,7 @@ func settled(err error) bool {
 	return false
 }
 
-func sizeOf(recs []Record) (n, size int) {
+func sizeOf(recs []chunk.Record) (n, size int) {
 	for i := range recs {
 		size += len(recs[i].Data)
 	}

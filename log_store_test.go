@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/store/memstore"
 )
 
@@ -28,8 +29,8 @@ func TestLogOverAStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	say := func(id string) {
-		m := spool.Message{ID: id, Role: spool.RoleUser, Parts: []spool.Part{{Type: spool.PartText, Text: id}}}
-		if _, err := remote.Command(ctx, spool.Row{}, &spool.UserMessage{CommandID: id, Message: m}); err != nil {
+		m := chunk.Message{ID: id, Role: chunk.RoleUser, Parts: []chunk.Part{{Type: chunk.PartText, Text: id}}}
+		if _, err := remote.Command(ctx, spool.Row{}, &chunk.UserMessage{CommandID: id, Message: m}); err != nil {
 			t.Error(err)
 		}
 	}
@@ -37,7 +38,7 @@ func TestLogOverAStore(t *testing.T) {
 
 	const readers, turns, deltas = 20, 10, 100
 	var wg sync.WaitGroup
-	logs := make([][]spool.Record, readers)
+	logs := make([][]chunk.Record, readers)
 	for i := range logs {
 		g := remote
 		if i%2 == 0 {
@@ -47,7 +48,7 @@ func TestLogOverAStore(t *testing.T) {
 		}
 		wg.Go(func() {
 			r := g.Reader(spool.ReadOptions{Follow: true, Max: 1 + i})
-			last := func(r spool.Record) bool { return r.Type == spool.TypeOutput }
+			last := func(r chunk.Record) bool { return r.Type == chunk.TypeOutput }
 			for !slices.ContainsFunc(logs[i], last) {
 				recs, err := r.Next(ctx)
 				if err != nil {
@@ -73,23 +74,23 @@ func TestLogOverAStore(t *testing.T) {
 			t.Fatal(err)
 		}
 		w := g.Writer(lease, spool.WriterOptions{})
-		if _, err := w.Commit(ctx, spool.Row{Status: spool.StatusActive}, nil); err != nil {
+		if _, err := w.Commit(ctx, spool.Row{Status: chunk.StatusActive}, nil); err != nil {
 			t.Fatal(err)
 		}
 		wg.Go(func() { say(fmt.Sprint("next", turn)) })
 		for i := range deltas {
 			s := fmt.Sprint(turn, ".", i, " ")
 			want.WriteString(s)
-			if err := w.Append(ctx, &spool.TextDelta{Delta: s}); err != nil {
+			if err := w.Append(ctx, &chunk.TextDelta{Delta: s}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		if turn == turns-1 {
-			if err := w.Append(ctx, &spool.Output{Output: []byte("1")}); err != nil {
+			if err := w.Append(ctx, &chunk.Output{Output: []byte("1")}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if _, err := w.Commit(ctx, spool.Row{Status: spool.StatusEnded}, &spool.Settle{Seen: lease.Head.Seq}); err != nil {
+		if _, err := w.Commit(ctx, spool.Row{Status: chunk.StatusEnded}, &spool.Settle{Seen: lease.Head.Seq}); err != nil {
 			t.Fatal(err)
 		}
 		if err := store.Release(ctx, lease); err != nil {
@@ -104,11 +105,11 @@ func TestLogOverAStore(t *testing.T) {
 			if r.Seq != uint64(n)+1 {
 				t.Fatalf("reader %d: record %d has sequence %d", i, n, r.Seq)
 			}
-			c, err := spool.DecodeChunk(r.Data)
+			c, err := chunk.Decode(r.Data)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if d, ok := c.(*spool.TextDelta); ok {
+			if d, ok := c.(*chunk.TextDelta); ok {
 				got.WriteString(d.Delta)
 			}
 		}

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/spool-run/spool/chunk"
 )
 
 // bench is a store and the logs of one process over it.
@@ -31,16 +33,16 @@ func mustLog(t testing.TB, logs *Logs) *Log {
 	return g
 }
 
-func text(s string) *TextDelta { return &TextDelta{Delta: s} }
+func text(s string) *chunk.TextDelta { return &chunk.TextDelta{Delta: s} }
 
-func say(id, s string) *UserMessage {
-	return &UserMessage{CommandID: id, Message: Message{ID: id, Role: RoleUser, Parts: []Part{{Type: PartText, Text: s}}}}
+func say(id, s string) *chunk.UserMessage {
+	return &chunk.UserMessage{CommandID: id, Message: chunk.Message{ID: id, Role: chunk.RoleUser, Parts: []chunk.Part{{Type: chunk.PartText, Text: s}}}}
 }
 
 // readAll reads to the log's quiet.
-func readAll(t testing.TB, g *Log, after Cursor) []Record {
+func readAll(t testing.TB, g *Log, after Cursor) []chunk.Record {
 	t.Helper()
-	var out []Record
+	var out []chunk.Record
 	for r, err := range g.Records(context.Background(), ReadOptions{After: after}) {
 		if err != nil {
 			t.Fatal(err)
@@ -50,22 +52,22 @@ func readAll(t testing.TB, g *Log, after Cursor) []Record {
 	return out
 }
 
-func deltas(t testing.TB, recs []Record) string {
+func deltas(t testing.TB, recs []chunk.Record) string {
 	t.Helper()
 	var b strings.Builder
 	for _, r := range recs {
-		c, err := DecodeChunk(r.Data)
+		c, err := chunk.Decode(r.Data)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if d, ok := c.(*TextDelta); ok {
+		if d, ok := c.(*chunk.TextDelta); ok {
 			b.WriteString(d.Delta)
 		}
 	}
 	return b.String()
 }
 
-func contiguous(t testing.TB, recs []Record, after uint64) {
+func contiguous(t testing.TB, recs []chunk.Record, after uint64) {
 	t.Helper()
 	for i, r := range recs {
 		if want := after + 1 + uint64(i); r.Seq != want {
@@ -83,7 +85,7 @@ func TestWriterToReader(t *testing.T) {
 	w := g.Writer(store.claim("s"), WriterOptions{AgentType: "chat", RunID: "r1"})
 	defer w.Close()
 	w.SetStep(1)
-	if _, err := w.Commit(ctx, Row{Status: StatusActive}, nil, &RunStarted{TurnID: "c1", MessageID: "m1"}); err != nil {
+	if _, err := w.Commit(ctx, Row{Status: chunk.StatusActive}, nil, &chunk.RunStarted{TurnID: "c1", MessageID: "m1"}); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 50 {
@@ -91,11 +93,11 @@ func TestWriterToReader(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	res, err := w.Commit(ctx, Row{Status: StatusEnded}, &Settle{Seen: 1}, &StepCommitted{}, &RunFinished{Outcome: OutcomeCompleted})
+	res, err := w.Commit(ctx, Row{Status: chunk.StatusEnded}, &Settle{Seen: 1}, &chunk.StepCommitted{}, &chunk.RunFinished{Outcome: chunk.OutcomeCompleted})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if res.First != 53 || res.Last != 54 || res.Head.Status != StatusEnded || res.Head.Due != 0 {
+	if res.First != 53 || res.Last != 54 || res.Head.Status != chunk.StatusEnded || res.Head.Due != 0 {
 		t.Fatalf("commit answered %+v", res)
 	}
 	recs := readAll(t, g, Cursor{})
@@ -103,17 +105,17 @@ func TestWriterToReader(t *testing.T) {
 		t.Fatalf("%d records, want 54", len(recs))
 	}
 	contiguous(t, recs, 0)
-	c, err := DecodeChunk(recs[2].Data)
+	c, err := chunk.Decode(recs[2].Data)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if b := c.ChunkBase(); b.AgentID != "s" || b.AgentType != "chat" || b.RunID != "r1" || b.Step != 1 || b.Timestamp == 0 {
 		t.Errorf("base fields %+v", b)
 	}
-	if recs[2].Agent != "s" || recs[2].Class != Trace || recs[2].Type != TypeTextDelta || recs[2].Time != c.ChunkBase().Timestamp {
+	if recs[2].Agent != "s" || recs[2].Class != chunk.Trace || recs[2].Type != chunk.TypeTextDelta || recs[2].Time != c.ChunkBase().Timestamp {
 		t.Errorf("record %+v", recs[2])
 	}
-	if r := recs[53]; r.Class != Kept || r.Type != TypeRunFinished {
+	if r := recs[53]; r.Class != chunk.Kept || r.Type != chunk.TypeRunFinished {
 		t.Errorf("last record %+v", r)
 	}
 	if n := len(readAll(t, g, Cursor{Seq: 54})); n != 0 {
@@ -135,7 +137,7 @@ func TestWriterGroupsWhatArrivesMeanwhile(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := w.Append(ctx, &StepCommitted{}, text("after"), text("wards")); err != nil {
+	if err := w.Append(ctx, &chunk.StepCommitted{}, text("after"), text("wards")); err != nil {
 		t.Fatal(err)
 	}
 	for range 100 {
@@ -149,7 +151,7 @@ func TestWriterGroupsWhatArrivesMeanwhile(t *testing.T) {
 		t.Errorf("%d appends", n)
 	}
 	recs := store.log("s")
-	if len(recs) != 103 || recs[100].Type != TypeStepCommitted {
+	if len(recs) != 103 || recs[100].Type != chunk.TypeStepCommitted {
 		t.Fatalf("%d records", len(recs))
 	}
 }
@@ -162,7 +164,7 @@ func TestCommitKeepsItsChunksTogether(t *testing.T) {
 	ctx := context.Background()
 	w := g.Writer(store.claim("s"), WriterOptions{})
 	defer w.Close()
-	step := func() Chunk { return &StepCommitted{} }
+	step := func() chunk.Chunk { return &chunk.StepCommitted{} }
 	if err := w.Append(ctx, step(), step(), step(), step()); err != nil { // occupies the first append
 		t.Fatal(err)
 	}
@@ -171,7 +173,7 @@ func TestCommitKeepsItsChunksTogether(t *testing.T) {
 	}
 	done := make(chan Appended, 1)
 	go func() {
-		res, err := w.Commit(ctx, Row{Status: StatusEnded}, nil, step(), step(), step())
+		res, err := w.Commit(ctx, Row{Status: chunk.StatusEnded}, nil, step(), step(), step())
 		if err != nil {
 			t.Error(err)
 		}
@@ -195,8 +197,8 @@ func TestCommitWithoutChunks(t *testing.T) {
 	ctx := context.Background()
 	w := g.Writer(store.claim("s"), WriterOptions{})
 	defer w.Close()
-	res, err := w.Commit(ctx, Row{Status: StatusPaused}, &Settle{Next: 7})
-	if err != nil || res.Head.Status != StatusPaused || res.Head.Due != 7 || res.First <= res.Last {
+	res, err := w.Commit(ctx, Row{Status: chunk.StatusPaused}, &Settle{Next: 7})
+	if err != nil || res.Head.Status != chunk.StatusPaused || res.Head.Due != 7 || res.First <= res.Last {
 		t.Fatalf("commit answered %+v, %v", res, err)
 	}
 }
@@ -311,19 +313,19 @@ func TestCommandRefuses(t *testing.T) {
 	_, g := newTestLog(t, nil)
 	ctx := context.Background()
 	for name, test := range map[string]struct {
-		c    Chunk
+		c    chunk.Chunk
 		want error
 	}{
-		"no command": {text("x"), ErrInvalidChunk},
-		"bad id":     {say("a\nb", "x"), ErrInvalidID},
-		"no id":      {say("", "x"), ErrInvalidID},
-		"too large":  {manyParts("c", 10, MaxInlineBytes), ErrTooLarge},
+		"no command": {text("x"), chunk.ErrInvalidChunk},
+		"bad id":     {say("a\nb", "x"), chunk.ErrInvalidID},
+		"no id":      {say("", "x"), chunk.ErrInvalidID},
+		"too large":  {manyParts("c", 10, chunk.MaxInlineBytes), chunk.ErrTooLarge},
 	} {
 		if _, err := g.Command(ctx, Row{}, test.c); !errors.Is(err, test.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := g.Command(ctx, Row{}); !errors.Is(err, ErrInvalid) {
+	if _, err := g.Command(ctx, Row{}); !errors.Is(err, chunk.ErrInvalid) {
 		t.Errorf("none: %v", err)
 	}
 }
@@ -373,7 +375,7 @@ func TestLargeTextIsSplitAtRunes(t *testing.T) {
 	if err := w.Append(ctx, text(long)); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Append(ctx, &StepStarted{StepID: strings.Repeat("x", MaxRecordBytes)}); !errors.Is(err, ErrTooLarge) || !strings.Contains(err.Error(), "step_started") {
+	if err := w.Append(ctx, &chunk.StepStarted{StepID: strings.Repeat("x", chunk.MaxRecordBytes)}); !errors.Is(err, chunk.ErrTooLarge) || !strings.Contains(err.Error(), "step_started") {
 		t.Errorf("a large step id: %v", err)
 	}
 	if err := w.Flush(ctx); err != nil {
@@ -384,7 +386,7 @@ func TestLargeTextIsSplitAtRunes(t *testing.T) {
 		t.Errorf("%d records do not add up to the text", len(recs))
 	}
 	for _, r := range recs {
-		if len(r.Data) > MaxRecordBytes {
+		if len(r.Data) > chunk.MaxRecordBytes {
 			t.Errorf("a record of %d bytes", len(r.Data))
 		}
 	}
@@ -395,7 +397,7 @@ func TestUnknownChunkIsFilled(t *testing.T) {
 	ctx := context.Background()
 	w := g.Writer(store.claim("s"), WriterOptions{RunID: "r"})
 	defer w.Close()
-	c, err := DecodeChunk([]byte(`{"type":"x_new","agentType":"mine","n":1} `))
+	c, err := chunk.Decode([]byte(`{"type":"x_new","agentType":"mine","n":1} `))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -403,7 +405,7 @@ func TestUnknownChunkIsFilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := store.log("s")[0]
-	got, err := DecodeChunk(r.Data)
+	got, err := chunk.Decode(r.Data)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -434,7 +436,7 @@ func TestTwoWritersOfALease(t *testing.T) {
 	wg.Wait()
 	recs := readAll(t, g, Cursor{})
 	contiguous(t, recs, 0)
-	by := map[string][]Record{}
+	by := map[string][]chunk.Record{}
 	for _, r := range recs {
 		by[r.Agent] = append(by[r.Agent], r)
 	}
@@ -479,7 +481,7 @@ func TestLogsCache(t *testing.T) {
 	if again := mustLog(t, g.logs); again != g {
 		t.Error("another handle for the same session")
 	}
-	if _, err := g.logs.Log("a/b"); !errors.Is(err, ErrInvalidID) {
+	if _, err := g.logs.Log("a/b"); !errors.Is(err, chunk.ErrInvalidID) {
 		t.Error(err)
 	}
 	if id := g.logs.NewID(); len(id) != 36 || id[14] != '7' {
@@ -529,10 +531,10 @@ func TestIdleLogsAreForgotten(t *testing.T) {
 }
 
 // manyParts is a message of parts that are each just too small for a blob.
-func manyParts(id string, n, size int) *UserMessage {
+func manyParts(id string, n, size int) *chunk.UserMessage {
 	m := say(id, "")
 	for range n {
-		m.Message.Parts = append(m.Message.Parts, Part{Type: PartText, Text: strings.Repeat("x", size)})
+		m.Message.Parts = append(m.Message.Parts, chunk.Part{Type: chunk.PartText, Text: strings.Repeat("x", size)})
 	}
 	return m
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 	"weak"
 
+	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/internal/redact"
 	"github.com/spool-run/spool/internal/wait"
 )
@@ -107,9 +108,9 @@ func (l *Logs) Logger() *slog.Logger { return l.o.Logger }
 
 // Log returns the log of a session, which need not exist yet. Handles are cheap:
 // the same *Log comes back while anyone holds it, and for a while after. It
-// fails with [ErrInvalidID].
+// fails with [chunk.ErrInvalidID].
 func (l *Logs) Log(session string) (*Log, error) {
-	if err := CheckID(session); err != nil {
+	if err := chunk.CheckID(session); err != nil {
 		return nil, err
 	}
 	l.mu.Lock()
@@ -189,7 +190,7 @@ func (l *Logs) Claim(ctx context.Context, c Claim) (Lease, error) {
 	if err != nil {
 		return Lease{}, err
 	}
-	if lease.Head.Status == StatusCopying {
+	if lease.Head.Status == chunk.StatusCopying {
 		_ = leaser.Release(ctx, lease) // what is lost is time: whoever copies begins again
 		return Lease{}, ErrNotFound.With(lease.Session, nil)
 	}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"sync"
 	"weak"
+
+	"github.com/spool-run/spool/chunk"
 )
 
 const (
@@ -319,7 +321,7 @@ type ownProjector struct {
 	proj    Projector
 	src     *source
 	scratch []Frame
-	recs    []Record // read, but not projected
+	recs    []chunk.Record // read, but not projected
 }
 
 // catchUp projects for this follower alone, from the projection's start, and

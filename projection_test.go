@@ -11,6 +11,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/spool-run/spool/chunk"
 )
 
 // lines is a projector for tests: a line for each delta, two for a kept record,
@@ -20,25 +22,25 @@ type lines struct {
 	applied *atomic.Int64
 }
 
-func (l *lines) Apply(dst []Frame, r Record) ([]Frame, error) {
+func (l *lines) Apply(dst []Frame, r chunk.Record) ([]Frame, error) {
 	if l.applied != nil {
 		l.applied.Add(1)
 	}
-	c, err := DecodeChunk(r.Data)
+	c, err := chunk.Decode(r.Data)
 	if err != nil {
 		return dst, err
 	}
 	switch c := c.(type) {
-	case *TextDelta:
+	case *chunk.TextDelta:
 		l.text.WriteString(c.Delta)
 		if c.Delta == "" {
 			return dst, nil
 		}
 		return append(dst, Frame{Data: []byte("data: " + c.Delta + "\n\n"), Seq: r.Seq}), nil
-	case *RunFinished:
+	case *chunk.RunFinished:
 		return append(dst, Frame{Data: []byte("data: last\n\n")},
 			Frame{Data: []byte("data: end\n\n"), Seq: r.Seq, Terminal: true}), nil
-	case *StreamResync:
+	case *chunk.StreamResync:
 		return append(dst, Frame{Data: []byte("data: cut\n\n"), Cut: true}), nil
 	}
 	return append(dst, Frame{Data: []byte("data: kept\n\n")}, Frame{Data: []byte("data: " + string(r.Type) + "\n\n"), Seq: r.Seq}), nil
@@ -47,7 +49,7 @@ func (l *lines) Apply(dst []Frame, r Record) ([]Frame, error) {
 func (l *lines) Plan() []Frame { return []Frame{{Data: []byte(l.text.String())}} }
 
 // sse renders what a projector alone makes of records.
-func sse(t testing.TB, recs []Record, after uint64) string {
+func sse(t testing.TB, recs []chunk.Record, after uint64) string {
 	t.Helper()
 	var b strings.Builder
 	l := &lines{}
@@ -113,7 +115,7 @@ func TestProjectionIsShared(t *testing.T) {
 		store, g := newTestLog(t, nil)
 		var applied atomic.Int64
 		w := g.Writer(store.claim("s"), WriterOptions{})
-		activate(t, w, StatusActive)
+		activate(t, w, chunk.StatusActive)
 		p := g.Projection("lines", 0, mkLines(&applied))
 		if again := g.Projection("lines", 0, mkLines(&applied)); again != p {
 			t.Fatal("another projection of the same key")
@@ -134,7 +136,7 @@ func TestProjectionIsShared(t *testing.T) {
 				synctest.Wait()
 			}
 		}
-		if _, err := w.Commit(context.Background(), Row{Status: StatusEnded}, nil, &StepCommitted{}, &RunFinished{}); err != nil {
+		if _, err := w.Commit(context.Background(), Row{Status: chunk.StatusEnded}, nil, &chunk.StepCommitted{}, &chunk.RunFinished{}); err != nil {
 			t.Fatal(err)
 		}
 		want := sse(t, store.log("s"), 0)
@@ -173,7 +175,7 @@ func TestProjectionIsShared(t *testing.T) {
 func TestProjectionBehindTheRing(t *testing.T) {
 	store, g := newTestLog(t, &Options{TailBytes: 64 << 10})
 	w := g.Writer(store.claim("s"), WriterOptions{})
-	activate(t, w, StatusActive)
+	activate(t, w, chunk.StatusActive)
 	ctx := context.Background()
 	for i := range 40 {
 		for j := range 20 {
@@ -181,11 +183,11 @@ func TestProjectionBehindTheRing(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if _, err := w.Commit(ctx, Row{}, nil, &RunFinished{}); err != nil {
+		if _, err := w.Commit(ctx, Row{}, nil, &chunk.RunFinished{}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	activate(t, w, StatusEnded)
+	activate(t, w, chunk.StatusEnded)
 	p := g.Projection("lines", 0, mkLines(nil))
 	fresh, err := follow(t, p.Follow(0))
 	if err != nil {
@@ -217,7 +219,7 @@ func TestProjectionOfTrimmedLog(t *testing.T) {
 	w := g.Writer(store.claim("s"), WriterOptions{})
 	ctx := context.Background()
 	put(t, w, "a", "b")
-	if _, err := w.Commit(ctx, Row{}, nil, &StepCommitted{}); err != nil {
+	if _, err := w.Commit(ctx, Row{}, nil, &chunk.StepCommitted{}); err != nil {
 		t.Fatal(err)
 	}
 	put(t, w, "c", "d")
@@ -277,7 +279,7 @@ func TestProjectionEndsWithItsIncarnation(t *testing.T) {
 
 type failing struct{ lines }
 
-func (f *failing) Apply(dst []Frame, r Record) ([]Frame, error) {
+func (f *failing) Apply(dst []Frame, r chunk.Record) ([]Frame, error) {
 	if r.Seq == 3 {
 		return dst, errors.New("no")
 	}
@@ -305,7 +307,7 @@ func followersGetTheProjection(t *testing.T, rng *rand.Rand) {
 	store, g := newTestLog(t, &Options{TailBytes: 5000})
 	ctx := context.Background()
 	w := g.Writer(store.claim("s"), WriterOptions{})
-	activate(t, w, StatusActive)
+	activate(t, w, chunk.StatusActive)
 	type outcome struct {
 		after uint64
 		text  string
@@ -315,7 +317,7 @@ func followersGetTheProjection(t *testing.T, rng *rand.Rand) {
 	for range 40 {
 		for range rng.IntN(15) {
 			if rng.IntN(6) == 0 {
-				if err := w.Append(ctx, &RunFinished{}, &StreamResync{}); err != nil {
+				if err := w.Append(ctx, &chunk.RunFinished{}, &chunk.StreamResync{}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -352,7 +354,7 @@ func followersGetTheProjection(t *testing.T, rng *rand.Rand) {
 		}
 		time.Sleep(time.Duration(rng.IntN(3)) * time.Millisecond)
 	}
-	activate(t, w, StatusEnded)
+	activate(t, w, chunk.StatusEnded)
 	all := store.log("s")
 	for range followers {
 		o := <-done

@@ -1,5 +1,9 @@
 package spool
 
+import (
+	"github.com/spool-run/spool/chunk"
+)
+
 // Frame is a piece of a client protocol's byte stream, ready to be sent.
 type Frame struct {
 	// Data is the whole frame with its line ends, but without an SSE id, which
@@ -29,7 +33,7 @@ type Frame struct {
 // must not be sent, and that another projector may have more luck.
 type Projector interface {
 	// Apply folds the next record and appends the frames that it becomes to dst.
-	Apply(dst []Frame, r Record) ([]Frame, error)
+	Apply(dst []Frame, r chunk.Record) ([]Frame, error)
 	// Plan returns frames that bring a reader who has seen nothing to the
 	// projector's present state, as few as possible. Applying the following
 	// records goes on from there. Frames of a plan carry no Seq.

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"io"
 	"iter"
+
+	"github.com/spool-run/spool/chunk"
 )
 
 // ReadOptions say what a [Reader] reads.
@@ -60,7 +62,7 @@ func (r *Reader) Head() Head { return r.head }
 // is in another incarnation, [ErrNotFound] if there is no such session (with
 // Follow and no cursor it waits for it instead), [ErrClosed], the store's errors
 // and ctx's. Only the store's and ctx's may pass: call Next again.
-func (r *Reader) Next(ctx context.Context) ([]Record, error) {
+func (r *Reader) Next(ctx context.Context) ([]chunk.Record, error) {
 	for {
 		recs, err := r.poll(ctx)
 		if err != nil || recs != nil {
@@ -85,7 +87,7 @@ func (r *Reader) Next(ctx context.Context) ([]Record, error) {
 
 // poll is Next without waiting: neither records nor an error mean that the
 // reader is at the head.
-func (r *Reader) poll(ctx context.Context) ([]Record, error) {
+func (r *Reader) poll(ctx context.Context) ([]chunk.Record, error) {
 	for r.err == nil {
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -117,7 +119,7 @@ func (r *Reader) keep(err error) error {
 
 // step does one thing towards the next records: it takes them from the tail, or
 // reads. Neither records nor the head nor an error: call again.
-func (r *Reader) step(ctx context.Context) (recs []Record, atHead bool, err error) {
+func (r *Reader) step(ctx context.Context) (recs []chunk.Record, atHead bool, err error) {
 	t := r.g.tail
 	if t.logs.ctx.Err() != nil {
 		return nil, false, ErrClosed
@@ -184,7 +186,7 @@ func (r *Reader) bindLocked() error {
 }
 
 // read reads for this reader alone, which is behind the tail.
-func (r *Reader) read(ctx context.Context) ([]Record, error) {
+func (r *Reader) read(ctx context.Context) ([]chunk.Record, error) {
 	t := r.g.tail
 	recs, err := t.readChecked(ctx, r.after, r.page, r.head.Incarnation)
 	if err != nil {
@@ -202,13 +204,13 @@ func (r *Reader) read(ctx context.Context) ([]Record, error) {
 // its expiry; in others a command waits, and is due by the store's clock, which
 // may be ahead of ours.
 func quiet(h Head, now int64) bool {
-	return h.Status != StatusActive && (h.Due == 0 || h.Status == StatusPaused && h.Due > now)
+	return h.Status != chunk.StatusActive && (h.Due == 0 || h.Status == chunk.StatusPaused && h.Due > now)
 }
 
 // Records is [Log.Reader] as an iterator. Like Next it ends with the log's quiet
 // or with an error, after which it yields nothing more.
-func (g *Log) Records(ctx context.Context, o ReadOptions) iter.Seq2[Record, error] {
-	return func(yield func(Record, error) bool) {
+func (g *Log) Records(ctx context.Context, o ReadOptions) iter.Seq2[chunk.Record, error] {
+	return func(yield func(chunk.Record, error) bool) {
 		r := g.Reader(o)
 		for {
 			recs, err := r.Next(ctx)
@@ -216,7 +218,7 @@ func (g *Log) Records(ctx context.Context, o ReadOptions) iter.Seq2[Record, erro
 				return
 			}
 			if err != nil {
-				yield(Record{}, err)
+				yield(chunk.Record{}, err)
 				return
 			}
 			for i := range recs {

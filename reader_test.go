@@ -11,6 +11,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/spool-run/spool/chunk"
 )
 
 // put appends text deltas as an owner that commits at once.
@@ -26,7 +28,7 @@ func put(t testing.TB, w *Writer, texts ...string) {
 	}
 }
 
-func activate(t testing.TB, w *Writer, s Status) {
+func activate(t testing.TB, w *Writer, s chunk.Status) {
 	t.Helper()
 	if _, err := w.Commit(context.Background(), Row{Status: s}, &Settle{Seen: 1 << 60}); err != nil {
 		t.Fatal(err)
@@ -37,7 +39,7 @@ func TestReaderWaitsForTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, g := newTestLog(t, nil)
 		w := g.Writer(store.claim("s"), WriterOptions{})
-		activate(t, w, StatusActive)
+		activate(t, w, chunk.StatusActive)
 		got := make(chan string)
 		go func() { got <- deltas(t, readAll(t, g, Cursor{})) }()
 		for _, s := range []string{"a", "b", "c"} {
@@ -50,7 +52,7 @@ func TestReaderWaitsForTheEnd(t *testing.T) {
 			t.Fatalf("the reader ended with %q while a run was open", s)
 		default:
 		}
-		activate(t, w, StatusPaused)
+		activate(t, w, chunk.StatusPaused)
 		if s := <-got; s != "abc" {
 			t.Errorf("read %q", s)
 		}
@@ -77,7 +79,7 @@ func TestFollowingReaderOutlivesTheEndAndWaitsForTheBeginning(t *testing.T) {
 		synctest.Wait()
 		w := g.Writer(store.claim("s"), WriterOptions{})
 		put(t, w, "a")
-		activate(t, w, StatusEnded)
+		activate(t, w, chunk.StatusEnded)
 		time.Sleep(time.Hour)
 		put(t, w, "b")
 		synctest.Wait()
@@ -95,8 +97,8 @@ func TestTwoProcesses(t *testing.T) {
 		elsewhere := NewLogs(store, nil)
 		defer elsewhere.Close()
 		w := g.Writer(store.claim("s"), WriterOptions{})
-		activate(t, w, StatusActive)
-		got := make(chan []Record)
+		activate(t, w, chunk.StatusActive)
+		got := make(chan []chunk.Record)
 		for range 50 {
 			go func() { got <- readAll(t, mustLog(t, elsewhere), Cursor{}) }()
 		}
@@ -113,7 +115,7 @@ func TestTwoProcesses(t *testing.T) {
 			t.Fatal(err)
 		}
 		put(t, w, "end")
-		activate(t, w, StatusEnded)
+		activate(t, w, chunk.StatusEnded)
 		for range 50 {
 			recs := <-got
 			contiguous(t, recs, 0)
@@ -183,7 +185,7 @@ func TestDeletionUnderReaders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, g := newTestLog(t, nil)
 		w := g.Writer(store.claim("s"), WriterOptions{})
-		activate(t, w, StatusActive)
+		activate(t, w, chunk.StatusActive)
 		put(t, w, "a", "b", "c")
 		waiting, behind := g.Reader(ReadOptions{Follow: true}), g.Reader(ReadOptions{Follow: true, Max: 1})
 		ctx := context.Background()
@@ -232,15 +234,15 @@ func readersSeeTheLog(t *testing.T, rng *rand.Rand) {
 	ctx := context.Background()
 	w := mustLog(t, logs[0]).Writer(store.claim("s"), WriterOptions{})
 	defer w.Close()
-	activate(t, w, StatusActive)
+	activate(t, w, chunk.StatusActive)
 	type outcome struct {
 		after uint64
-		recs  []Record
+		recs  []chunk.Record
 		err   error
 	}
 	done := make(chan outcome)
 	readers := 0
-	var all []Record // never trimmed
+	var all []chunk.Record // never trimmed
 	note := func() {
 		for _, r := range store.log("s") {
 			if uint64(len(all)) < r.Seq {
@@ -310,7 +312,7 @@ func readersSeeTheLog(t *testing.T, rng *rand.Rand) {
 	if err := w.Flush(ctx); err != nil {
 		t.Fatal(err)
 	}
-	activate(t, w, StatusEnded)
+	activate(t, w, chunk.StatusEnded)
 	note()
 	for range readers {
 		o := <-done
@@ -337,7 +339,7 @@ func readersSeeTheLog(t *testing.T, rng *rand.Rand) {
 func TestStalledReadersCostNothing(t *testing.T) {
 	store, g := newTestLog(t, &Options{TailBytes: 64 << 10})
 	w := g.Writer(store.claim("s"), WriterOptions{})
-	activate(t, w, StatusActive)
+	activate(t, w, chunk.StatusActive)
 	put(t, w, "first")
 	readers := make([]*Reader, 1000)
 	for i := range readers {
@@ -352,7 +354,7 @@ func TestStalledReadersCostNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	activate(t, w, StatusEnded)
+	activate(t, w, chunk.StatusEnded)
 	if n := runtime.NumGoroutine(); n > goroutines+1 {
 		t.Errorf("%d goroutines, before %d", n, goroutines)
 	}
@@ -386,7 +388,7 @@ func TestWatcherStops(t *testing.T) {
 		logs := NewLogs(store, nil)
 		g := mustLog(t, logs)
 		w := g.Writer(store.claim("s"), WriterOptions{})
-		activate(t, w, StatusActive)
+		activate(t, w, chunk.StatusActive)
 		for range 100 {
 			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 			go func() {
@@ -421,7 +423,7 @@ func TestWatchSurvivesErrors(t *testing.T) {
 		logs := NewLogs(broken, nil)
 		defer logs.Close()
 		w := mustLog(t, logs).Writer(store.claim("s"), WriterOptions{})
-		activate(t, w, StatusActive)
+		activate(t, w, chunk.StatusActive)
 		elsewhere := NewLogs(store, nil)
 		defer elsewhere.Close()
 		done := make(chan error)
@@ -475,7 +477,7 @@ func TestClosedStoreEndsWhoeverWaits(t *testing.T) {
 		logs := NewLogs(store, nil)
 		defer logs.Close()
 		g := mustLog(t, logs)
-		activate(t, g.Writer(store.claim("s"), WriterOptions{}), StatusActive)
+		activate(t, g.Writer(store.claim("s"), WriterOptions{}), chunk.StatusActive)
 		done := make(chan error)
 		go func() {
 			_, err := g.Reader(ReadOptions{}).Next(context.Background())

@@ -3,6 +3,8 @@ package spool
 import (
 	"context"
 	"errors"
+
+	"github.com/spool-run/spool/chunk"
 )
 
 // source reads what a fold over log[after+1..] needs, without waiting: kept
@@ -54,9 +56,9 @@ func (s *source) follow() {
 
 // next returns the next records; none and no error: it is where it should stop,
 // or at the head.
-func (s *source) next(ctx context.Context) ([]Record, error) {
+func (s *source) next(ctx context.Context) ([]chunk.Record, error) {
 	for again := true; again && (s.upTo == 0 || s.at < s.upTo); {
-		var recs []Record
+		var recs []chunk.Record
 		var err error
 		if s.r != nil {
 			recs, again, err = s.all(ctx)
@@ -81,7 +83,7 @@ func (s *source) next(ctx context.Context) ([]Record, error) {
 
 // all reads from the log as it is, and turns to kept records if it was trimmed
 // meanwhile.
-func (s *source) all(ctx context.Context) (recs []Record, again bool, err error) {
+func (s *source) all(ctx context.Context) (recs []chunk.Record, again bool, err error) {
 	recs, err = s.r.poll(ctx)
 	s.at = s.r.after
 	if !errors.Is(err, ErrTrimmed) {
@@ -92,7 +94,7 @@ func (s *source) all(ctx context.Context) (recs []Record, again bool, err error)
 }
 
 // kept reads one page of kept records up to the trace floor.
-func (s *source) kept(ctx context.Context) (recs []Record, again bool, err error) {
+func (s *source) kept(ctx context.Context) (recs []chunk.Record, again bool, err error) {
 	t := s.g.tail
 	t.mu.Lock()
 	floor := t.head.TraceFloor
@@ -130,7 +132,7 @@ func (s *source) kept(ctx context.Context) (recs []Record, again bool, err error
 
 // nextPage sizes the next page of a private read so that it is about a quarter
 // of pageBytes, whatever the records' sizes.
-func nextPage(page int, recs []Record) int {
+func nextPage(page int, recs []chunk.Record) int {
 	_, size := sizeOf(recs)
 	switch {
 	case size > pageBytes:

@@ -3,6 +3,8 @@ package spool
 import (
 	"context"
 	"time"
+
+	"github.com/spool-run/spool/chunk"
 )
 
 // Limits that hold for every store.
@@ -20,7 +22,7 @@ type Head struct {
 	TraceFloor  uint64 // trace records with Seq <= TraceFloor may be gone
 	Floor       uint64 // no record with Seq <= Floor remains
 	Epoch       uint64 // of the latest claim; 0 before the first
-	Status      Status
+	Status      chunk.Status
 	Due         int64 // Unix milliseconds at which a runner must look; 0 for never
 }
 
@@ -28,11 +30,11 @@ type Head struct {
 //
 // With Epoch > 0 it is an owner's: the store refuses it with [ErrSuperseded]
 // unless Epoch is that of the latest claim, and answers a repeat of (Epoch,
-// Writer, Ordinal) with the first result ([ErrInvalid] if that writer has stored
+// Writer, Ordinal) with the first result ([chunk.ErrInvalid] if that writer has stored
 // a larger Ordinal since; gaps are allowed). With Epoch 0 it is a command's: it
 // needs no lease, and the same atomic step sets Due to the store's now, unless
 // Due is already earlier. A command for a session whose Status is
-// [StatusCopying] is refused with [ErrNotFound].
+// [chunk.StatusCopying] is refused with [ErrNotFound].
 //
 // An append creates the session if it does not exist (an owner's cannot: there
 // was no claim). Its records' Seq is ignored, and the store may keep their Data,
@@ -43,7 +45,7 @@ type Append struct {
 	Epoch   uint64
 	Writer  string // names the writer under its epoch; "" is one too
 	Ordinal uint64 // counts that writer's appends: 1, 2, 3, …; 0 = not idempotent
-	Records []Record
+	Records []chunk.Record
 	Row     Row     // fields of the session row to change
 	Settle  *Settle // owner only
 }
@@ -65,10 +67,10 @@ type Appended struct {
 // Row is what listings know of a session. In an [Append], zero fields stay as
 // they are.
 type Row struct {
-	Status    Status `json:"status"`
-	Agent     string `json:"agent,omitempty"`     // the agent type that answers; filters claims
-	Principal string `json:"principal,omitempty"` // whose session it is; filters listings
-	Title     string `json:"title,omitempty"`
+	Status    chunk.Status `json:"status"`
+	Agent     string       `json:"agent,omitempty"`     // the agent type that answers; filters claims
+	Principal string       `json:"principal,omitempty"` // whose session it is; filters listings
+	Title     string       `json:"title,omitempty"`
 }
 
 // SessionInfo is one line of a listing.
@@ -89,7 +91,7 @@ type SessionInfo struct {
 // that all of them pass.
 type Store interface {
 	// Append writes a batch atomically and numbers it. Errors: [ErrSuperseded],
-	// [ErrTooLarge], or any other, which means that the outcome is unknown and
+	// [chunk.ErrTooLarge], or any other, which means that the outcome is unknown and
 	// is settled by repeating the same Ordinal. Drivers refuse what
 	// [Append.Check] refuses.
 	Append(ctx context.Context, a Append) (Appended, error)
@@ -98,12 +100,12 @@ type Store interface {
 	// gaps, and never a partial answer: if one of them may have been trimmed
 	// (after < TraceFloor) it fails with [ErrTrimmed]. An unknown session and an
 	// after beyond the head give no records.
-	Read(ctx context.Context, session string, after uint64, max int) ([]Record, error)
+	Read(ctx context.Context, session string, after uint64, max int) ([]chunk.Record, error)
 
 	// ReadKept is Read for kept records only, so it serves folding and paging
 	// below TraceFloor. It fails with [ErrTrimmed] if after < Floor. With
 	// Backwards set it returns the records with Seq < q.Before, newest first.
-	ReadKept(ctx context.Context, session string, q KeptQuery) ([]Record, error)
+	ReadKept(ctx context.Context, session string, q KeptQuery) ([]chunk.Record, error)
 
 	// Head returns the log's head; [ErrNotFound] for an unknown session.
 	Head(ctx context.Context, session string) (Head, error)
@@ -161,10 +163,10 @@ type Leaser interface {
 
 // SessionQuery selects sessions, most recently updated first.
 type SessionQuery struct {
-	Status    Status // "" for all but [StatusCopying]
-	Principal string // "" for all
-	After     string // opaque continuation: the NextAfter of the previous page
-	Max       int    // 0 for 100
+	Status    chunk.Status // "" for all but [chunk.StatusCopying]
+	Principal string       // "" for all
+	After     string       // opaque continuation: the NextAfter of the previous page
+	Max       int          // 0 for 100
 }
 
 // SessionPage is one page of a listing.

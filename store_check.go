@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/spool-run/spool/chunk"
 )
 
 // DefaultLeaseTTL is the TTL of a claim that names none.
@@ -16,40 +18,40 @@ const DefaultLeaseTTL = 30 * time.Second
 const MaxRead = 1000
 
 // Check says whether a store may be asked for this append at all: nil,
-// [ErrTooLarge] or [ErrInvalid]. Drivers call it before anything else.
+// [chunk.ErrTooLarge] or [chunk.ErrInvalid]. Drivers call it before anything else.
 func (a *Append) Check() error {
 	switch {
 	case a.Session == "":
-		return ErrInvalid.Because("an append names no session")
+		return chunk.ErrInvalid.Because("an append names no session")
 	case a.Epoch == 0 && a.Settle != nil:
-		return ErrInvalid.Because("only an owner settles").With(a.Session, nil)
+		return chunk.ErrInvalid.Because("only an owner settles").With(a.Session, nil)
 	case a.Epoch == 0 && len(a.Records) == 0:
-		return ErrInvalid.Because("a command's append has no records").With(a.Session, nil)
+		return chunk.ErrInvalid.Because("a command's append has no records").With(a.Session, nil)
 	case len(a.Records) > MaxAppendRecords:
-		return ErrTooLarge.Because("the append has too many records").With(a.Session, nil)
+		return chunk.ErrTooLarge.Because("the append has too many records").With(a.Session, nil)
 	}
 	total := 0
 	for i := range a.Records {
 		n := len(a.Records[i].Data)
-		if n > MaxRecordBytes {
-			return ErrTooLarge.Because("a record is too large").With(a.Session, nil)
+		if n > chunk.MaxRecordBytes {
+			return chunk.ErrTooLarge.Because("a record is too large").With(a.Session, nil)
 		}
 		total += n
 	}
 	if total > MaxAppendBytes {
-		return ErrTooLarge.Because("the append is too large").With(a.Session, nil)
+		return chunk.ErrTooLarge.Because("the append is too large").With(a.Session, nil)
 	}
 	return nil
 }
 
 // Check completes a claim and says whether it makes sense: nil or
-// [ErrInvalid]. Drivers call it before anything else.
+// [chunk.ErrInvalid]. Drivers call it before anything else.
 func (c *Claim) Check() error {
 	if c.Owner == "" {
-		return ErrInvalid.Because("a claim names no owner")
+		return chunk.ErrInvalid.Because("a claim names no owner")
 	}
 	if c.Force && c.Session == "" {
-		return ErrInvalid.Because("a forced claim names no session")
+		return chunk.ErrInvalid.Because("a forced claim names no session")
 	}
 	if c.TTL <= 0 {
 		c.TTL = DefaultLeaseTTL
@@ -63,9 +65,9 @@ func (c *Claim) Matches(agent string) bool {
 }
 
 // Wants reports whether the query is for sessions of this status.
-func (q *SessionQuery) Wants(status Status) bool {
+func (q *SessionQuery) Wants(status chunk.Status) bool {
 	if q.Status == "" {
-		return status != StatusCopying
+		return status != chunk.StatusCopying
 	}
 	return q.Status == status
 }
@@ -83,7 +85,7 @@ func ListingAfter(i SessionInfo) string {
 }
 
 // ParseListing reads what ListingAfter wrote; "" is the zero Listing. It fails
-// with [ErrInvalid].
+// with [chunk.ErrInvalid].
 func ParseListing(after string) (Listing, error) {
 	if after == "" {
 		return Listing{}, nil
@@ -92,7 +94,7 @@ func ParseListing(after string) (Listing, error) {
 	updated, session, ok := strings.Cut(string(text), ":")
 	n, err2 := strconv.ParseInt(updated, 10, 64)
 	if err != nil || err2 != nil || !ok {
-		return Listing{}, ErrInvalid.Because("the continuation is not one of ours")
+		return Listing{}, chunk.ErrInvalid.Because("the continuation is not one of ours")
 	}
 	return Listing{n, session}, nil
 }

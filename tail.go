@@ -5,6 +5,8 @@ import (
 	"errors"
 	"sync"
 	"time"
+
+	"github.com/spool-run/spool/chunk"
 )
 
 const (
@@ -28,7 +30,7 @@ type tail struct {
 	known    bool   // head came from the store
 	missing  bool   // the store said that there is no such session
 	base     uint64 // the sequence before recs[0]
-	recs     []Record
+	recs     []chunk.Record
 	size     int
 	wake     chan struct{} // closed when anything above changes; nil when nobody waits
 	waiters  int
@@ -60,7 +62,7 @@ func (t *tail) current() Head {
 }
 
 func (t *tail) observeLocked(h Head) {
-	if h.Status == StatusCopying {
+	if h.Status == chunk.StatusCopying {
 		t.vanishLocked() // nobody may see it yet
 		return
 	}
@@ -102,10 +104,10 @@ func (t *tail) vanishLocked() {
 
 // publish takes records that were just committed as first, first+1, …, and the
 // head after them.
-func (t *tail) publish(recs []Record, first uint64, h Head) {
+func (t *tail) publish(recs []chunk.Record, first uint64, h Head) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(recs) > 0 && h.Status != StatusCopying && (!t.known || h.Incarnation >= t.head.Incarnation) {
+	if len(recs) > 0 && h.Status != chunk.StatusCopying && (!t.known || h.Incarnation >= t.head.Incarnation) {
 		fresh := !t.known || h.Incarnation > t.head.Incarnation
 		if fresh || first > t.end()+pageRecords { // nobody here follows: begin anew
 			t.base, t.recs, t.size = first-1, nil, 0
@@ -120,7 +122,7 @@ func (t *tail) publish(recs []Record, first uint64, h Head) {
 }
 
 // extendLocked appends those of recs that are exactly the next ones.
-func (t *tail) extendLocked(recs []Record, first uint64) {
+func (t *tail) extendLocked(recs []chunk.Record, first uint64) {
 	end := t.end()
 	if first > end+1 || first+uint64(len(recs)) <= end+1 {
 		return
@@ -146,7 +148,7 @@ func (t *tail) extendLocked(recs []Record, first uint64) {
 
 // pageLocked returns a copy of the records after a sequence, or nil if the tail does
 // not hold the next one. The copy keeps nothing else alive.
-func (t *tail) pageLocked(after uint64, max int) []Record {
+func (t *tail) pageLocked(after uint64, max int) []chunk.Record {
 	if after < t.base || after >= t.end() {
 		return nil
 	}
@@ -156,7 +158,7 @@ func (t *tail) pageLocked(after uint64, max int) []Record {
 		size += len(from[n].Data)
 		n++
 	}
-	return append(make([]Record, 0, n), from[:n]...)
+	return append(make([]chunk.Record, 0, n), from[:n]...)
 }
 
 // refresh asks the store for the head. Callers share requests, but only one
@@ -225,7 +227,7 @@ func (t *tail) catchUp(ctx context.Context, after uint64) error {
 // readChecked reads from the store and makes sure that what came belongs to
 // that incarnation: the head, asked afterwards, still does. It offers the
 // records to the tail. The caller holds the turn, or reads for itself.
-func (t *tail) readChecked(ctx context.Context, after uint64, max int, incarnation uint64) ([]Record, error) {
+func (t *tail) readChecked(ctx context.Context, after uint64, max int, incarnation uint64) ([]chunk.Record, error) {
 	recs, err := t.logs.store.Read(ctx, t.session, after, max)
 	if err != nil {
 		return nil, err

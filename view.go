@@ -3,6 +3,9 @@ package spool
 import (
 	"context"
 	"errors"
+
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
 )
 
 // saveEvery is how many records a fold may have beyond its saved copy.
@@ -14,7 +17,7 @@ const savedName = "fold"
 // view is the fold of a log that all its users in this process share.
 type view struct {
 	turn  chan struct{} // held by whoever uses it
-	fold  *Fold
+	fold  *fold.Fold
 	src   *source
 	since int // records since the saved copy
 }
@@ -23,7 +26,7 @@ type view struct {
 // is shared: fn must not change it, keep it or anything in it that it does not
 // copy, call View, or take long. View returns fn's error, or else [ErrNotFound]
 // if there is no such session, the store's error or ctx's.
-func (g *Log) View(ctx context.Context, fn func(f *Fold) error) error {
+func (g *Log) View(ctx context.Context, fn func(f *fold.Fold) error) error {
 	v := &g.view
 	select {
 	case v.turn <- struct{}{}:
@@ -64,7 +67,7 @@ func (g *Log) bringView(ctx context.Context) error {
 			return nil
 		}
 		overtaken := errors.Is(err, ErrTrimmed) || errors.Is(err, ErrCursorAhead)
-		if overtaken || errors.Is(err, ErrInvalidChunk) {
+		if overtaken || errors.Is(err, chunk.ErrInvalidChunk) {
 			v.fold, v.src = nil, nil
 		}
 		if fresh || !overtaken {
@@ -75,7 +78,7 @@ func (g *Log) bringView(ctx context.Context) error {
 
 // foldAll folds until the source has no more. Fold and source can go on after
 // errors of the store and of ctx.
-func foldAll(ctx context.Context, f *Fold, src *source) (n int, err error) {
+func foldAll(ctx context.Context, f *fold.Fold, src *source) (n int, err error) {
 	for {
 		recs, err := src.next(ctx)
 		if err == nil && src.lossy {
@@ -95,7 +98,7 @@ func foldAll(ctx context.Context, f *Fold, src *source) (n int, err error) {
 
 // openFold returns a fold to begin with, empty or a saved one, and the source of
 // the records after it, up to a sequence or, with 0, to the head.
-func (g *Log) openFold(ctx context.Context, upTo uint64) (*Fold, *source, error) {
+func (g *Log) openFold(ctx context.Context, upTo uint64) (*fold.Fold, *source, error) {
 	if saved, ok := g.logs.store.(FoldStore); ok {
 		if f, src := g.savedFold(ctx, saved, upTo); f != nil {
 			return f, src, nil
@@ -105,21 +108,21 @@ func (g *Log) openFold(ctx context.Context, upTo uint64) (*Fold, *source, error)
 	if err != nil {
 		return nil, nil, err
 	}
-	return NewFold(g.session), src, nil
+	return fold.New(g.session), src, nil
 }
 
 // savedFold returns the saved fold if it is one of this version, this
 // incarnation and not too new. It is a cache: no error matters.
-func (g *Log) savedFold(ctx context.Context, store FoldStore, upTo uint64) (*Fold, *source) {
+func (g *Log) savedFold(ctx context.Context, store FoldStore, upTo uint64) (*fold.Fold, *source) {
 	saved, err := store.LoadFold(ctx, g.session, savedName)
-	if err != nil || saved.Version != FoldVersion || saved.Seq == 0 || upTo > 0 && saved.Seq > upTo {
+	if err != nil || saved.Version != fold.Version || saved.Seq == 0 || upTo > 0 && saved.Seq > upTo {
 		return nil, nil
 	}
 	src, err := newSource(ctx, g, saved.Seq, upTo)
 	if err != nil || src.incarnation != max(saved.Incarnation, 1) {
 		return nil, nil
 	}
-	f, err := LoadFold(saved.Data)
+	f, err := fold.Load(saved.Data)
 	if err != nil || f.Session != g.session || f.Seq != saved.Seq {
 		return nil, nil
 	}
@@ -138,7 +141,7 @@ func (g *Log) saveView() {
 		return // a run is open; a later view will do
 	}
 	v.since = 0
-	saved := SavedFold{Version: FoldVersion, Incarnation: v.src.incarnation, Seq: v.fold.Seq, Data: data}
+	saved := SavedFold{Version: fold.Version, Incarnation: v.src.incarnation, Seq: v.fold.Seq, Data: data}
 	g.logs.spawn(func() {
 		ctx, cancel := context.WithTimeout(g.logs.ctx, attempt)
 		defer cancel()
@@ -153,9 +156,9 @@ func (g *Log) saveView() {
 // turn that is settled at that point. It fails with [ErrNotFound],
 // [ErrCursorAhead] if the sequence lies beyond the head, [ErrTrimmed] if kept
 // records are gone, or the store's error or ctx's.
-func (g *Log) FoldAt(ctx context.Context, seq uint64) (*Fold, error) {
+func (g *Log) FoldAt(ctx context.Context, seq uint64) (*fold.Fold, error) {
 	if seq == 0 {
-		return NewFold(g.session), nil
+		return fold.New(g.session), nil
 	}
 	for tries := 0; ; tries++ {
 		f, src, err := g.openFold(ctx, seq)

@@ -7,6 +7,9 @@ import (
 	"fmt"
 	"testing"
 	"testing/synctest"
+
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
 )
 
 // turn writes a turn with n deltas, and returns its text.
@@ -23,8 +26,8 @@ func turn(t testing.TB, g *Log, w *Writer, id string, n int) string {
 	must(err)
 	w.SetRun("run-" + id)
 	w.SetStep(1)
-	started, err := w.Commit(ctx, Row{Status: StatusActive}, nil,
-		&RunStarted{TurnID: id, MessageID: "m-" + id, Mode: "start", Commands: []string{id}}, &StepStarted{StepID: "step-" + id})
+	started, err := w.Commit(ctx, Row{Status: chunk.StatusActive}, nil,
+		&chunk.RunStarted{TurnID: id, MessageID: "m-" + id, Mode: "start", Commands: []string{id}}, &chunk.StepStarted{StepID: "step-" + id})
 	must(err)
 	var whole string
 	for i := range n {
@@ -32,18 +35,18 @@ func turn(t testing.TB, g *Log, w *Writer, id string, n int) string {
 		whole += s
 		must(w.Append(ctx, text(s)))
 	}
-	must(w.Append(ctx, &AssistantMessage{MessageID: "m-" + id, StepID: "step-" + id, FinishReason: "stop",
-		Parts: []Part{{Type: PartText, First: started.Last + 1, Text: whole}}}))
-	must(w.Append(ctx, &StepCommitted{StepID: "step-" + id}))
-	_, err = w.Commit(ctx, Row{Status: StatusEnded}, &Settle{Seen: command.Last}, &RunFinished{Outcome: OutcomeCompleted, FinishReason: "stop"})
+	must(w.Append(ctx, &chunk.AssistantMessage{MessageID: "m-" + id, StepID: "step-" + id, FinishReason: "stop",
+		Parts: []chunk.Part{{Type: chunk.PartText, First: started.Last + 1, Text: whole}}}))
+	must(w.Append(ctx, &chunk.StepCommitted{StepID: "step-" + id}))
+	_, err = w.Commit(ctx, Row{Status: chunk.StatusEnded}, &Settle{Seen: command.Last}, &chunk.RunFinished{Outcome: chunk.OutcomeCompleted, FinishReason: "stop"})
 	must(err)
 	return whole
 }
 
 // plainFold is the fold of all records, without any of this package's caches.
-func plainFold(t testing.TB, recs []Record) string {
+func plainFold(t testing.TB, recs []chunk.Record) string {
 	t.Helper()
-	f := NewFold("s")
+	f := fold.New("s")
 	for _, r := range recs {
 		if err := f.Apply(r); err != nil {
 			t.Fatal(err)
@@ -64,7 +67,7 @@ func asJSON(t testing.TB, v any) string {
 func viewJSON(t testing.TB, g *Log) string {
 	t.Helper()
 	var s string
-	if err := g.View(context.Background(), func(f *Fold) error { s = asJSON(t, f); return nil }); err != nil {
+	if err := g.View(context.Background(), func(f *fold.Fold) error { s = asJSON(t, f); return nil }); err != nil {
 		t.Fatal(err)
 	}
 	return s
@@ -74,7 +77,7 @@ func TestViewIsTheFold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, g := newTestLog(t, nil)
 		ctx := context.Background()
-		if err := g.View(ctx, func(*Fold) error { return nil }); !errors.Is(err, ErrNotFound) {
+		if err := g.View(ctx, func(*fold.Fold) error { return nil }); !errors.Is(err, ErrNotFound) {
 			t.Errorf("view of nothing: %v", err)
 		}
 		w := g.Writer(store.claim("s"), WriterOptions{})
@@ -112,7 +115,7 @@ func TestViewIsTheFold(t *testing.T) {
 			t.Errorf("fold beyond the head: %v", err)
 		}
 		failure := errors.New("mine")
-		if err := g.View(ctx, func(*Fold) error { return failure }); err != failure {
+		if err := g.View(ctx, func(*fold.Fold) error { return failure }); err != failure {
 			t.Error(err)
 		}
 	})
@@ -158,10 +161,10 @@ func TestForeignSavedFoldIsIgnored(t *testing.T) {
 	turn(t, g, w, "a", 5)
 	want := plainFold(t, store.log("s"))
 	for _, saved := range []SavedFold{
-		{Version: FoldVersion + 1, Incarnation: 1, Seq: 5, Data: []byte(`{"session":"s","seq":5}`)},
-		{Version: FoldVersion, Incarnation: 2, Seq: 5, Data: []byte(`{"session":"s","seq":5}`)},
-		{Version: FoldVersion, Incarnation: 1, Seq: 5000, Data: []byte(`{"session":"s","seq":5000}`)},
-		{Version: FoldVersion, Incarnation: 1, Seq: 5, Data: []byte(`nonsense`)},
+		{Version: fold.Version + 1, Incarnation: 1, Seq: 5, Data: []byte(`{"session":"s","seq":5}`)},
+		{Version: fold.Version, Incarnation: 2, Seq: 5, Data: []byte(`{"session":"s","seq":5}`)},
+		{Version: fold.Version, Incarnation: 1, Seq: 5000, Data: []byte(`{"session":"s","seq":5000}`)},
+		{Version: fold.Version, Incarnation: 1, Seq: 5, Data: []byte(`nonsense`)},
 	} {
 		if err := store.SaveFold(context.Background(), "s", savedName, saved); err != nil {
 			t.Fatal(err)

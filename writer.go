@@ -3,6 +3,8 @@ package spool
 import (
 	"context"
 	"sync"
+
+	"github.com/spool-run/spool/chunk"
 )
 
 // queueBytes is how much a writer holds that the store has not taken yet.
@@ -41,7 +43,7 @@ type Writer struct {
 	enc   chunkEncoder  // by whoever holds order
 
 	mu       sync.Mutex
-	base     Base
+	base     chunk.Base
 	queue    []queued
 	bytes    int
 	added    uint64        // items ever queued
@@ -54,7 +56,7 @@ type Writer struct {
 
 // queued is a record that waits for its append, or the end of a Commit.
 type queued struct {
-	rec    Record
+	rec    chunk.Record
 	none   bool    // no record: only what is below
 	run    int     // records of the same call and class from here on,
 	size   int     // and their bytes
@@ -89,13 +91,13 @@ func (g *Log) Writer(lease Lease, o WriterOptions) *Writer {
 	}
 	w := &Writer{g: g, lease: lease, name: o.Name, limit: o.QueueBytes, ordinal: o.Ordinal, order: make(chan struct{}, 1)}
 	w.enc.g = g
-	w.base = Base{AgentID: o.AgentID, AgentType: o.AgentType, RunID: o.RunID}
+	w.base = chunk.Base{AgentID: o.AgentID, AgentType: o.AgentType, RunID: o.RunID}
 	w.ctx, w.cancel = context.WithCancel(g.logs.ctx)
 	return w
 }
 
 // Base returns the defaults that chunks get now.
-func (w *Writer) Base() *Base {
+func (w *Writer) Base() *chunk.Base {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	b := w.base
@@ -118,9 +120,9 @@ func (w *Writer) SetRun(id string) {
 
 // Append queues chunks, having filled in their base fields and encoded them. It
 // waits while the queue is full. Either all of the chunks are queued or, with
-// [ErrTooLarge], [ErrInvalidChunk] or ctx's error, none. Any other error is the
+// [chunk.ErrTooLarge], [chunk.ErrInvalidChunk] or ctx's error, none. Any other error is the
 // writer's failure ([ErrSuperseded], [ErrUnavailable], …), and final.
-func (w *Writer) Append(ctx context.Context, chunks ...Chunk) error {
+func (w *Writer) Append(ctx context.Context, chunks ...chunk.Chunk) error {
 	_, err := w.put(ctx, chunks, nil)
 	return err
 }
@@ -136,7 +138,7 @@ func (w *Writer) Flush(ctx context.Context) error {
 // Commit is Append and Flush; row and settle travel with its last append, also
 // when there are no chunks. Chunks of one class that fit into one append are
 // appended atomically. The result names the sequences of the chunks given.
-func (w *Writer) Commit(ctx context.Context, row Row, settle *Settle, chunks ...Chunk) (Appended, error) {
+func (w *Writer) Commit(ctx context.Context, row Row, settle *Settle, chunks ...chunk.Chunk) (Appended, error) {
 	c := &commit{row: row, settle: settle}
 	upTo, err := w.put(ctx, chunks, c)
 	if err != nil {
@@ -157,7 +159,7 @@ func (w *Writer) Close() error {
 }
 
 // put encodes and queues, and returns the count of items up to its last.
-func (w *Writer) put(ctx context.Context, chunks []Chunk, c *commit) (uint64, error) {
+func (w *Writer) put(ctx context.Context, chunks []chunk.Chunk, c *commit) (uint64, error) {
 	select {
 	case w.order <- struct{}{}:
 		defer func() { <-w.order }()

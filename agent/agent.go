@@ -12,7 +12,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
 	"github.com/spool-run/spool/model"
 	"github.com/spool-run/spool/tool"
 )
@@ -75,11 +76,11 @@ type RunInfo struct {
 	Mode      string
 	Started   time.Time // by whoever started it
 	// Set when the run finishes.
-	Outcome      spool.Outcome
+	Outcome      chunk.Outcome
 	FinishReason string
 	Code         string // which limit it has reached, or how it failed
 	Steps        int
-	Usage        spool.Usage
+	Usage        chunk.Usage
 }
 
 // Check reports what is wrong with the agent's definition, or nil.
@@ -147,10 +148,10 @@ func OutputSchema(raw json.RawMessage) (*Output, error) {
 type Log interface {
 	// Append queues chunks in order; Flush returns when all of them are
 	// committed.
-	Append(ctx context.Context, chunks ...spool.Chunk) error
+	Append(ctx context.Context, chunks ...chunk.Chunk) error
 	Flush(ctx context.Context) error
 	// View calls fn with the fold of everything committed; fn must not keep it.
-	View(ctx context.Context, fn func(f *spool.Fold) error) error
+	View(ctx context.Context, fn func(f *fold.Fold) error) error
 	// Blob resolves a reference to a large value; any other value is returned as
 	// it is.
 	Blob(ctx context.Context, ref json.RawMessage) (json.RawMessage, error)
@@ -191,17 +192,17 @@ func metadata(ctx context.Context, of func(context.Context, RunInfo) any, r RunI
 
 // Start returns the run's first record and Finish its last one but for the
 // error, with the metadata that the agent's functions give.
-func (a *Agent) Start(ctx context.Context, r RunInfo, commands []string) *spool.RunStarted {
-	c := &spool.RunStarted{TurnID: r.TurnID, MessageID: r.MessageID, Mode: r.Mode, Commands: commands}
+func (a *Agent) Start(ctx context.Context, r RunInfo, commands []string) *chunk.RunStarted {
+	c := &chunk.RunStarted{TurnID: r.TurnID, MessageID: r.MessageID, Mode: r.Mode, Commands: commands}
 	c.RunID, c.Metadata = r.RunID, metadata(ctx, a.StartMetadata, r)
 	return c
 }
 
 // Finish returns the record that ends a run as r says.
-func (a *Agent) Finish(ctx context.Context, r RunInfo) *spool.RunFinished {
-	c := &spool.RunFinished{Outcome: r.Outcome, FinishReason: r.FinishReason}
+func (a *Agent) Finish(ctx context.Context, r RunInfo) *chunk.RunFinished {
+	c := &chunk.RunFinished{Outcome: r.Outcome, FinishReason: r.FinishReason}
 	c.RunID = r.RunID
-	if r.Usage != (spool.Usage{}) {
+	if r.Usage != (chunk.Usage{}) {
 		usage := r.Usage
 		c.Usage = &usage
 	}

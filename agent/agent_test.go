@@ -12,8 +12,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/agent"
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
 	"github.com/spool-run/spool/model"
 	"github.com/spool-run/spool/model/scripted"
 	"github.com/spool-run/spool/tool"
@@ -24,22 +25,22 @@ type memLog struct {
 	t *testing.T
 
 	mu     sync.Mutex
-	fold   *spool.Fold
-	chunks []spool.Chunk
+	fold   *fold.Fold
+	chunks []chunk.Chunk
 }
 
-func (l *memLog) Append(ctx context.Context, chunks ...spool.Chunk) error {
+func (l *memLog) Append(ctx context.Context, chunks ...chunk.Chunk) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	for _, c := range chunks {
-		raw, err := spool.AppendChunk(nil, c)
+		raw, err := chunk.Append(nil, c)
 		if err != nil {
 			return err
 		}
-		if err := l.fold.Apply(spool.Record{Seq: l.fold.Seq + 1, Type: c.ChunkType(), Class: spool.ClassOf(c), Data: raw}); err != nil {
+		if err := l.fold.Apply(chunk.Record{Seq: l.fold.Seq + 1, Type: c.ChunkType(), Class: chunk.ClassOf(c), Data: raw}); err != nil {
 			return err
 		}
 		l.chunks = append(l.chunks, c)
@@ -49,7 +50,7 @@ func (l *memLog) Append(ctx context.Context, chunks ...spool.Chunk) error {
 
 func (l *memLog) Flush(ctx context.Context) error { return ctx.Err() }
 
-func (l *memLog) View(_ context.Context, fn func(*spool.Fold) error) error {
+func (l *memLog) View(_ context.Context, fn func(*fold.Fold) error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return fn(l.fold)
@@ -70,7 +71,7 @@ func (l *memLog) kinds() string {
 	return strings.Join(kinds, " ")
 }
 
-func find[C spool.Chunk](l *memLog) (found []C) {
+func find[C chunk.Chunk](l *memLog) (found []C) {
 	for _, c := range l.chunks {
 		if c, ok := c.(C); ok {
 			found = append(found, c)
@@ -83,7 +84,7 @@ func find[C spool.Chunk](l *memLog) (found []C) {
 // once, where they are called.
 func begin(t *testing.T, text string) (*agent.Run, *memLog) {
 	t.Helper()
-	l := &memLog{t: t, fold: spool.NewFold("s")}
+	l := &memLog{t: t, fold: fold.New("s")}
 	ids := 0
 	r := &agent.Run{
 		Info: agent.RunInfo{Session: "s", RunID: "r1", TurnID: "u1", MessageID: "m1", Mode: "start"},
@@ -96,8 +97,8 @@ func begin(t *testing.T, text string) (*agent.Run, *memLog) {
 		},
 	}
 	start := (&agent.Agent{}).Start(t.Context(), r.Info, []string{"u1"})
-	err := l.Append(t.Context(), &spool.UserMessage{CommandID: "u1", Message: spool.Message{ID: "u1", Role: spool.RoleUser,
-		Parts: []spool.Part{{Type: spool.PartText, Text: text}}}}, start)
+	err := l.Append(t.Context(), &chunk.UserMessage{CommandID: "u1", Message: chunk.Message{ID: "u1", Role: chunk.RoleUser,
+		Parts: []chunk.Part{{Type: chunk.PartText, Text: text}}}}, start)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,12 +176,12 @@ func TestStructuredOutput(t *testing.T) {
 				tool.New("noop", "", func(tool.Context, struct{}) (int, error) { return 0, nil })}}
 			r, l := begin(t, "is it?")
 			result, err := run(t.Context(), a, r)
-			outputs := find[*spool.Output](l)
+			outputs := find[*chunk.Output](l)
 			if tt.want == "" {
 				if !errors.Is(err, agent.ErrOutputInvalid) || len(outputs) != 0 || agent.Describe(err).Code != "output_invalid" {
 					t.Errorf("%v, %d outputs", err, len(outputs))
 				}
-			} else if err != nil || len(outputs) != 1 || string(outputs[0].Output) != tt.want || result.Outcome != spool.OutcomeCompleted {
+			} else if err != nil || len(outputs) != 1 || string(outputs[0].Output) != tt.want || result.Outcome != chunk.OutcomeCompleted {
 				t.Errorf("%+v, %v, %v", result, err, outputs)
 			}
 			if len(m.requests) != tt.steps {
@@ -192,7 +193,7 @@ func TestStructuredOutput(t *testing.T) {
 				}
 			}
 			if last := m.requests[tt.steps-1].Messages; tt.steps > 1 {
-				if told := last[len(last)-1]; told.Role != spool.RoleUser || !strings.Contains(told.Text(), "not accepted") {
+				if told := last[len(last)-1]; told.Role != chunk.RoleUser || !strings.Contains(told.Text(), "not accepted") {
 					t.Errorf("the model was not told: %+v", told)
 				}
 			}
@@ -229,11 +230,11 @@ func TestMaxSteps(t *testing.T) {
 		tool.New("noop", "", func(tool.Context, struct{}) (int, error) { return 0, nil })}}
 	r, l := begin(t, "go")
 	result, err := run(t.Context(), a, r)
-	if err != nil || result.Outcome != spool.OutcomeLimit || result.FinishReason != "length" || len(m.requests) != 3 {
+	if err != nil || result.Outcome != chunk.OutcomeLimit || result.FinishReason != "length" || len(m.requests) != 3 {
 		t.Errorf("%+v, %v, %d requests", result, err, len(m.requests))
 	}
 	var ids []string
-	for _, c := range find[*spool.ToolStart](l) {
+	for _, c := range find[*chunk.ToolStart](l) {
 		ids = append(ids, c.ToolCallID+" "+c.EffectID)
 	}
 	if got := strings.Join(ids, ", "); got != "a r1:a, a-s2 r1:a-s2, a-s3 r1:a-s3" {
@@ -279,7 +280,7 @@ func TestTranscript(t *testing.T) {
 				line := string(p.Type) + ":" + p.Text + p.URL + string(p.ProviderMetadata)
 				if p.Tool != nil {
 					line += p.Tool.CallID + " " + p.Tool.Name + " " + string(p.Tool.Input) + p.Tool.InputText
-					if p.Tool.State != spool.ToolCompleted {
+					if p.Tool.State != chunk.ToolCompleted {
 						t.Errorf("call %s: %s %s", p.Tool.CallID, p.Tool.State, p.Tool.Error)
 					}
 				}
@@ -311,7 +312,7 @@ func TestRequestIsBuiltFromTheLog(t *testing.T) {
 		t.Fatalf("second: %+v", second)
 	}
 	for _, p := range second.Messages[1].Parts {
-		if p.Tool != nil && (string(p.Tool.Output) != `"large"` || p.Tool.State != spool.ToolCompleted) {
+		if p.Tool != nil && (string(p.Tool.Output) != `"large"` || p.Tool.State != chunk.ToolCompleted) {
 			t.Errorf("call %+v", p.Tool)
 		}
 	}
@@ -341,7 +342,7 @@ func TestToolTimeout(t *testing.T) {
 			t.Errorf("it took %v", took)
 		}
 		failed := 0
-		for _, c := range find[*spool.ToolEnd](l) {
+		for _, c := range find[*chunk.ToolEnd](l) {
 			if !c.Success {
 				failed++
 				if c.Error != "timed out after 1s" {
@@ -383,7 +384,7 @@ func TestParallelStateChanges(t *testing.T) {
 	if string(l.fold.State) != `{"items":[1,3]}` {
 		t.Errorf("state %s\n%s", l.fold.State, l.kinds())
 	}
-	for _, p := range find[*spool.StatePatch](l) {
+	for _, p := range find[*chunk.StatePatch](l) {
 		if p.ToolCallID == "" {
 			t.Errorf("a patch without its call: %+v", p)
 		}
@@ -402,7 +403,7 @@ func TestSameSeamsSameChunks(t *testing.T) {
 		}
 		var b []byte
 		for _, c := range l.chunks {
-			b, _ = spool.AppendChunk(append(b, '\n'), c)
+			b, _ = chunk.Append(append(b, '\n'), c)
 		}
 		return string(b)
 	}
@@ -416,7 +417,7 @@ func TestMetadata(t *testing.T) {
 	a := &agent.Agent{Name: "a",
 		StartMetadata:  func(_ context.Context, r agent.RunInfo) any { calls++; return map[string]string{"run": r.RunID} },
 		FinishMetadata: func(context.Context, agent.RunInfo) any { return "not an object" }}
-	info := agent.RunInfo{RunID: "r", Outcome: spool.OutcomeCompleted, FinishReason: "stop"}
+	info := agent.RunInfo{RunID: "r", Outcome: chunk.OutcomeCompleted, FinishReason: "stop"}
 	if c := a.Start(t.Context(), info, nil); string(c.Metadata) != `{"run":"r"}` || calls != 1 {
 		t.Errorf("%s after %d calls", c.Metadata, calls)
 	}

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
 )
 
 // childLog is a child's part of the session's log.
@@ -18,7 +20,7 @@ type childLog struct {
 	session, agentType string
 }
 
-func (l *childLog) Append(ctx context.Context, chunks ...spool.Chunk) error {
+func (l *childLog) Append(ctx context.Context, chunks ...chunk.Chunk) error {
 	for _, c := range chunks {
 		if b := c.ChunkBase(); b.AgentID == "" {
 			b.AgentID, b.AgentType = l.session, l.agentType
@@ -27,8 +29,8 @@ func (l *childLog) Append(ctx context.Context, chunks ...spool.Chunk) error {
 	return l.Log.Append(ctx, chunks...)
 }
 
-func (l *childLog) View(ctx context.Context, fn func(*spool.Fold) error) error {
-	return l.Log.View(ctx, func(f *spool.Fold) error {
+func (l *childLog) View(ctx context.Context, fn func(*fold.Fold) error) error {
+	return l.Log.View(ctx, func(f *fold.Fold) error {
 		if f = f.Child(l.session); f == nil {
 			return spool.ErrNotFound.Because("there is no such child").With(l.session, nil)
 		}
@@ -54,15 +56,15 @@ func (s *step) child(a *Agent, session string) *child {
 // tell gives the child a message, once for a command id.
 func (c *child) tell(ctx context.Context, command, text string) error {
 	told := false
-	err := c.log.View(ctx, func(f *spool.Fold) error {
-		told = f.Verdict(command).State != spool.VerdictUnknown
+	err := c.log.View(ctx, func(f *fold.Fold) error {
+		told = f.Verdict(command).State != fold.VerdictUnknown
 		return nil
 	})
 	if err != nil || told {
 		return err
 	}
-	err = c.log.Append(ctx, &spool.UserMessage{CommandID: command, WhenBusy: spool.BusyQueue, Message: spool.Message{
-		ID: command, Role: spool.RoleUser, Parts: []spool.Part{{Type: spool.PartText, Text: text}}}})
+	err = c.log.Append(ctx, &chunk.UserMessage{CommandID: command, WhenBusy: chunk.BusyQueue, Message: chunk.Message{
+		ID: command, Role: chunk.RoleUser, Parts: []chunk.Part{{Type: chunk.PartText, Text: text}}}})
 	if err != nil {
 		return err
 	}
@@ -71,7 +73,7 @@ func (c *child) tell(ctx context.Context, command, text string) error {
 
 // commandOf returns the id of the command that a call gives to a child.
 func commandOf(effectID string) string {
-	if spool.CheckID(effectID) == nil {
+	if chunk.CheckID(effectID) == nil {
 		return effectID
 	}
 	sum := sha256.Sum256([]byte(effectID))
@@ -82,7 +84,7 @@ func commandOf(effectID string) string {
 type childPlan struct {
 	info     RunInfo
 	commands []string
-	first    []spool.Chunk // to write before anything else
+	first    []chunk.Chunk // to write before anything else
 	begin    bool          // a run, else one is open
 	goesOn   bool          // where the log has left it
 	over     bool          // it is only to be ended
@@ -91,13 +93,13 @@ type childPlan struct {
 }
 
 func (c *child) plan(ctx context.Context) (p childPlan, err error) {
-	err = c.log.View(ctx, func(f *spool.Fold) error {
+	err = c.log.View(ctx, func(f *fold.Fold) error {
 		p.info.Session, p.info.Agent, p.info.Started = c.session, c.agent.Name, c.parent.Seams.Now()
 		if run := f.OpenRun(); run != nil {
 			p.info.Started = time.UnixMilli(run.StartTime)
 			p.info.RunID, p.info.TurnID, p.info.Mode = run.ID, run.TurnID, run.Mode
 			p.info.MessageID, p.goesOn = f.Turn(run.TurnID).MessageID, true
-			p.over = f.Stop != nil || run.Mode == spool.ModeStop
+			p.over = f.Stop != nil || run.Mode == chunk.ModeStop
 			if !p.over {
 				p.first, _ = c.agent.TakeOver(f)
 			}
@@ -108,26 +110,26 @@ func (c *child) plan(ctx context.Context) (p childPlan, err error) {
 		case f.Continue != nil, f.Break() != nil:
 			turn := f.LastTurn()
 			p.begin, p.goesOn, p.commands = true, true, append(p.commands, f.Answers...)
-			p.info.TurnID, p.info.MessageID, p.info.Mode = turn.ID, turn.MessageID, spool.ModeContinue
+			p.info.TurnID, p.info.MessageID, p.info.Mode = turn.ID, turn.MessageID, chunk.ModeContinue
 			if f.Continue != nil {
 				p.info.Mode = f.Continue.Mode
 			}
-			if p.over = p.info.Mode == spool.ModeStop || p.info.Mode == spool.ModeSuperseded; p.over {
+			if p.over = p.info.Mode == chunk.ModeStop || p.info.Mode == chunk.ModeSuperseded; p.over {
 				p.commands = append(p.commands, f.Continue.ID)
 				return nil
 			}
-			resumed := &spool.RunResumed{FromStepCount: turn.LastRun().Step, Mode: p.info.Mode}
+			resumed := &chunk.RunResumed{FromStepCount: turn.LastRun().Step, Mode: p.info.Mode}
 			if n := len(f.Checkpoints); n > 0 {
 				id := f.Checkpoints[n-1].ID
 				resumed.FromCheckpointID = &id
 			}
-			p.first = []spool.Chunk{resumed}
+			p.first = []chunk.Chunk{resumed}
 		case f.Asks():
 			p.waits = true
 		case len(f.Waiting) > 0:
 			w := f.Waiting[0]
 			p.begin, p.commands = true, []string{w.ID}
-			p.info.TurnID, p.info.MessageID, p.info.Mode = w.ID, p.info.RunID+"-m", spool.ModeStart
+			p.info.TurnID, p.info.MessageID, p.info.Mode = w.ID, p.info.RunID+"-m", chunk.ModeStart
 		default:
 			p.rests = true
 		}
@@ -174,22 +176,22 @@ func (c *child) work(alive, late context.Context) error {
 func (c *child) result(ctx context.Context, command string) (json.RawMessage, error) {
 	var (
 		result json.RawMessage
-		parts  []spool.Part
+		parts  []chunk.Part
 		failed error
 	)
-	err := c.log.View(ctx, func(f *spool.Fold) error {
+	err := c.log.View(ctx, func(f *fold.Fold) error {
 		turn := f.Turn(command)
 		if turn == nil {
 			return spool.ErrNotFound.Because("the child was not told").With(c.session, nil)
 		}
 		switch turn.LastRun().Outcome {
-		case spool.OutcomeCompleted:
-		case spool.OutcomeFailed:
+		case chunk.OutcomeCompleted:
+		case chunk.OutcomeFailed:
 			failed = errors.New("the agent failed")
 			if f.Error != nil {
 				failed = fmt.Errorf("the agent failed: %s", f.Error.Error)
 			}
-		case spool.OutcomeLimit:
+		case chunk.OutcomeLimit:
 			failed = errors.New("the agent reached a limit before it was done")
 		default:
 			failed = errors.New("the agent was stopped")
@@ -209,13 +211,13 @@ func (c *child) result(ctx context.Context, command string) (json.RawMessage, er
 	text := ""
 	for _, p := range parts {
 		switch {
-		case p.Type == spool.PartStep:
+		case p.Type == chunk.PartStep:
 			text = ""
-		case p.Type == spool.PartData && p.Name == "output":
+		case p.Type == chunk.PartData && p.Name == "output":
 			if result, err = resolve(p.Data); err != nil {
 				return nil, err
 			}
-		case p.Type == spool.PartText:
+		case p.Type == chunk.PartText:
 			if p, err = p.Whole(resolve); err != nil {
 				return nil, err
 			}

@@ -7,7 +7,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
 	"github.com/spool-run/spool/tool"
 )
 
@@ -114,7 +115,7 @@ func (s *step) childSession() string { return fmt.Sprintf("%s.%d", s.run.Info.Se
 
 // children looks up which of the step's calls have a child.
 func (s *step) children(ctx context.Context) error {
-	return s.run.Log.View(ctx, func(f *spool.Fold) error {
+	return s.run.Log.View(ctx, func(f *fold.Fold) error {
 		s.nextChild = len(f.Children) + 1
 		for _, c := range s.calls {
 			if kid := f.ChildOf(c.id); kid != nil {
@@ -134,7 +135,7 @@ func (s *step) beget(ctx context.Context, c *call) error {
 	}
 	c.child, c.childMode = s.childSession(), mode
 	s.nextChild++
-	return s.append(ctx, &spool.SubAgentStart{SubAgentType: of.Name, SubSessionID: c.child, CallID: c.id, Mode: mode})
+	return s.append(ctx, &chunk.SubAgentStart{SubAgentType: of.Name, SubSessionID: c.child, CallID: c.id, Mode: mode})
 }
 
 // involves reports whether a call is made by an agent, or about one.
@@ -144,13 +145,13 @@ func involves(t tool.Tool) bool {
 }
 
 // over returns what ends a call's child with the call.
-func (c *call) over(s *step, result json.RawMessage, failed string) []spool.Chunk {
+func (c *call) over(s *step, result json.RawMessage, failed string) []chunk.Chunk {
 	if c.child == "" || c.childMode != "" {
 		return nil
 	}
-	end := &spool.SubAgentEnd{SubSessionID: c.child, CallID: c.id, Result: result, Error: failed}
+	end := &chunk.SubAgentEnd{SubSessionID: c.child, CallID: c.id, Result: result, Error: failed}
 	if of, _ := s.begets(c); of != nil {
 		end.SubAgentType = of.Name
 	}
-	return []spool.Chunk{end}
+	return []chunk.Chunk{end}
 }

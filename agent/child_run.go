@@ -4,7 +4,8 @@ import (
 	"context"
 	"errors"
 
-	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
 )
 
 // run returns a run of the child's.
@@ -17,7 +18,7 @@ func (c *child) run(alive context.Context, info RunInfo) *Run {
 // begin writes what a plan wants to be written before anything else.
 func (c *child) begin(ctx context.Context, p childPlan) error {
 	if p.begin {
-		p.first = append([]spool.Chunk{c.agent.Start(ctx, p.info, p.commands)}, p.first...)
+		p.first = append([]chunk.Chunk{c.agent.Start(ctx, p.info, p.commands)}, p.first...)
 	}
 	return c.write(ctx, p.info, p.first...)
 }
@@ -49,16 +50,16 @@ func (c *child) execute(alive, late context.Context, p childPlan) error {
 	if lost != nil {
 		return lost
 	}
-	if end.Outcome == spool.OutcomeFailed {
+	if end.Outcome == chunk.OutcomeFailed {
 		c.parent.failed("a sub-agent failed", run.Info, err)
 	}
 	return c.settle(alive, end)
 }
 
 // write appends a run's chunks and waits until they are committed.
-func (c *child) write(ctx context.Context, info RunInfo, chunks ...spool.Chunk) error {
-	for _, chunk := range chunks {
-		chunk.ChunkBase().RunID = info.RunID
+func (c *child) write(ctx context.Context, info RunInfo, chunks ...chunk.Chunk) error {
+	for _, event := range chunks {
+		event.ChunkBase().RunID = info.RunID
 	}
 	if err := c.log.Append(ctx, chunks...); err != nil {
 		return err
@@ -67,15 +68,15 @@ func (c *child) write(ctx context.Context, info RunInfo, chunks ...spool.Chunk) 
 }
 
 // settle ends the open run as the fold says.
-func (c *child) settle(ctx context.Context, end *spool.RunFinished) error {
+func (c *child) settle(ctx context.Context, end *chunk.RunFinished) error {
 	if err := c.log.Flush(ctx); err != nil {
 		return err
 	}
 	var (
-		chunks []spool.Chunk
+		chunks []chunk.Chunk
 		answer string
 	)
-	err := c.log.View(ctx, func(f *spool.Fold) error {
+	err := c.log.View(ctx, func(f *fold.Fold) error {
 		chunks, answer = f.Settle(end), f.Answer()
 		return nil
 	})
@@ -95,8 +96,8 @@ func (c *child) suspend(ctx context.Context, info RunInfo, result Result) error 
 	if c.agent.WaitLimit > 0 {
 		expires = c.parent.Seams.Now().Add(c.agent.WaitLimit).UnixMilli()
 	}
-	var chunks []spool.Chunk
-	err := c.log.View(ctx, func(f *spool.Fold) (err error) {
+	var chunks []chunk.Chunk
+	err := c.log.View(ctx, func(f *fold.Fold) (err error) {
 		if f.Stop != nil {
 			return ErrStopped
 		}
@@ -114,7 +115,7 @@ func (c *child) steps(alive, late context.Context, run *Run, goesOn bool) (Resul
 	ctx, cancel := context.WithCancelCause(late)
 	defer cancel(nil)
 	defer run.top().stops.enter(c.session, cancel)()
-	err := c.log.View(alive, func(f *spool.Fold) error {
+	err := c.log.View(alive, func(f *fold.Fold) error {
 		if f.Stop != nil { // from before
 			return ErrStopped
 		}

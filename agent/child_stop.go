@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/fold"
 )
 
 // stops are the children at work, of all generations, by session.
@@ -42,7 +42,7 @@ func (r *Run) top() *Run {
 // Heed cancels the children that a session's fold says are to stop, in the middle of
 // what they do, and ends the run's wait for another model call if it is to pause or
 // to make room. Whoever reads the session's commands calls it, from any goroutine.
-func (r *Run) Heed(f *spool.Fold) {
+func (r *Run) Heed(f *fold.Fold) {
 	if steered, interrupted := f.Boundary(); steered || interrupted {
 		r.stops.mu.Lock()
 		if r.stops.wait != nil {
@@ -53,7 +53,7 @@ func (r *Run) Heed(f *spool.Fold) {
 	r.stopChildren(f)
 }
 
-func (r *Run) stopChildren(f *spool.Fold) {
+func (r *Run) stopChildren(f *fold.Fold) {
 	for _, c := range f.Children {
 		if c.Stop != nil {
 			r.stops.mu.Lock()

@@ -7,6 +7,8 @@ import (
 	"slices"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
 	"github.com/spool-run/spool/tool"
 )
 
@@ -29,8 +31,8 @@ import (
 // parent stop them.
 type Companion struct {
 	Agent *Agent
-	// Mode is [spool.ChildBlocking], whose spawn and messages are calls that last
-	// until the child has answered, or [spool.ChildBackground], whose calls come
+	// Mode is [chunk.ChildBlocking], whose spawn and messages are calls that last
+	// until the child has answered, or [chunk.ChildBackground], whose calls come
 	// back at once while the child works beside its parent. "": blocking.
 	Mode        string
 	Description string // for the model that may spawn it
@@ -81,7 +83,7 @@ func (t *companionTool) Spec() tool.Spec {
 		for _, c := range t.agent.Companions {
 			names = append(names, c.Agent.Name)
 			how := "you get its answer"
-			if c.mode() == spool.ChildBackground {
+			if c.mode() == chunk.ChildBackground {
 				how = "it works in the background"
 			}
 			s.Description += fmt.Sprintf("\n- %s (%s): %s", c.Agent.Name, how, c.Description)
@@ -129,7 +131,7 @@ func (a *Agent) tools() []tool.Tool {
 
 func (c *Companion) mode() string {
 	if c.Mode == "" {
-		return spool.ChildBlocking
+		return chunk.ChildBlocking
 	}
 	return c.Mode
 }
@@ -150,7 +152,7 @@ func (a *Agent) checkCompanions(above []*Agent) error {
 			return fmt.Errorf("agent %s: a companion has no agent", a.Name)
 		case a.companion(c.Agent.Name) != c:
 			return fmt.Errorf("agent %s: two companions are called %q", a.Name, c.Agent.Name)
-		case c.mode() != spool.ChildBlocking && c.mode() != spool.ChildBackground:
+		case c.mode() != chunk.ChildBlocking && c.mode() != chunk.ChildBackground:
 			return fmt.Errorf("agent %s: the companion %s has the unknown mode %q", a.Name, c.Agent.Name, c.Mode)
 		}
 		if err := c.Agent.check(append(above, a)); err != nil {
@@ -191,7 +193,7 @@ type childStatus struct {
 	Error   string          `json:"error,omitempty"` // why the last task has no result
 }
 
-func statusOf(f *spool.Fold) childStatus {
+func statusOf(f *fold.Fold) childStatus {
 	s := childStatus{ChildID: f.Session, Agent: f.AgentType, Mode: f.Mode, Status: "idle"}
 	switch {
 	case f.Ended > 0:

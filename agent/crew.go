@@ -7,7 +7,8 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
 )
 
 // crew is the companions that are at work while a run lives.
@@ -39,7 +40,7 @@ func (a *Agent) begin(ctx context.Context, r *Run) error {
 		}
 	}
 	r.budget = a.TokenBudget
-	err := r.Log.View(ctx, func(f *spool.Fold) error {
+	err := r.Log.View(ctx, func(f *fold.Fold) error {
 		if run := f.OpenRun(); run != nil {
 			r.Info.Usage = run.Usage
 			r.used.Store(tokens(f.Used()))
@@ -167,7 +168,7 @@ func (a *Agent) takeUp(ctx context.Context, r *Run) (some bool, err error) {
 		return false, nil
 	}
 	var kids, paused []*child
-	err = r.Log.View(ctx, func(f *spool.Fold) error {
+	err = r.Log.View(ctx, func(f *fold.Fold) error {
 		for _, c := range f.Children {
 			k := a.companion(c.AgentType)
 			if k == nil || c.Mode == "" || c.Ended > 0 {
@@ -216,14 +217,14 @@ func (a *Agent) rest(ctx context.Context, r *Run) error {
 // join lets a run end or pause only when its companions have nothing more to do.
 // If one of them waits for an answer, the run waits for the child.
 func (a *Agent) join(ctx context.Context, r *Run, result Result, err error) (Result, error) {
-	if err != nil || !result.over() || result.Suspended == spool.SuspendedInterrupted || result.Outcome == spool.OutcomeSteered {
+	if err != nil || !result.over() || result.Suspended == chunk.SuspendedInterrupted || result.Outcome == chunk.OutcomeSteered {
 		return result, err
 	}
 	if err := a.rest(ctx, r); err != nil {
 		return Result{}, err
 	}
 	var waiting []string
-	err = r.Log.View(ctx, func(f *spool.Fold) error {
+	err = r.Log.View(ctx, func(f *fold.Fold) error {
 		for _, c := range f.Children {
 			if c.Mode != "" && c.Ended == 0 && len(c.PendingCalls()) > 0 && !slices.Contains(result.Children, c.Session) {
 				waiting = append(waiting, c.Session)
@@ -237,7 +238,7 @@ func (a *Agent) join(ctx context.Context, r *Run, result Result, err error) (Res
 	if result.Done {
 		result = Result{}
 	}
-	result.Suspended, result.Children = spool.SuspendedChildren, append(result.Children, waiting...)
+	result.Suspended, result.Children = chunk.SuspendedChildren, append(result.Children, waiting...)
 	return result, nil
 }
 
@@ -257,7 +258,7 @@ func (s *step) accompany(ctx context.Context, op companionOp, c *call) (result j
 	}
 	status, of := childStatus{}, (*Agent)(nil)
 	told, latest := false, ""
-	err := s.run.Log.View(ctx, func(f *spool.Fold) error {
+	err := s.run.Log.View(ctx, func(f *fold.Fold) error {
 		kid := f.Child(session)
 		if kid == nil || kid == f || kid.Mode == "" || !slices.Contains(f.Children, kid) {
 			return nil
@@ -265,7 +266,7 @@ func (s *step) accompany(ctx context.Context, op companionOp, c *call) (result j
 		if k := s.agent.companion(kid.AgentType); k != nil {
 			of, status = k.Agent, statusOf(kid)
 		}
-		told = kid.Verdict(command).State != spool.VerdictUnknown
+		told = kid.Verdict(command).State != fold.VerdictUnknown
 		if t := kid.LastTurn(); t != nil {
 			latest = t.ID
 		}
@@ -300,7 +301,7 @@ func (s *step) accompany(ctx context.Context, op companionOp, c *call) (result j
 		if shift == nil {
 			return nil, errChildEnded, nil
 		}
-		if status.Mode == spool.ChildBackground {
+		if status.Mode == chunk.ChildBackground {
 			result, err := json.Marshal(childStatus{ChildID: session, Status: "working"})
 			return result, err, nil
 		}
@@ -345,7 +346,7 @@ func wait(ctx context.Context, s *shift) error {
 // finding is what a child has answered to a message, or last.
 func (s *step) finding(ctx context.Context, kid *child, command string) (result json.RawMessage, failed, ends error) {
 	if command == "" {
-		err := kid.log.View(ctx, func(f *spool.Fold) error {
+		err := kid.log.View(ctx, func(f *fold.Fold) error {
 			if t := f.LastTurn(); t != nil {
 				command = t.ID
 			}
@@ -365,7 +366,7 @@ func (s *step) finding(ctx context.Context, kid *child, command string) (result 
 
 func (s *step) listChildren(ctx context.Context) (result json.RawMessage, failed, ends error) {
 	list := []childStatus{}
-	ends = s.run.Log.View(ctx, func(f *spool.Fold) error {
+	ends = s.run.Log.View(ctx, func(f *fold.Fold) error {
 		for _, c := range f.Children {
 			if c.Mode != "" {
 				list = append(list, statusOf(c))
@@ -384,8 +385,8 @@ func (s *step) terminate(ctx context.Context, c *call, session string, status ch
 	if err := s.run.Log.Flush(ctx); err != nil {
 		return nil, nil, err
 	}
-	var chunks []spool.Chunk
-	err := s.run.Log.View(ctx, func(f *spool.Fold) error {
+	var chunks []chunk.Chunk
+	err := s.run.Log.View(ctx, func(f *fold.Fold) error {
 		chunks = f.EndChild(session, c.id, "the child was terminated")
 		return nil
 	})

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
 )
 
 // How a run's steps end other than by themselves.
@@ -109,7 +111,7 @@ func (r Result) over() bool { return r.Done || r.Suspended != "" }
 func (r *Run) boundary(ctx context.Context) (result Result, err error) {
 	var steered, interrupted bool
 	if r.parent == nil {
-		err = r.Log.View(ctx, func(f *spool.Fold) error {
+		err = r.Log.View(ctx, func(f *fold.Fold) error {
 			steered, interrupted = f.Boundary()
 			return nil
 		})
@@ -120,9 +122,9 @@ func (r *Run) boundary(ctx context.Context) (result Result, err error) {
 	switch {
 	case err != nil:
 	case steered:
-		result = Result{Done: true, Outcome: spool.OutcomeSteered, FinishReason: "other"}
+		result = Result{Done: true, Outcome: chunk.OutcomeSteered, FinishReason: "other"}
 	case interrupted:
-		result = Result{Suspended: spool.SuspendedInterrupted}
+		result = Result{Suspended: chunk.SuspendedInterrupted}
 		if r.crew != nil {
 			err = r.crew.pause()
 		}
@@ -139,7 +141,7 @@ func (a *Agent) limitRun(ctx context.Context, r *Run, cancel context.CancelCause
 		return func() {}, nil
 	}
 	left := a.RunTimeout
-	err = r.Log.View(ctx, func(f *spool.Fold) error {
+	err = r.Log.View(ctx, func(f *fold.Fold) error {
 		left = max(left-f.Spent(r.Seams.Now()), 1)
 		return nil
 	})
@@ -174,25 +176,25 @@ const hookLimit = 30 * time.Second
 // hooks of its end before. r is the run as [Agent.Drive] returned it, with a log
 // that is open; its Info then says how it ended. An error means that the log takes
 // no more.
-func (a *Agent) Conclude(ctx context.Context, r *Run, result Result, err error) (*spool.RunFinished, error) {
-	i, failure := &r.Info, spool.ErrorInfo{Code: result.Code}
+func (a *Agent) Conclude(ctx context.Context, r *Run, result Result, err error) (*chunk.RunFinished, error) {
+	i, failure := &r.Info, chunk.ErrorInfo{Code: result.Code}
 	i.Outcome, i.FinishReason = result.Outcome, result.FinishReason
 	reached, _ := errors.AsType[*Limit](err)
 	switch {
 	case err == nil:
 	case errors.Is(err, ErrStopped):
-		i.Outcome, i.FinishReason = spool.OutcomeStopped, "other"
+		i.Outcome, i.FinishReason = chunk.OutcomeStopped, "other"
 	case reached != nil:
-		i.Outcome, i.FinishReason, failure.Code = spool.OutcomeLimit, "length", reached.Code
+		i.Outcome, i.FinishReason, failure.Code = chunk.OutcomeLimit, "length", reached.Code
 	case errors.Is(err, spool.ErrSuperseded), errors.Is(err, spool.ErrClosed), errors.Is(err, spool.ErrUnavailable):
 		return nil, err
 	default:
-		i.Outcome, i.FinishReason = spool.OutcomeFailed, "error"
+		i.Outcome, i.FinishReason = chunk.OutcomeFailed, "error"
 		failure = Describe(err)
 	}
 	i.Code = failure.Code
 	over := RunEnd{Outcome: i.Outcome, FinishReason: i.FinishReason, Code: i.Code}
-	if i.Outcome == spool.OutcomeFailed {
+	if i.Outcome == chunk.OutcomeFailed {
 		over.Err = err
 	}
 	a.AfterRun(ctx, r, over)
@@ -217,7 +219,7 @@ func (a *Agent) AfterRun(ctx context.Context, r *Run, e RunEnd) {
 	g := &gate{Log: r.Log}
 	r.Log = g
 	patience := hookLimit
-	if e.Outcome == spool.OutcomeStopped {
+	if e.Outcome == chunk.OutcomeStopped {
 		patience = r.Grace
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
@@ -247,7 +249,7 @@ type gate struct {
 	closed bool
 }
 
-func (g *gate) Append(ctx context.Context, chunks ...spool.Chunk) error {
+func (g *gate) Append(ctx context.Context, chunks ...chunk.Chunk) error {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
 	if g.closed {

@@ -4,21 +4,22 @@ import (
 	"errors"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/internal/redact"
 	"github.com/spool-run/spool/model"
 )
 
 // How a run fails other than by its model.
 var (
-	ErrToolFatal     = &spool.Error{Code: "tool_fatal", Message: "a tool ended the run"}
-	ErrOutputInvalid = &spool.Error{Code: "output_invalid", Message: "the answer is not of the shape that was asked for"}
-	ErrHookFailed    = &spool.Error{Code: "hook_failed", Message: "a hook ended the run"}
+	ErrToolFatal     = &chunk.Error{Code: "tool_fatal", Message: "a tool ended the run"}
+	ErrOutputInvalid = &chunk.Error{Code: "output_invalid", Message: "the answer is not of the shape that was asked for"}
+	ErrHookFailed    = &chunk.Error{Code: "hook_failed", Message: "a hook ended the run"}
 )
 
 // foreign is the error of a model, a tool or a hook. Those of the run's own log
 // must not be taken for what it is made of.
 func foreign(err error) error {
-	for _, own := range []*spool.Error{spool.ErrSuperseded, spool.ErrClosed, spool.ErrUnavailable} {
+	for _, own := range []*chunk.Error{spool.ErrSuperseded, spool.ErrClosed, spool.ErrUnavailable} {
 		if errors.Is(err, own) {
 			return errors.New(err.Error())
 		}
@@ -29,21 +30,21 @@ func foreign(err error) error {
 var errPanicked = errors.New("agent: it panicked")
 
 // Describe says what a failed run's log, and so everyone who reads it, is told of
-// its error: the code and the message of a [*model.Error] or a [*spool.Error],
+// its error: the code and the message of a [*model.Error] or a [*chunk.Error],
 // without their causes, and nothing of any other error but that there was one. A
 // cause may name hosts and hold secrets; whoever runs the run logs it.
-func Describe(err error) spool.ErrorInfo {
+func Describe(err error) chunk.ErrorInfo {
 	if e, ok := errors.AsType[*model.Error](err); ok {
-		return spool.ErrorInfo{Error: shown(e.Message), Code: e.Code, Recoverable: e.Retryable}
+		return chunk.ErrorInfo{Error: shown(e.Message), Code: e.Code, Recoverable: e.Retryable}
 	}
-	if e, ok := errors.AsType[*spool.Error](err); ok {
+	if e, ok := errors.AsType[*chunk.Error](err); ok {
 		text := e.Message
 		if e.Err != nil && (e.Code == ErrToolFatal.Code || e.Code == ErrOutputInvalid.Code) {
 			text += ": " + e.Err.Error() // the model was told the same
 		}
-		return spool.ErrorInfo{Error: shown(text), Code: e.Code, Recoverable: e.Retryable()}
+		return chunk.ErrorInfo{Error: shown(text), Code: e.Code, Recoverable: e.Retryable()}
 	}
-	return spool.ErrorInfo{Error: "the agent failed", Code: "agent_failed"}
+	return chunk.ErrorInfo{Error: "the agent failed", Code: "agent_failed"}
 }
 
 // shown makes a text that others made fit to be stored and shown.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/agent"
+	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/model"
 	"github.com/spool-run/spool/model/scripted"
 	"github.com/spool-run/spool/tool"
@@ -20,18 +21,18 @@ func TestDescribe(t *testing.T) {
 	cause := errors.New("dial redis://admin:hunter2@10.0.0.7: refused")
 	for name, tt := range map[string]struct {
 		err  error
-		want spool.ErrorInfo
+		want chunk.ErrorInfo
 	}{
 		"model": {fmt.Errorf("step 2: %w", &model.Error{Code: model.CodeOverloaded, Message: "the provider is busy", Retryable: true, Err: cause}),
-			spool.ErrorInfo{Error: "the provider is busy", Code: "provider_overloaded", Recoverable: true}},
+			chunk.ErrorInfo{Error: "the provider is busy", Code: "provider_overloaded", Recoverable: true}},
 		"a model that tells": {&model.Error{Code: "provider_mine", Message: "no answer to Bearer abcdef0123456789"},
-			spool.ErrorInfo{Error: "no answer to [redacted]", Code: "provider_mine"}},
-		"spool":   {spool.ErrUnavailable.With("s", cause), spool.ErrorInfo{Error: "the store cannot be reached", Code: "unavailable", Recoverable: true}},
-		"tool":    {agent.ErrToolFatal.With("s", errors.New("no licence")), spool.ErrorInfo{Error: "a tool ended the run: no licence", Code: "tool_fatal"}},
-		"hook":    {agent.ErrHookFailed.With("s", cause), spool.ErrorInfo{Error: "a hook ended the run", Code: "hook_failed"}},
-		"foreign": {cause, spool.ErrorInfo{Error: "the agent failed", Code: "agent_failed"}},
-		"network": {&net.DNSError{Err: "no such host", Name: "internal.example", Server: "10.0.0.1"}, spool.ErrorInfo{Error: "the agent failed", Code: "agent_failed"}},
-		"context": {context.DeadlineExceeded, spool.ErrorInfo{Error: "the agent failed", Code: "agent_failed"}},
+			chunk.ErrorInfo{Error: "no answer to [redacted]", Code: "provider_mine"}},
+		"spool":   {spool.ErrUnavailable.With("s", cause), chunk.ErrorInfo{Error: "the store cannot be reached", Code: "unavailable", Recoverable: true}},
+		"tool":    {agent.ErrToolFatal.With("s", errors.New("no licence")), chunk.ErrorInfo{Error: "a tool ended the run: no licence", Code: "tool_fatal"}},
+		"hook":    {agent.ErrHookFailed.With("s", cause), chunk.ErrorInfo{Error: "a hook ended the run", Code: "hook_failed"}},
+		"foreign": {cause, chunk.ErrorInfo{Error: "the agent failed", Code: "agent_failed"}},
+		"network": {&net.DNSError{Err: "no such host", Name: "internal.example", Server: "10.0.0.1"}, chunk.ErrorInfo{Error: "the agent failed", Code: "agent_failed"}},
+		"context": {context.DeadlineExceeded, chunk.ErrorInfo{Error: "the agent failed", Code: "agent_failed"}},
 	} {
 		if got := agent.Describe(tt.err); got != tt.want {
 			t.Errorf("%s: %+v", name, got)
@@ -60,11 +61,11 @@ func TestPanicsAreContained(t *testing.T) {
 	m := &answers{steps: []scripted.Step{toolCall("c", "panicky", `{}`), text("done")}}
 	r, l := begin(t, "go")
 	result, err := run(t.Context(), &agent.Agent{Name: "a", Model: m, Tools: []tool.Tool{panicky{}}}, r)
-	if err != nil || result.Outcome != spool.OutcomeCompleted {
+	if err != nil || result.Outcome != chunk.OutcomeCompleted {
 		t.Fatalf("%+v, %v", result, err)
 	}
 	for _, p := range l.fold.Messages[1].Parts {
-		if p.Tool != nil && (p.Tool.State != spool.ToolFailed || p.Tool.Error != "the tool panicked") {
+		if p.Tool != nil && (p.Tool.State != chunk.ToolFailed || p.Tool.Error != "the tool panicked") {
 			t.Errorf("%+v", p.Tool)
 		}
 	}

@@ -9,8 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/agent"
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
 	"github.com/spool-run/spool/model"
 	"github.com/spool-run/spool/model/openai"
 	"github.com/spool-run/spool/tool"
@@ -117,14 +118,14 @@ func TestProviderMetadataGoesBack(t *testing.T) {
 func (l *memLog) keptOnly() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.fold = spool.NewFold(l.fold.Session)
+	l.fold = fold.New(l.fold.Session)
 	for i, c := range l.chunks {
-		if spool.ClassOf(c) != spool.Kept {
+		if chunk.ClassOf(c) != chunk.Kept {
 			continue
 		}
-		raw, err := spool.AppendChunk(nil, c)
+		raw, err := chunk.Append(nil, c)
 		if err == nil {
-			err = l.fold.Apply(spool.Record{Seq: uint64(i + 1), Type: c.ChunkType(), Class: spool.Kept, Data: raw})
+			err = l.fold.Apply(chunk.Record{Seq: uint64(i + 1), Type: c.ChunkType(), Class: chunk.Kept, Data: raw})
 		}
 		if err != nil {
 			l.t.Error(err)

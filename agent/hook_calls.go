@@ -9,6 +9,8 @@ import (
 	"slices"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
 	"github.com/spool-run/spool/internal/jsonenc"
 	"github.com/spool-run/spool/internal/redact"
 	"github.com/spool-run/spool/model"
@@ -54,13 +56,13 @@ func (a *Agent) Inherit(r *Run) []*Hooks {
 type hookHost struct{ *host }
 
 // Emit implements [tool.Host].
-func (h hookHost) Emit(ctx context.Context, c spool.Chunk) error {
+func (h hookHost) Emit(ctx context.Context, c chunk.Chunk) error {
 	switch c := c.(type) {
-	case *spool.Custom:
+	case *chunk.Custom:
 		if c.ToolCallID != "" {
 			c.ToolCallID = h.call.id
 		}
-	case *spool.ToolEnd:
+	case *chunk.ToolEnd:
 		return spool.ErrUnsupported.Because("a hook has no result to show")
 	}
 	return h.host.Emit(ctx, c)
@@ -82,7 +84,7 @@ func (s *step) hookOwner(ctx context.Context, owner string) (*host, error) {
 	if owner == ownerPhase {
 		return h, nil
 	}
-	err = s.run.Log.View(ctx, func(f *spool.Fold) error {
+	err = s.run.Log.View(ctx, func(f *fold.Fold) error {
 		h.said = slices.Clone(f.Emitted(owner))
 		return nil
 	})
@@ -177,7 +179,7 @@ func (s *step) hookFailed(ctx context.Context, err error) error {
 	}
 	err = foreign(err)
 	_, limit := errors.AsType[*Limit](err)
-	_, known := errors.AsType[*spool.Error](err)
+	_, known := errors.AsType[*chunk.Error](err)
 	_, provider := errors.AsType[*model.Error](err)
 	if limit || known || provider {
 		return err
@@ -222,7 +224,7 @@ func (s *step) beforeRun(ctx context.Context, owner string) error {
 // cloneRequest returns a copy that a hook can change at will.
 func cloneRequest(r *model.Request) *model.Request {
 	c := *r
-	c.Messages = make([]spool.Message, len(r.Messages))
+	c.Messages = make([]chunk.Message, len(r.Messages))
 	for i := range r.Messages {
 		c.Messages[i] = r.Messages[i].Clone()
 	}

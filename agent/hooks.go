@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"time"
 
-	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/model"
 	"github.com/spool-run/spool/tool"
 )
@@ -20,7 +20,7 @@ import (
 // AfterSubAgent is the call's outcome, which the model sees; tool.Fatal makes it
 // end the run. An error of any other hook ends the run: with the outcome limit
 // if it is a [*Limit], else it fails, with the error's code if it is a
-// *spool.Error or a *model.Error and with hook_failed otherwise.
+// *chunk.Error or a *model.Error and with hook_failed otherwise.
 type Hooks struct {
 	// BeforeRun and BeforeStep are called when the step has begun, BeforeRun in
 	// the first step of a run. They are called again in a step that takes the
@@ -62,7 +62,7 @@ type Answer struct {
 	Text         string
 	Calls        []AnswerCall
 	FinishReason string
-	Usage        spool.Usage
+	Usage        chunk.Usage
 	Duration     time.Duration // from the request to the answer's end
 }
 
@@ -89,7 +89,7 @@ type SubAgentCall struct {
 
 // RunEnd is how a run ended, or what it waits for.
 type RunEnd struct {
-	Outcome      spool.Outcome // "" if it pauses
+	Outcome      chunk.Outcome // "" if it pauses
 	FinishReason string
 	Suspended    string // what it waits for: a kind of run_suspended
 	Code         string // which limit, or how it failed

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/agent"
+	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/model"
 	"github.com/spool-run/spool/model/scripted"
 	"github.com/spool-run/spool/tool"
@@ -162,10 +163,10 @@ func TestHooksOfATool(t *testing.T) {
 			a := &agent.Agent{Name: "a", Model: m, Tools: []tool.Tool{echo}, Hooks: &agent.Hooks{BeforeTool: tt.before, AfterTool: tt.after}}
 			r, l := begin(t, "go")
 			_, err := run(t.Context(), a, r)
-			if code := spool.CodeOf(err); code != tt.ends {
+			if code := chunk.CodeOf(err); code != tt.ends {
 				t.Errorf("the run ended with %v", err)
 			}
-			end := find[*spool.ToolEnd](l)[0]
+			end := find[*chunk.ToolEnd](l)[0]
 			got := string(end.Result)
 			if !end.Success {
 				got = "error: " + end.Error
@@ -174,7 +175,7 @@ func TestHooksOfATool(t *testing.T) {
 				t.Errorf("got %s", got)
 			}
 			started := ""
-			for _, c := range find[*spool.ToolStart](l) {
+			for _, c := range find[*chunk.ToolStart](l) {
 				started += string(c.Arguments)
 			}
 			if started != tt.started {
@@ -208,7 +209,7 @@ func TestHooksFail(t *testing.T) {
 				if !errors.Is(err, tt.want) {
 					t.Errorf("got %v", err)
 				}
-				if len(find[*spool.StepCommitted](l)) > 0 {
+				if len(find[*chunk.StepCommitted](l)) > 0 {
 					t.Error("the step was committed")
 				}
 			})
@@ -231,12 +232,12 @@ func TestHookBeforeAnApproval(t *testing.T) {
 	if err != nil || result.Suspended != "awaiting_approval" {
 		t.Fatal(result, err)
 	}
-	request := find[*spool.ToolApprovalRequest](l)[0]
+	request := find[*chunk.ToolApprovalRequest](l)[0]
 	if string(request.Input) != `{"Say":"y"}` {
 		t.Errorf("asked for %s", request.Input)
 	}
 	suspended := l.fold.Suspend(result.Suspended, []string{"c"}, 0)
-	answer := &spool.ToolApprovalResponse{CommandID: "ok", ApprovalID: request.ApprovalID, Approved: true}
+	answer := &chunk.ToolApprovalResponse{CommandID: "ok", ApprovalID: request.ApprovalID, Approved: true}
 	next := r.Info
 	next.RunID = "r2"
 	start := a.Start(t.Context(), next, []string{"ok"})
@@ -246,7 +247,7 @@ func TestHookBeforeAnApproval(t *testing.T) {
 	if _, err := a.Recover(t.Context(), &agent.Run{Info: next, Log: l, Seams: r.Seams}); err != nil {
 		t.Fatal(err)
 	}
-	if end := find[*spool.ToolEnd](l); len(end) != 1 || string(end[0].Result) != `"y"` || calls != 1 {
+	if end := find[*chunk.ToolEnd](l); len(end) != 1 || string(end[0].Result) != `"y"` || calls != 1 {
 		t.Errorf("%+v after %d calls of the hook", end, calls)
 	}
 }

@@ -3,13 +3,13 @@ package agent
 import (
 	"unicode/utf8"
 
-	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 )
 
 // What others say must fit into a record, or a run could not be ended.
 const (
-	maxErrorBytes    = spool.MaxResultErrorBytes
-	maxMetadataBytes = spool.MaxInlineBytes
+	maxErrorBytes    = chunk.MaxResultErrorBytes
+	maxMetadataBytes = chunk.MaxInlineBytes
 )
 
 // clip shortens an error text that is too long, at a rune's border.
@@ -64,7 +64,7 @@ func (r *Run) limit() *Limit {
 }
 
 // spend counts what a model call has used, for the runs above, too.
-func (r *Run) spend(u spool.Usage) {
+func (r *Run) spend(u chunk.Usage) {
 	r.Info.Usage = r.Info.Usage.Add(u)
 	for ; r != nil; r = r.parent {
 		r.used.Add(tokens(u))
@@ -72,9 +72,9 @@ func (r *Run) spend(u spool.Usage) {
 }
 
 // tokens are those that count in a budget.
-func tokens(u spool.Usage) int64 { return u.InputTokens + u.OutputTokens }
+func tokens(u chunk.Usage) int64 { return u.InputTokens + u.OutputTokens }
 
 // reached is how a run ends that has reached a limit.
 func (l *Limit) reached() Result {
-	return Result{Done: true, Outcome: spool.OutcomeLimit, FinishReason: "length", Code: l.Code}
+	return Result{Done: true, Outcome: chunk.OutcomeLimit, FinishReason: "length", Code: l.Code}
 }

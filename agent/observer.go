@@ -3,7 +3,7 @@ package agent
 import (
 	"time"
 
-	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 )
 
 // Observer is told what runs do, those of sub-agents too: for metrics, traces and
@@ -37,7 +37,7 @@ type ModelCall struct {
 
 	// Of a call that has ended.
 	Duration     time.Duration
-	Usage        spool.Usage
+	Usage        chunk.Usage
 	FinishReason string
 	Err          error // why it failed, nil if it did not
 }

@@ -9,7 +9,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
 	"github.com/spool-run/spool/internal/jsonenc"
 	"github.com/spool-run/spool/model"
 )
@@ -27,7 +28,7 @@ type call struct {
 	child            string          // session of the agent that it began
 	childMode        string          // how that is related to the call
 	waitsFor         string          // the child that waits for an answer, and the call with it
-	part             *spool.ToolPart // as the log has it, of a call that another process or run has begun
+	part             *chunk.ToolPart // as the log has it, of a call that another process or run has begun
 }
 
 // transcript turns one model stream into chunks.
@@ -65,7 +66,7 @@ func (t *transcript) stream(ctx context.Context, parts iter.Seq2[model.Part, err
 	return &model.Error{Code: model.CodeTruncated, Message: "the answer was cut off before its end", Retryable: true}
 }
 
-func (t *transcript) append(ctx context.Context, chunks ...spool.Chunk) error {
+func (t *transcript) append(ctx context.Context, chunks ...chunk.Chunk) error {
 	if t.before != nil {
 		lacking := chunks[:0]
 		for _, c := range chunks {
@@ -95,7 +96,7 @@ func (t *transcript) apply(ctx context.Context, part model.Part) error {
 			return err
 		}
 		t.step.text.WriteString(p.Delta)
-		return t.append(ctx, &spool.TextDelta{Delta: p.Delta, PartID: p.ID})
+		return t.append(ctx, &chunk.TextDelta{Delta: p.Delta, PartID: p.ID})
 	case model.ReasoningDelta:
 		if p.Delta == "" {
 			return nil
@@ -108,7 +109,7 @@ func (t *transcript) apply(ctx context.Context, part model.Part) error {
 			t.reasoning.Reset()
 		}
 		t.reasoning.WriteString(p.Delta)
-		return t.append(ctx, &spool.Thinking{Content: p.Delta, PartID: p.ID})
+		return t.append(ctx, &chunk.Thinking{Content: p.Delta, PartID: p.ID})
 	case model.ReasoningEnd:
 		return t.endReasoning(ctx, p)
 	case model.ToolCallStart:
@@ -126,7 +127,7 @@ func (t *transcript) apply(ctx context.Context, part model.Part) error {
 			return protocolError("arguments for a call that did not begin")
 		}
 		c.streamed = append(c.streamed, p.Delta...)
-		return t.append(ctx, &spool.ToolArgStreamDelta{ToolCallID: c.id, Delta: p.Delta})
+		return t.append(ctx, &chunk.ToolArgStreamDelta{ToolCallID: c.id, Delta: p.Delta})
 	case model.ToolCallEnd:
 		c := t.ids[p.ID]
 		if c == nil || c.ended {
@@ -142,10 +143,10 @@ func (t *transcript) apply(ctx context.Context, part model.Part) error {
 		return t.restart(ctx)
 	case model.Source:
 		// Its id is unique in the answer only; a message may hold several.
-		return t.append(ctx, &spool.Citation{SourceID: t.step.id + "-" + p.ID, URL: p.URL, Title: p.Title,
+		return t.append(ctx, &chunk.Citation{SourceID: t.step.id + "-" + p.ID, URL: p.URL, Title: p.Title,
 			MediaType: p.MediaType, Filename: p.Filename, CitedText: p.CitedText})
 	case model.File:
-		return t.append(ctx, &spool.File{URL: p.URL, MediaType: p.MediaType, Filename: p.Filename})
+		return t.append(ctx, &chunk.File{URL: p.URL, MediaType: p.MediaType, Filename: p.Filename})
 	case model.UsageUpdate:
 		t.step.usage = p.Usage
 	case model.Position:
@@ -162,11 +163,11 @@ func (t *transcript) closeReasoning(ctx context.Context) error {
 	}
 	id := t.blockID
 	t.block = ""
-	return t.append(ctx, &spool.Thinking{IsComplete: true, PartID: id})
+	return t.append(ctx, &chunk.Thinking{IsComplete: true, PartID: id})
 }
 
 func (t *transcript) endReasoning(ctx context.Context, p model.ReasoningEnd) error {
-	end := &spool.Thinking{IsComplete: true, PartID: p.ID, ProviderMetadata: p.Metadata}
+	end := &chunk.Thinking{IsComplete: true, PartID: p.ID, ProviderMetadata: p.Metadata}
 	if t.block == "r"+p.ID {
 		// What was streamed needs no repeating.
 		if rest, ok := strings.CutPrefix(p.Text, t.reasoning.String()); ok {
@@ -192,18 +193,18 @@ func (t *transcript) startCall(ctx context.Context, providerID, name string, exe
 	c := &call{id: t.step.uniqueCallID(providerID), name: name, providerExecuted: executed}
 	t.ids[providerID] = c
 	t.step.calls = append(t.step.calls, c)
-	return c, t.append(ctx, &spool.ToolArgStreamStart{ToolCallID: c.id, ToolName: name, ProviderExecuted: executed})
+	return c, t.append(ctx, &chunk.ToolArgStreamStart{ToolCallID: c.id, ToolName: name, ProviderExecuted: executed})
 }
 
 // loggable reports whether the log takes a tool's name.
 func loggable(name string) bool {
-	return name != "" && len(name) <= spool.MaxNameBytes && utf8.ValidString(name) && strings.IndexFunc(name, unicode.IsControl) < 0
+	return name != "" && len(name) <= chunk.MaxNameBytes && utf8.ValidString(name) && strings.IndexFunc(name, unicode.IsControl) < 0
 }
 
 // uniqueCallID re-qualifies ids that providers use again in every answer.
 func (s *step) uniqueCallID(id string) string {
 	used := s.run.callIDs
-	if len(id) > spool.MaxIDBytes-64 || spool.CheckID(id) != nil {
+	if len(id) > chunk.MaxIDBytes-64 || chunk.CheckID(id) != nil {
 		id = "call"
 	}
 	id += callSuffix(s.run.Info.Session)
@@ -225,10 +226,10 @@ func (t *transcript) endCall(ctx context.Context, c *call, p model.ToolCallEnd) 
 	if c.name == "" {
 		c.name = p.Name
 	}
-	end := &spool.ToolArgStreamEnd{ToolCallID: c.id, ToolName: c.name, ProviderMetadata: p.Metadata}
+	end := &chunk.ToolArgStreamEnd{ToolCallID: c.id, ToolName: c.name, ProviderMetadata: p.Metadata}
 	if args := p.Arguments; args != "" && args != c.args {
 		if rest, ok := strings.CutPrefix(args, c.args); ok {
-			if err := t.append(ctx, &spool.ToolArgStreamDelta{ToolCallID: c.id, Delta: rest}); err != nil {
+			if err := t.append(ctx, &chunk.ToolArgStreamDelta{ToolCallID: c.id, Delta: rest}); err != nil {
 				return err
 			}
 			c.args = args
@@ -243,7 +244,7 @@ func (t *transcript) endCall(ctx context.Context, c *call, p model.ToolCallEnd) 
 // result keeps the outcome of a call that the provider executed. The call may be
 // one of an earlier step, which the provider had paused.
 func (t *transcript) result(ctx context.Context, p model.ToolResult) error {
-	end := &spool.ToolEnd{ToolCallID: p.ID, Result: p.Result, Success: p.Error == "", Error: p.Error}
+	end := &chunk.ToolEnd{ToolCallID: p.ID, Result: p.Result, Success: p.Error == "", Error: p.Error}
 	if c := t.ids[p.ID]; c != nil {
 		if !c.ended {
 			if err := t.endCall(ctx, c, model.ToolCallEnd{Name: c.name}); err != nil {
@@ -253,7 +254,7 @@ func (t *transcript) result(ctx context.Context, p model.ToolResult) error {
 		end.ToolCallID, end.ToolName = c.id, c.name
 		return t.append(ctx, end)
 	}
-	err := t.step.run.Log.View(ctx, func(f *spool.Fold) error {
+	err := t.step.run.Log.View(ctx, func(f *fold.Fold) error {
 		for _, m := range f.Messages {
 			for i := range m.Parts {
 				if call := m.Parts[i].Tool; call != nil && call.CallID == p.ID {
@@ -279,7 +280,7 @@ func (t *transcript) restart(ctx context.Context) error {
 	t.before, t.cursor, t.visible = nil, "", false
 	s := t.step
 	s.run.stepDiscarded(s.number, "provider_restarted")
-	err := s.append(ctx, &spool.StepDiscarded{StepID: s.id, Reason: "provider_restarted"}, &spool.StepStarted{StepID: s.id})
+	err := s.append(ctx, &chunk.StepDiscarded{StepID: s.id, Reason: "provider_restarted"}, &chunk.StepStarted{StepID: s.id})
 	if err != nil {
 		return err
 	}

@@ -11,7 +11,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
 	"github.com/spool-run/spool/internal/jsonenc"
 	"github.com/spool-run/spool/tool"
 )
@@ -37,13 +38,13 @@ func (s *step) runTools(ctx context.Context) (waiting []*call, err error) {
 		}
 		input, refusal := s.checkCall(c)
 		if refusal != "" {
-			err := s.append(ctx, &spool.ToolInputError{ToolCallID: c.id, ToolName: c.name, Input: input, Error: refusal})
+			err := s.append(ctx, &chunk.ToolInputError{ToolCallID: c.id, ToolName: c.name, Input: input, Error: refusal})
 			if err != nil {
 				return nil, err
 			}
 			continue
 		}
-		if c.part == nil || c.part.Approval == nil && c.part.State != spool.ToolExecuting {
+		if c.part == nil || c.part.Approval == nil && c.part.State != chunk.ToolExecuting {
 			var settled bool
 			if input, settled, err = s.beforeCall(ctx, c, input); err != nil {
 				return nil, err
@@ -57,7 +58,7 @@ func (s *step) runTools(ctx context.Context) (waiting []*call, err error) {
 			_, err = h.finish(ctx, nil, errLost)
 		case callAsks:
 			waiting = append(waiting, c)
-			err = s.append(ctx, &spool.ToolApprovalRequest{ApprovalID: s.run.Seams.NewID(), ToolCallID: c.id, ToolName: c.name, Input: input})
+			err = s.append(ctx, &chunk.ToolApprovalRequest{ApprovalID: s.run.Seams.NewID(), ToolCallID: c.id, ToolName: c.name, Input: input})
 		case callWaits:
 			waiting = append(waiting, c)
 		case callRuns, callLeaves:
@@ -67,7 +68,7 @@ func (s *step) runTools(ctx context.Context) (waiting []*call, err error) {
 				waiting = append(waiting, c)
 			}
 			if c.child == "" { // or it has begun, and goes on
-				err = s.append(ctx, &spool.ToolStart{ToolCallID: c.id, ToolName: c.name, Arguments: input, EffectID: c.effectID, Client: verdict == callLeaves})
+				err = s.append(ctx, &chunk.ToolStart{ToolCallID: c.id, ToolName: c.name, Arguments: input, EffectID: c.effectID, Client: verdict == callLeaves})
 			}
 			if err == nil && verdict == callRuns {
 				err = s.beget(ctx, c)
@@ -102,10 +103,10 @@ const (
 
 func (s *step) consider(c *call, input json.RawMessage) verdict {
 	spec := s.tool(c.name).Spec()
-	var approval *spool.Approval
+	var approval *chunk.Approval
 	begun := false
 	if c.part != nil {
-		approval, begun = c.part.Approval, c.part.State == spool.ToolExecuting
+		approval, begun = c.part.Approval, c.part.State == chunk.ToolExecuting
 	}
 	c.client = spec.Client
 	switch {
@@ -147,8 +148,8 @@ func (s *step) openState(ctx context.Context) (*stepState, error) {
 	if s.state != nil {
 		return s.state, nil
 	}
-	state := &stepState{emitted: map[string][]*spool.Custom{}}
-	err := s.run.Log.View(ctx, func(f *spool.Fold) error {
+	state := &stepState{emitted: map[string][]*chunk.Custom{}}
+	err := s.run.Log.View(ctx, func(f *fold.Fold) error {
 		committed, patches := f.Staged()
 		state.base, state.current = slices.Clone(committed), slices.Clone(f.State)
 		for _, p := range patches {
@@ -237,7 +238,7 @@ type host struct {
 	done bool            // the call has come back, or nobody waits for it any more
 	left bool            // and nothing more is taken from it
 	over bool            // the call has its outcome
-	said []*spool.Custom // events of the last time that it has not repeated yet
+	said []*chunk.Custom // events of the last time that it has not repeated yet
 }
 
 // comesBack reports whether the call has not come back before.
@@ -341,8 +342,8 @@ func (h *host) finish(ctx context.Context, result json.RawMessage, err error) (d
 	failed := err
 	if err == nil {
 		err = h.step.append(ctx, append(h.call.over(h.step, result, ""),
-			&spool.ToolEnd{ToolCallID: h.call.id, ToolName: h.call.name, Result: result, Success: true})...)
-		if !errors.Is(err, spool.ErrTooLarge) && !errors.Is(err, spool.ErrInvalidChunk) {
+			&chunk.ToolEnd{ToolCallID: h.call.id, ToolName: h.call.name, Result: result, Success: true})...)
+		if !errors.Is(err, chunk.ErrTooLarge) && !errors.Is(err, chunk.ErrInvalidChunk) {
 			return true, err
 		}
 		failed = fmt.Errorf("the tool's result cannot be kept: %w", err)
@@ -353,7 +354,7 @@ func (h *host) finish(ctx context.Context, result json.RawMessage, err error) (d
 	fatal := tool.IsFatal(failed)
 	text := shown(failed.Error())
 	err = h.step.append(ctx, append(h.call.over(h.step, nil, text),
-		&spool.ToolEnd{ToolCallID: h.call.id, ToolName: h.call.name, Error: text, Fatal: fatal})...)
+		&chunk.ToolEnd{ToolCallID: h.call.id, ToolName: h.call.name, Error: text, Fatal: fatal})...)
 	if err == nil && fatal {
 		err = ErrToolFatal.With(h.step.run.Info.Session, foreign(failed))
 	}
@@ -385,7 +386,7 @@ func (h *host) takeBackLocked(ctx context.Context) error {
 	}
 	without := s.base
 	for _, st := range s.staged {
-		without = spool.ReplayState(without, st.ops)
+		without = chunk.ReplayState(without, st.ops)
 	}
 	if without == nil {
 		without = json.RawMessage("{}")
@@ -395,18 +396,18 @@ func (h *host) takeBackLocked(ctx context.Context) error {
 		return err
 	}
 	s.current = without
-	return h.step.append(ctx, &spool.StatePatch{Patches: ops, ToolCallID: h.call.id})
+	return h.step.append(ctx, &chunk.StatePatch{Patches: ops, ToolCallID: h.call.id})
 }
 
 // Emit implements [tool.Host].
-func (h *host) Emit(ctx context.Context, c spool.Chunk) error {
+func (h *host) Emit(ctx context.Context, c chunk.Chunk) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.over || h.left {
 		return tool.ErrCallOver
 	}
-	if e, ok := c.(*spool.Custom); ok && len(h.said) > 0 {
-		i := slices.IndexFunc(h.said, func(s *spool.Custom) bool {
+	if e, ok := c.(*chunk.Custom); ok && len(h.said) > 0 {
+		i := slices.IndexFunc(h.said, func(s *chunk.Custom) bool {
 			if s.EventName != e.EventName || e.ID != "" || e.Transient {
 				return false
 			}
@@ -442,7 +443,7 @@ func (h *host) Update(ctx context.Context, change func(json.RawMessage) (json.Ra
 	}
 	// Under the state's lock, so that patches are recorded in the order in which
 	// they were made.
-	if err := h.Emit(ctx, &spool.StatePatch{Patches: ops, ToolCallID: h.call.id}); err != nil {
+	if err := h.Emit(ctx, &chunk.StatePatch{Patches: ops, ToolCallID: h.call.id}); err != nil {
 		return err
 	}
 	h.state.current = next
@@ -457,10 +458,10 @@ type stepState struct {
 	base    json.RawMessage
 	current json.RawMessage
 	staged  []staged
-	emitted map[string][]*spool.Custom // by call: what it has said before
+	emitted map[string][]*chunk.Custom // by call: what it has said before
 }
 
 type staged struct {
 	callID string
-	ops    []spool.PatchOperation
+	ops    []chunk.PatchOperation
 }

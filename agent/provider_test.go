@@ -8,8 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/agent"
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
 	"github.com/spool-run/spool/model"
 	"github.com/spool-run/spool/model/anthropic"
 	"github.com/spool-run/spool/model/modeltest"
@@ -18,24 +19,24 @@ import (
 
 // message runs an agent of these answers and returns what the log says it said.
 // The kept records alone must say the same.
-func message(t *testing.T, steps ...scripted.Step) (*spool.Message, *answers, *memLog) {
+func message(t *testing.T, steps ...scripted.Step) (*chunk.Message, *answers, *memLog) {
 	t.Helper()
 	m := &answers{steps: steps}
 	r, l := begin(t, "go")
 	result, err := run(t.Context(), &agent.Agent{Name: "a", Model: m}, r)
-	if err != nil || result.Outcome != spool.OutcomeCompleted {
+	if err != nil || result.Outcome != chunk.OutcomeCompleted {
 		t.Fatalf("%+v, %v", result, err)
 	}
-	kept := spool.NewFold("s")
+	kept := fold.New("s")
 	for i, c := range l.chunks {
-		if spool.ClassOf(c) != spool.Kept {
+		if chunk.ClassOf(c) != chunk.Kept {
 			continue
 		}
-		raw, err := spool.AppendChunk(nil, c)
+		raw, err := chunk.Append(nil, c)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := kept.Apply(spool.Record{Seq: uint64(i + 1), Type: c.ChunkType(), Class: spool.Kept, Data: raw}); err != nil {
+		if err := kept.Apply(chunk.Record{Seq: uint64(i + 1), Type: c.ChunkType(), Class: chunk.Kept, Data: raw}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -48,7 +49,7 @@ func message(t *testing.T, steps ...scripted.Step) (*spool.Message, *answers, *m
 }
 
 // partsOf lists a message's parts in short.
-func partsOf(m *spool.Message) string {
+func partsOf(m *chunk.Message) string {
 	var list []string
 	for _, p := range m.Parts {
 		s := string(p.Type)
@@ -58,7 +59,7 @@ func partsOf(m *spool.Message) string {
 			if p.Tool.ProviderExecuted {
 				s += " by provider"
 			}
-		case p.Type == spool.PartSource, p.Type == spool.PartFile:
+		case p.Type == chunk.PartSource, p.Type == chunk.PartFile:
 			s += " " + p.URL + " " + p.Title
 		case p.Text != "":
 			s += " " + p.Text
@@ -86,8 +87,8 @@ func TestSourcesFilesAndUsage(t *testing.T) {
 		model.TextDelta{ID: "t", Delta: "this"},
 		model.Source{ID: "s2", Title: "Doc", MediaType: "application/pdf", Filename: "d.pdf"},
 		model.File{URL: "data:image/png;base64,AA==", MediaType: "image/png", Filename: "a.png"},
-		model.UsageUpdate{Usage: spool.Usage{InputTokens: 3, OutputTokens: 1}},
-		model.UsageUpdate{Usage: spool.Usage{InputTokens: 3, OutputTokens: 4, CachedInputTokens: 2}},
+		model.UsageUpdate{Usage: chunk.Usage{InputTokens: 3, OutputTokens: 1}},
+		model.UsageUpdate{Usage: chunk.Usage{InputTokens: 3, OutputTokens: 4, CachedInputTokens: 2}},
 		finish))
 	if got, want := partsOf(m), "step; text See this; source https://a.example A; source  Doc; file data:image/png;base64,AA=="; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
@@ -95,8 +96,8 @@ func TestSourcesFilesAndUsage(t *testing.T) {
 	if s := m.Parts[3]; s.MediaType != "application/pdf" || s.Filename != "d.pdf" || m.Parts[2].Text != "a" || m.Parts[4].Filename != "a.png" {
 		t.Errorf("%+v", m.Parts)
 	}
-	want := spool.Usage{InputTokens: 3, OutputTokens: 4, CachedInputTokens: 2}
-	if l.fold.Usage != want || *find[*spool.AssistantMessage](l)[0].Usage != want {
+	want := chunk.Usage{InputTokens: 3, OutputTokens: 4, CachedInputTokens: 2}
+	if l.fold.Usage != want || *find[*chunk.AssistantMessage](l)[0].Usage != want {
 		t.Errorf("usage %+v", l.fold.Usage)
 	}
 }
@@ -109,7 +110,7 @@ func TestSourceIDs(t *testing.T) {
 	m, _, _ := message(t, call, parts(source, finish))
 	ids := map[string]bool{}
 	for _, p := range m.Parts {
-		if p.Type == spool.PartSource {
+		if p.Type == chunk.PartSource {
 			ids[p.ID] = true
 		}
 	}
@@ -122,11 +123,11 @@ func TestSourceIDs(t *testing.T) {
 func TestToolNamesThatNoLogTakes(t *testing.T) {
 	for _, name := range []string{"", "a\x00b", strings.Repeat("n", 300), "\xff"} {
 		m, asked, l := message(t, toolCall("a", name, "{}"), text("ok"))
-		if c := m.Parts[1].Tool; c.State != spool.ToolFailed || c.Name != "unknown" || len(asked.requests) != 2 {
+		if c := m.Parts[1].Tool; c.State != chunk.ToolFailed || c.Name != "unknown" || len(asked.requests) != 2 {
 			t.Errorf("%q: %+v", name, c)
 		}
 		for _, c := range l.chunks {
-			if err := spool.ValidateChunk(c); err != nil && !strings.Contains(err.Error(), "agent") {
+			if err := chunk.Validate(c); err != nil && !strings.Contains(err.Error(), "agent") {
 				t.Errorf("%q: %v", name, err)
 			}
 		}
@@ -140,7 +141,7 @@ func TestProviderExecutedTools(t *testing.T) {
 		t.Error(got)
 	}
 	m, _, _ = message(t, corpusStep(t, "server-tool-failed.sse"))
-	if c := m.Parts[1].Tool; c.State != spool.ToolFailed || c.Error != "max_uses_exceeded" {
+	if c := m.Parts[1].Tool; c.State != chunk.ToolFailed || c.Error != "max_uses_exceeded" {
 		t.Errorf("%+v", c)
 	}
 }
@@ -153,7 +154,7 @@ func TestPausedAnswerGoesOn(t *testing.T) {
 		t.Fatalf("%d requests", len(asked.requests))
 	}
 	history := asked.requests[1].Messages
-	if last := history[len(history)-1]; last.Role != spool.RoleAssistant || !strings.Contains(partsOf(&last), `web_search{"query":"x"}= pending by provider`) {
+	if last := history[len(history)-1]; last.Role != chunk.RoleAssistant || !strings.Contains(partsOf(&last), `web_search{"query":"x"}= pending by provider`) {
 		t.Errorf("asked again with %s", partsOf(&last))
 	}
 	if got := partsOf(m); !strings.Contains(got, `step; text Wait; tool web_search{"query":"x"}={"type":"web_search_tool_result"`) || !strings.HasSuffix(got, "completed by provider; step; text Found") {
@@ -179,7 +180,7 @@ func TestProviderBeginsAgain(t *testing.T) {
 	if got, want := partsOf(m), `step; text Hello again; tool f{}= error; step; text ok`; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
-	if n := len(find[*spool.StepDiscarded](l)); n != 1 {
+	if n := len(find[*chunk.StepDiscarded](l)); n != 1 {
 		t.Errorf("%d discards", n)
 	}
 	undisturbed, _, _ := message(t, again, done)
@@ -193,7 +194,7 @@ func TestReasoningGoesBack(t *testing.T) {
 	m, _, _ := message(t, corpusStep(t, "thinking-redacted.sse"), text("ok"))
 	var meta []string
 	for _, p := range m.Parts {
-		if p.Type == spool.PartReasoning {
+		if p.Type == chunk.PartReasoning {
 			meta = append(meta, p.Text+string(p.ProviderMetadata))
 		}
 	}

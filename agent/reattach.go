@@ -5,21 +5,22 @@ import (
 	"errors"
 	"time"
 
-	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
 	"github.com/spool-run/spool/model"
 )
 
 // Reattaches reports whether the open model phase can go on with the answer that
 // another process has asked for: then it need not be discarded.
-func (a *Agent) Reattaches(f *spool.Fold) bool {
+func (a *Agent) Reattaches(f *fold.Fold) bool {
 	_, ok := a.Model.(model.Resumer)
-	return ok && f.Phase() == spool.PhaseModel && f.Answer() != ""
+	return ok && f.Phase() == fold.PhaseModel && f.Answer() != ""
 }
 
 // cancelLimit bounds the attempt to end an answer that nobody waits for.
 const cancelLimit = 5 * time.Second
 
-// Abandon ends the provider's work on an answer that [spool.Fold.Answer] named. It
+// Abandon ends the provider's work on an answer that [fold.Fold.Answer] named. It
 // takes a few seconds at most, whatever ctx says, and is harmless if there is
 // nothing to end.
 func (a *Agent) Abandon(ctx context.Context, cursor string) (err error) {
@@ -40,11 +41,11 @@ func (a *Agent) Abandon(ctx context.Context, cursor string) (err error) {
 // position keeps where the answer can be taken up again. The log needs to hold
 // its beginning only: how much of it was stored is what was stored.
 func (t *transcript) position(ctx context.Context, p model.Position) error {
-	if t.cursor != "" || t.visible || p.Cursor == "" || len(p.Cursor) > spool.MaxCursorBytes {
+	if t.cursor != "" || t.visible || p.Cursor == "" || len(p.Cursor) > chunk.MaxCursorBytes {
 		return nil
 	}
 	t.cursor = p.Cursor
-	return t.step.append(ctx, &spool.AnswerStarted{StepID: t.step.id, Cursor: p.Cursor})
+	return t.step.append(ctx, &chunk.AnswerStarted{StepID: t.step.id, Cursor: p.Cursor})
 }
 
 // reattach goes on with the answer of the open model phase and closes the phase.
@@ -53,7 +54,7 @@ func (t *transcript) position(ctx context.Context, p model.Position) error {
 func (a *Agent) reattach(ctx context.Context, r *Run) (*step, error) {
 	s := &step{agent: a, run: r, begun: true}
 	cursor, before, callIDs := "", (*said)(nil), map[string]bool{}
-	err := r.Log.View(ctx, func(f *spool.Fold) error {
+	err := r.Log.View(ctx, func(f *fold.Fold) error {
 		if !a.Reattaches(f) {
 			return nil
 		}
@@ -128,8 +129,8 @@ func (s *step) resume(ctx context.Context, cursor string, before *said) error {
 	// The provider's word counts: what the log has of it is retracted.
 	t.forget()
 	s.run.stepDiscarded(s.number, "provider_restarted")
-	err = s.append(ctx, &spool.StepDiscarded{StepID: s.id, Reason: "provider_restarted"}, &spool.StepStarted{StepID: s.id},
-		&spool.AnswerStarted{StepID: s.id, Cursor: cursor})
+	err = s.append(ctx, &chunk.StepDiscarded{StepID: s.id, Reason: "provider_restarted"}, &chunk.StepStarted{StepID: s.id},
+		&chunk.AnswerStarted{StepID: s.id, Cursor: cursor})
 	if err == nil {
 		err = s.hookAgain(ctx)
 	}

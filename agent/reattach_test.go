@@ -12,8 +12,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/agent"
+	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/model"
 	"github.com/spool-run/spool/model/modeltest"
 	"github.com/spool-run/spool/model/openai"
@@ -114,7 +114,7 @@ func single(s scripted.Step) scripted.Step {
 
 // heard runs the first step of an answer, or goes on with one that the log has
 // the first chunks of, and returns the message.
-func heard(t *testing.T, a *agent.Agent, stored []spool.Chunk) (message string, l *memLog, err error) {
+func heard(t *testing.T, a *agent.Agent, stored []chunk.Chunk) (message string, l *memLog, err error) {
 	t.Helper()
 	r, l := begin(t, "go")
 	if stored == nil {
@@ -134,8 +134,8 @@ func said(l *memLog) string {
 		m.Parts[i].First = 0
 	}
 	raw, _ := json.Marshal(struct {
-		Parts  []spool.Part
-		Usage  spool.Usage
+		Parts  []chunk.Part
+		Usage  chunk.Usage
 		Finish string
 	}{m.Parts, l.fold.Usage, l.fold.Step().Finish})
 	return string(raw)
@@ -172,7 +172,7 @@ func TestReattach(t *testing.T) {
 		}
 		chunks := l.chunks[2:]
 		for n, c := range chunks {
-			if c.ChunkType() == spool.TypeAssistantMessage {
+			if c.ChunkType() == chunk.TypeAssistantMessage {
 				break
 			}
 			if n == 0 { // step_started: nobody knows of the answer
@@ -312,9 +312,9 @@ func TestReattachFails(t *testing.T) {
 			k.steps = []scripted.Step{parts(model.Position{Cursor: "b:0"}, model.TextDelta{ID: "t", Delta: "Bye"}, finish)}
 			a := &agent.Agent{Name: "a", Model: k}
 			r, l := begin(t, "go")
-			stored := []spool.Chunk{&spool.StepStarted{Base: spool.Base{RunID: "r1", Step: 1}, StepID: "r1-s1"}, &spool.AnswerStarted{StepID: "r1-s1", Cursor: "a:0"}}
+			stored := []chunk.Chunk{&chunk.StepStarted{Base: chunk.Base{RunID: "r1", Step: 1}, StepID: "r1-s1"}, &chunk.AnswerStarted{StepID: "r1-s1", Cursor: "a:0"}}
 			if shown {
-				stored = append(stored, &spool.TextDelta{Delta: "Hel", PartID: "t"})
+				stored = append(stored, &chunk.TextDelta{Delta: "Hel", PartID: "t"})
 			}
 			if err := l.Append(t.Context(), stored...); err != nil {
 				t.Fatal(err)
@@ -332,7 +332,7 @@ func TestReattachFails(t *testing.T) {
 			if err != nil || !result.Done || len(k.requests) != 1 || len(k.cancelled) > 0 != want.cancelled || l.fold.Message("m1").Text() != "Bye" {
 				t.Errorf("%s, shown %v: %+v, %v, asked %d, cancelled %v, %s", code, shown, result, err, len(k.requests), k.cancelled, l.kinds())
 			}
-			if n := len(find[*spool.StepDiscarded](l)); n != 1 || len(find[*spool.AnswerStarted](l)) != 2 {
+			if n := len(find[*chunk.StepDiscarded](l)); n != 1 || len(find[*chunk.AnswerStarted](l)) != 2 {
 				t.Errorf("%s, shown %v: %s", code, shown, l.kinds())
 			}
 		}
@@ -345,21 +345,21 @@ func TestPositions(t *testing.T) {
 	for name, step := range map[string]scripted.Step{
 		"none":     text("Hello"),
 		"too late": parts(model.TextDelta{ID: "t", Delta: "Hello"}, position, finish),
-		"too long": parts(model.Position{Cursor: strings.Repeat("x", spool.MaxCursorBytes+1)}, model.TextDelta{ID: "t", Delta: "Hello"}, finish),
+		"too long": parts(model.Position{Cursor: strings.Repeat("x", chunk.MaxCursorBytes+1)}, model.TextDelta{ID: "t", Delta: "Hello"}, finish),
 		"empty":    parts(model.Position{}, model.TextDelta{ID: "t", Delta: "Hello"}, finish),
 	} {
 		_, _, l := message(t, step)
-		if n := len(find[*spool.AnswerStarted](l)); n != 0 {
+		if n := len(find[*chunk.AnswerStarted](l)); n != 0 {
 			t.Errorf("%s: %s", name, l.kinds())
 		}
 	}
 	_, _, l := message(t, parts(position, model.Position{Cursor: "a:1"}, model.TextDelta{ID: "t", Delta: "Hello"}, model.Position{Cursor: "a:2"}, finish))
-	if got := find[*spool.AnswerStarted](l); len(got) != 1 || got[0].Cursor != "a:0" || got[0].Step != 1 || got[0].RunID != "r1" {
+	if got := find[*chunk.AnswerStarted](l); len(got) != 1 || got[0].Cursor != "a:0" || got[0].Step != 1 || got[0].RunID != "r1" {
 		t.Errorf("%+v", got)
 	}
 	// After a restart the next one counts.
 	_, _, l = message(t, parts(position, model.TextDelta{ID: "t", Delta: "Hello"}, model.Restart{}, model.Position{Cursor: "a:5"}, model.TextDelta{ID: "t", Delta: "Bye"}, finish))
-	if got := find[*spool.AnswerStarted](l); len(got) != 2 || got[1].Cursor != "a:5" {
+	if got := find[*chunk.AnswerStarted](l); len(got) != 2 || got[1].Cursor != "a:5" {
 		t.Errorf("%+v", got)
 	}
 }

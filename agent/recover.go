@@ -4,7 +4,8 @@ import (
 	"context"
 	"strings"
 
-	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
 )
 
 // CrashRecovery is why the step of a run whose owner was lost is discarded.
@@ -13,7 +14,7 @@ const CrashRecovery = "crash_recovery"
 // TakeOver returns what a new owner writes of an agent's open run before anything
 // else: the checkpoint that the last one has owed, and what discards an open model
 // phase that cannot go on; then also the number of its step.
-func (a *Agent) TakeOver(f *spool.Fold) (chunks []spool.Chunk, discarded int) {
+func (a *Agent) TakeOver(f *fold.Fold) (chunks []chunk.Chunk, discarded int) {
 	chunks = f.Owed()
 	if f.Shown() && !a.Reattaches(f) {
 		chunks, discarded = append(chunks, f.Discard(CrashRecovery)...), f.Step().Number
@@ -44,18 +45,18 @@ func (a *Agent) recover(ctx context.Context, r *Run) (Result, error) {
 		return s.toolPhase(ctx)
 	}
 	s := &step{agent: a, run: r}
-	phase := spool.PhaseNone
-	err := r.Log.View(ctx, func(f *spool.Fold) error {
+	phase := fold.PhaseNone
+	err := r.Log.View(ctx, func(f *fold.Fold) error {
 		phase = f.Phase()
 		v := f.Step()
 		s.number, s.id, s.finish, s.paused, s.fatal = v.Number, v.ID, v.Finish, v.More, v.Fatal
 		run := f.OpenRun()
 		r.begun = ""
-		if run.Steps > 0 || phase == spool.PhaseTools && strings.HasPrefix(s.id, run.ID+"-s") {
+		if run.Steps > 0 || phase == fold.PhaseTools && strings.HasPrefix(s.id, run.ID+"-s") {
 			r.begun = "-" // in an earlier step, or in the part of this one that is over
 		}
 		steps := turnSteps(f)
-		if phase == spool.PhaseModel { // it has said nothing: the one before counts
+		if phase == fold.PhaseModel { // it has said nothing: the one before counts
 			s.number--
 			steps = steps[:len(steps)-1]
 		}
@@ -79,7 +80,7 @@ func (a *Agent) recover(ctx context.Context, r *Run) (Result, error) {
 		c.args = string(input)
 	}
 	r.Info.Steps = s.number
-	if phase == spool.PhaseTools {
+	if phase == fold.PhaseTools {
 		if r.begun == "" {
 			if err := s.beforeRun(ctx, ownerRun); err != nil {
 				return Result{}, err
@@ -98,7 +99,7 @@ func (a *Agent) recover(ctx context.Context, r *Run) (Result, error) {
 }
 
 // judgeEarlier finds out whether the model was already asked for a better answer.
-func (r *Run) judgeEarlier(a *Agent, steps [][]spool.Part) {
+func (r *Run) judgeEarlier(a *Agent, steps [][]chunk.Part) {
 	for _, parts := range steps {
 		s := &step{agent: a, run: r}
 		s.take(parts)
@@ -109,11 +110,11 @@ func (r *Run) judgeEarlier(a *Agent, steps [][]spool.Part) {
 }
 
 // turnSteps returns the parts of each step of the turn so far.
-func turnSteps(f *spool.Fold) [][]spool.Part {
-	var steps [][]spool.Part
+func turnSteps(f *fold.Fold) [][]chunk.Part {
+	var steps [][]chunk.Part
 	if m := f.Message(f.LastTurn().MessageID); m != nil {
 		for _, p := range m.Parts {
-			if p.Type == spool.PartStep {
+			if p.Type == chunk.PartStep {
 				steps = append(steps, nil)
 			} else if n := len(steps); n > 0 {
 				steps[n-1] = append(steps[n-1], p)
@@ -124,12 +125,12 @@ func turnSteps(f *spool.Fold) [][]spool.Part {
 }
 
 // take makes the step's calls and text from what the log has of it.
-func (s *step) take(parts []spool.Part) {
+func (s *step) take(parts []chunk.Part) {
 	for _, p := range parts {
 		switch {
-		case p.Type == spool.PartText:
+		case p.Type == chunk.PartText:
 			s.text.WriteString(p.Text)
-		case p.Type == spool.PartData && p.Name == "output":
+		case p.Type == chunk.PartData && p.Name == "output":
 			s.output = true
 		case p.Tool != nil:
 			t := *p.Tool

@@ -8,7 +8,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
 	"github.com/spool-run/spool/model"
 )
 
@@ -42,7 +43,7 @@ func (s *step) answer(ctx context.Context, base *model.Request) error {
 		}
 		_ = s.agent.Abandon(ctx, t.cursor)
 		s.run.spend(s.usage) // what a cut answer has cost counts too
-		s.usage = spool.Usage{}
+		s.usage = chunk.Usage{}
 		if t.visible {
 			if err := s.discard(ctx, "model_retry"); err != nil {
 				return err
@@ -58,7 +59,7 @@ func (s *step) answer(ctx context.Context, base *model.Request) error {
 		if !t.visible {
 			continue
 		}
-		if err := s.append(ctx, &spool.StepStarted{StepID: s.id}); err != nil {
+		if err := s.append(ctx, &chunk.StepStarted{StepID: s.id}); err != nil {
 			return err
 		}
 		s.run.stepStarted(s.number)
@@ -96,8 +97,8 @@ func (s *step) discard(ctx context.Context, reason string) error {
 	if err := s.run.Log.Flush(ctx); err != nil {
 		return err
 	}
-	var chunks []spool.Chunk
-	err := s.run.Log.View(ctx, func(f *spool.Fold) error {
+	var chunks []chunk.Chunk
+	err := s.run.Log.View(ctx, func(f *fold.Fold) error {
 		if f.Shown() {
 			chunks = f.Discard(reason)
 		}
@@ -134,7 +135,7 @@ func (s *step) forget() {
 	for _, c := range s.calls {
 		delete(s.run.callIDs, c.id)
 	}
-	s.calls, s.usage, s.finish, s.paused = nil, spool.Usage{}, "", false
+	s.calls, s.usage, s.finish, s.paused = nil, chunk.Usage{}, "", false
 	s.text.Reset()
 }
 
@@ -149,5 +150,5 @@ func (s *step) announce(ctx context.Context, e *model.Error, attempt int, delay 
 	if err != nil {
 		return err
 	}
-	return s.append(ctx, &spool.Custom{EventName: "model-retry", Data: data, Transient: true})
+	return s.append(ctx, &chunk.Custom{EventName: "model-retry", Data: data, Transient: true})
 }

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/agent"
+	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/model"
 	"github.com/spool-run/spool/model/scripted"
 )
@@ -60,10 +60,10 @@ func TestModelIsAskedAgain(t *testing.T) {
 // usage is counted.
 func TestModelIsAskedAgainAfterACall(t *testing.T) {
 	broken := &model.Error{Code: model.CodeTruncated, Message: "cut", Retryable: true}
-	first := scripted.Step{Err: broken, Parts: []model.Part{model.UsageUpdate{Usage: spool.Usage{InputTokens: 10}},
+	first := scripted.Step{Err: broken, Parts: []model.Part{model.UsageUpdate{Usage: chunk.Usage{InputTokens: 10}},
 		model.ToolCallStart{ID: "c", Name: "noop"}, model.ToolCallDelta{ID: "c", Delta: "{"}}}
 	second := toolCall("c", "noop", "{}")
-	second.Parts = slices.Insert(second.Parts, 0, model.Part(model.UsageUpdate{Usage: spool.Usage{InputTokens: 7}}))
+	second.Parts = slices.Insert(second.Parts, 0, model.Part(model.UsageUpdate{Usage: chunk.Usage{InputTokens: 7}}))
 	m := &answers{steps: []scripted.Step{first, second, text("done")}}
 	r, l := begin(t, "hi")
 	if _, err := run(t.Context(), &agent.Agent{Name: "a", Model: m}, r); err != nil {
@@ -120,12 +120,12 @@ func TestRetryIsShown(t *testing.T) {
 	if _, err := run(t.Context(), &agent.Agent{Name: "a", Model: &answers{steps: []scripted.Step{{Err: busy}, text("hi")}}}, r); err != nil {
 		t.Fatal(err)
 	}
-	shown := find[*spool.Custom](l)[0]
+	shown := find[*chunk.Custom](l)[0]
 	if shown.EventName != "model-retry" || !shown.Transient || !strings.HasPrefix(string(shown.Data), `{"attempt":1,"code":"provider_overloaded","delayMs":`) {
 		t.Errorf("%+v %s", shown, shown.Data)
 	}
 	for _, p := range l.fold.Messages[1].Parts {
-		if p.Type == spool.PartData {
+		if p.Type == chunk.PartData {
 			t.Errorf("it is in the message: %+v", p)
 		}
 	}

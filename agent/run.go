@@ -10,7 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
 	"github.com/spool-run/spool/model"
 	"github.com/spool-run/spool/tool"
 )
@@ -43,7 +44,7 @@ type Run struct {
 // Result says how the run goes on after a step.
 type Result struct {
 	Done         bool          // otherwise another step follows
-	Outcome      spool.Outcome // if done
+	Outcome      chunk.Outcome // if done
 	FinishReason string        // if done
 	Code         string        // if done: which limit was reached
 
@@ -76,7 +77,7 @@ func (a *Agent) step(ctx context.Context, r *Run) (Result, error) {
 	}
 	r.Info.Steps = s.number
 	if !s.begun {
-		if err := s.append(ctx, &spool.StepStarted{StepID: s.id}); err != nil {
+		if err := s.append(ctx, &chunk.StepStarted{StepID: s.id}); err != nil {
 			return Result{}, err
 		}
 	}
@@ -134,11 +135,11 @@ func (s *step) suspend(calls []*call) Result {
 func (r Result) suspended(approval bool) Result {
 	switch {
 	case len(r.Children) > 0:
-		r.Suspended = spool.SuspendedChildren
+		r.Suspended = chunk.SuspendedChildren
 	case approval:
-		r.Suspended = spool.SuspendedApproval
+		r.Suspended = chunk.SuspendedApproval
 	default:
-		r.Suspended = spool.SuspendedClientTool
+		r.Suspended = chunk.SuspendedClientTool
 	}
 	return r
 }
@@ -156,7 +157,7 @@ type step struct {
 
 	finish string
 	paused bool // the provider has more to say
-	usage  spool.Usage
+	usage  chunk.Usage
 	text   strings.Builder
 	calls  []*call        // in the order in which the model began them
 	asked  *model.Request // before hooks changed it
@@ -166,7 +167,7 @@ type step struct {
 }
 
 // append stamps chunks with the run and step, and appends them.
-func (s *step) append(ctx context.Context, chunks ...spool.Chunk) error {
+func (s *step) append(ctx context.Context, chunks ...chunk.Chunk) error {
 	for _, c := range chunks {
 		b := c.ChunkBase()
 		b.RunID, b.Step = s.run.Info.RunID, s.number
@@ -196,9 +197,9 @@ func (s *step) request(ctx context.Context) (*model.Request, error) {
 		return nil, err
 	}
 	var retired []string
-	err := r.Log.View(ctx, func(f *spool.Fold) error {
+	err := r.Log.View(ctx, func(f *fold.Fold) error {
 		retired = slices.Clone(f.Retired)
-		if f.Phase() == spool.PhaseModel {
+		if f.Phase() == fold.PhaseModel {
 			s.begun, s.id = true, f.Step().ID
 		}
 		for _, m := range f.Messages {
@@ -239,10 +240,10 @@ func (s *step) request(ctx context.Context) (*model.Request, error) {
 		}
 	}
 	if r.correction != "" {
-		req.Messages = append(req.Messages, spool.Message{
+		req.Messages = append(req.Messages, chunk.Message{
 			ID:    s.id + "-correction",
-			Role:  spool.RoleUser,
-			Parts: []spool.Part{{Type: spool.PartText, Text: r.correction}},
+			Role:  chunk.RoleUser,
+			Parts: []chunk.Part{{Type: chunk.PartText, Text: r.correction}},
 		})
 		r.correction = ""
 	}
@@ -254,21 +255,21 @@ func (s *step) closeModelPhase(ctx context.Context) error {
 	if err := s.run.Log.Flush(ctx); err != nil {
 		return err
 	}
-	var chunks []spool.Chunk
-	err := s.run.Log.View(ctx, func(f *spool.Fold) error {
-		var usage *spool.Usage
-		if s.usage != (spool.Usage{}) {
+	var chunks []chunk.Chunk
+	err := s.run.Log.View(ctx, func(f *fold.Fold) error {
+		var usage *chunk.Usage
+		if s.usage != (chunk.Usage{}) {
 			usage = &s.usage
 		}
 		chunks = f.CloseModelPhase(s.finish, usage)
-		chunks[len(chunks)-1].(*spool.AssistantMessage).Unfinished = s.paused
+		chunks[len(chunks)-1].(*chunk.AssistantMessage).Unfinished = s.paused
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	for _, chunk := range chunks {
-		m, ok := chunk.(*spool.AssistantMessage)
+	for _, event := range chunks {
+		m, ok := event.(*chunk.AssistantMessage)
 		if !ok {
 			continue
 		}
@@ -293,7 +294,7 @@ func (s *step) judge() (result Result, output json.RawMessage, rejected error) {
 		}
 		return Result{}, nil, nil
 	}
-	result = Result{Done: true, Outcome: spool.OutcomeCompleted, FinishReason: s.finish}
+	result = Result{Done: true, Outcome: chunk.OutcomeCompleted, FinishReason: s.finish}
 	if s.agent.Output == nil {
 		return result, nil, nil
 	}
@@ -317,7 +318,7 @@ func (s *step) decide(ctx context.Context) (Result, error) {
 		if output == nil || s.output {
 			return result, nil
 		}
-		return result, s.append(ctx, &spool.Output{Output: output})
+		return result, s.append(ctx, &chunk.Output{Output: output})
 	}
 	if s.run.corrected || s.number >= s.agent.maxSteps() {
 		return Result{}, ErrOutputInvalid.With(s.run.Info.Session, err)
@@ -327,7 +328,7 @@ func (s *step) decide(ctx context.Context) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	return Result{}, s.append(ctx, &spool.Custom{EventName: "output-rejected", Data: data, Transient: true})
+	return Result{}, s.append(ctx, &chunk.Custom{EventName: "output-rejected", Data: data, Transient: true})
 }
 
 // parse takes the JSON value out of an answer's text.
@@ -350,15 +351,15 @@ func (s *step) commit(ctx context.Context) error {
 	}
 	info := &s.run.Info
 	checkpoint := fmt.Sprintf("cpv1-%s-s%d-t%d-%s", info.Session, s.number, s.run.Seams.Now().UnixMilli(), tail(s.run.Seams.NewID(), 6))
-	var chunks []spool.Chunk
-	err := s.run.Log.View(ctx, func(f *spool.Fold) error {
+	var chunks []chunk.Chunk
+	err := s.run.Log.View(ctx, func(f *fold.Fold) error {
 		chunks = f.CloseStep(checkpoint)
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	chunks = append(chunks, &spool.CheckpointCreated{CheckpointID: checkpoint, StepCount: s.number})
+	chunks = append(chunks, &chunk.CheckpointCreated{CheckpointID: checkpoint, StepCount: s.number})
 	if err := s.append(ctx, chunks...); err != nil {
 		return err
 	}

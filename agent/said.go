@@ -4,7 +4,7 @@ import (
 	"errors"
 	"strings"
 
-	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 )
 
 // errDiverged: the answer is not the one that the log has a part of.
@@ -25,7 +25,7 @@ type said struct {
 }
 
 type saidBlock struct {
-	kind     spool.PartType
+	kind     chunk.PartType
 	id, text string
 	open     bool // in the log
 	heard    int  // bytes of the text
@@ -41,18 +41,18 @@ type saidCall struct {
 }
 
 // newSaid takes the parts of an open model phase.
-func newSaid(parts []spool.Part) *said {
+func newSaid(parts []chunk.Part) *said {
 	b := &said{at: -1, calls: map[string]*saidCall{}, sources: map[string]string{}, cited: map[string]bool{}}
 	for i := range parts {
 		switch p := &parts[i]; p.Type {
-		case spool.PartText, spool.PartReasoning:
+		case chunk.PartText, chunk.PartReasoning:
 			b.blocks = append(b.blocks, saidBlock{kind: p.Type, id: p.ID, text: p.Text, open: p.Open})
-		case spool.PartTool:
+		case chunk.PartTool:
 			b.calls[p.Tool.CallID] = &saidCall{name: p.Tool.Name, args: p.Tool.InputText,
-				ended: p.Tool.State != spool.ToolStreaming, done: p.Tool.State.Settled()}
-		case spool.PartSource:
+				ended: p.Tool.State != chunk.ToolStreaming, done: p.Tool.State.Settled()}
+		case chunk.PartSource:
 			b.sources[p.ID] = p.URL
-		case spool.PartFile:
+		case chunk.PartFile:
 			b.files = append(b.files, p.MediaType)
 		}
 	}
@@ -72,17 +72,17 @@ func (b *said) again() {
 }
 
 // rest returns what the log lacks of the answer's next chunk, or nil.
-func (b *said) rest(chunk spool.Chunk) (spool.Chunk, error) {
-	switch c := chunk.(type) {
-	case *spool.TextDelta:
-		rest, err := b.grow(spool.PartText, c.PartID, c.Delta)
+func (b *said) rest(event chunk.Chunk) (chunk.Chunk, error) {
+	switch c := event.(type) {
+	case *chunk.TextDelta:
+		rest, err := b.grow(chunk.PartText, c.PartID, c.Delta)
 		if rest == "" || err != nil {
 			return nil, err
 		}
 		c.Delta = rest
-	case *spool.Thinking:
+	case *chunk.Thinking:
 		return b.thinking(c)
-	case *spool.ToolArgStreamStart:
+	case *chunk.ToolArgStreamStart:
 		b.growing = false
 		if call := b.calls[c.ToolCallID]; call != nil {
 			call.begun = true
@@ -92,7 +92,7 @@ func (b *said) rest(chunk spool.Chunk) (spool.Chunk, error) {
 			return nil, nil
 		}
 		b.close()
-	case *spool.ToolArgStreamDelta:
+	case *chunk.ToolArgStreamDelta:
 		call := b.calls[c.ToolCallID]
 		if call == nil {
 			break
@@ -105,7 +105,7 @@ func (b *said) rest(chunk spool.Chunk) (spool.Chunk, error) {
 			return nil, err
 		}
 		c.Delta = rest
-	case *spool.ToolArgStreamEnd:
+	case *chunk.ToolArgStreamEnd:
 		call := b.calls[c.ToolCallID]
 		switch {
 		case call == nil:
@@ -114,13 +114,13 @@ func (b *said) rest(chunk spool.Chunk) (spool.Chunk, error) {
 		case call.heard < len(call.args):
 			return nil, errDiverged
 		}
-	case *spool.ToolEnd:
+	case *chunk.ToolEnd:
 		b.growing = false
 		if call := b.calls[c.ToolCallID]; call != nil && call.done {
 			return nil, nil
 		}
 		b.close()
-	case *spool.Citation:
+	case *chunk.Citation:
 		if url, ok := b.sources[c.SourceID]; ok {
 			b.cited[c.SourceID] = true
 			if url != c.URL {
@@ -128,7 +128,7 @@ func (b *said) rest(chunk spool.Chunk) (spool.Chunk, error) {
 			}
 			return nil, nil
 		}
-	case *spool.File:
+	case *chunk.File:
 		if b.filed < len(b.files) {
 			b.filed++
 			if b.files[b.filed-1] != c.MediaType {
@@ -137,7 +137,7 @@ func (b *said) rest(chunk spool.Chunk) (spool.Chunk, error) {
 			return nil, nil
 		}
 	}
-	return chunk, nil
+	return event, nil
 }
 
 // without returns what text adds to what is in the log, of which heard bytes were
@@ -164,7 +164,7 @@ func (b *said) close() {
 
 // turn comes to the block that a chunk belongs to, as the log's fold does, and
 // returns it, or nil if the log does not have it.
-func (b *said) turn(kind spool.PartType, id string) (*saidBlock, error) {
+func (b *said) turn(kind chunk.PartType, id string) (*saidBlock, error) {
 	if b.growing && b.at < len(b.blocks) {
 		if block := &b.blocks[b.at]; block.kind == kind && block.id == id {
 			return block, nil
@@ -186,7 +186,7 @@ func (b *said) turn(kind spool.PartType, id string) (*saidBlock, error) {
 	return block, nil
 }
 
-func (b *said) grow(kind spool.PartType, id, text string) (rest string, err error) {
+func (b *said) grow(kind chunk.PartType, id, text string) (rest string, err error) {
 	block, err := b.turn(kind, id)
 	if block == nil || err != nil {
 		return text, err
@@ -197,16 +197,16 @@ func (b *said) grow(kind spool.PartType, id, text string) (rest string, err erro
 	return rest, err
 }
 
-func (b *said) thinking(c *spool.Thinking) (spool.Chunk, error) {
+func (b *said) thinking(c *chunk.Thinking) (chunk.Chunk, error) {
 	if !c.IsComplete {
-		rest, err := b.grow(spool.PartReasoning, c.PartID, c.Content)
+		rest, err := b.grow(chunk.PartReasoning, c.PartID, c.Content)
 		if rest == "" || err != nil {
 			return nil, err
 		}
 		c.Content = rest
 		return c, nil
 	}
-	block, err := b.turn(spool.PartReasoning, c.PartID)
+	block, err := b.turn(chunk.PartReasoning, c.PartID)
 	b.growing = false
 	if block == nil || err != nil {
 		return c, err

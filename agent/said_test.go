@@ -6,8 +6,8 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/agent"
+	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/model"
 	"github.com/spool-run/spool/model/scripted"
 )
@@ -84,7 +84,7 @@ func randomAnswer(rng *rand.Rand) scripted.Step {
 }
 
 // shortened cuts the text of a chunk.
-func shortened(c spool.Chunk, rng *rand.Rand) spool.Chunk {
+func shortened(c chunk.Chunk, rng *rand.Rand) chunk.Chunk {
 	cut := func(s string) string {
 		n := rng.IntN(len(s) + 1)
 		for n < len(s) && !utf8.RuneStart(s[n]) {
@@ -93,15 +93,15 @@ func shortened(c spool.Chunk, rng *rand.Rand) spool.Chunk {
 		return s[:n]
 	}
 	switch c := c.(type) {
-	case *spool.TextDelta:
+	case *chunk.TextDelta:
 		d := *c
 		d.Delta = cut(c.Delta)
 		return &d
-	case *spool.ToolArgStreamDelta:
+	case *chunk.ToolArgStreamDelta:
 		d := *c
 		d.Delta = cut(c.Delta)
 		return &d
-	case *spool.Thinking:
+	case *chunk.Thinking:
 		if !c.IsComplete {
 			d := *c
 			d.Content = cut(c.Content)
@@ -125,7 +125,7 @@ func TestReattachToRandomAnswers(t *testing.T) {
 		}
 		chunks := l.chunks[2:]
 		for n, c := range chunks {
-			if c.ChunkType() == spool.TypeAssistantMessage {
+			if c.ChunkType() == chunk.TypeAssistantMessage {
 				break
 			}
 			if n == 0 {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/tool"
 )
 
@@ -149,13 +150,13 @@ func (a *Agent) find(name string, seen map[*Agent]bool) *Agent {
 
 // depth says how many agents are above the one of a session.
 func depth(session string) int {
-	return strings.Count(strings.TrimPrefix(session, spool.RootID(session)), ".")
+	return strings.Count(strings.TrimPrefix(session, chunk.RootID(session)), ".")
 }
 
 // callSuffix tells the calls of a child from those of its relatives, whose
 // providers may use the same ids.
 func callSuffix(session string) string {
-	if path := strings.TrimPrefix(session, spool.RootID(session)); path != "" {
+	if path := strings.TrimPrefix(session, chunk.RootID(session)); path != "" {
 		return "-c" + path[1:]
 	}
 	return ""

@@ -4,7 +4,8 @@ import (
 	"errors"
 	"strings"
 
-	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
 )
 
 // ErrAnswered: a run need not pause, since nothing that it would wait for is
@@ -15,14 +16,14 @@ var ErrAnswered = errors.New("agent: nothing is missing any more")
 // says; expires is when the pause ends by the agent's own limit. What was answered
 // while other calls ran is not waited for: it fails with [ErrAnswered] if that is
 // all.
-func Suspension(f *spool.Fold, r Result, expires int64) ([]spool.Chunk, error) {
-	if r.Suspended == spool.SuspendedInterrupted {
+func Suspension(f *fold.Fold, r Result, expires int64) ([]chunk.Chunk, error) {
+	if r.Suspended == chunk.SuspendedInterrupted {
 		return f.Interrupting(), nil
 	}
 	if r = missing(f, r); len(r.Waiting)+len(r.Children) == 0 {
 		return nil, ErrAnswered
 	}
-	paused := &spool.RunPaused{Reason: strings.TrimPrefix(r.Suspended, "awaiting_")}
+	paused := &chunk.RunPaused{Reason: strings.TrimPrefix(r.Suspended, "awaiting_")}
 	ids := make([]string, len(r.Waiting))
 	for i, w := range r.Waiting {
 		ids[i] = w.CallID
@@ -32,11 +33,11 @@ func Suspension(f *spool.Fold, r Result, expires int64) ([]spool.Chunk, error) {
 	} else if calls := f.PendingCalls(); len(calls) > 0 {
 		paused.PendingToolCallID, paused.PendingToolName = calls[0].CallID, calls[0].Name
 	}
-	return append([]spool.Chunk{paused}, f.Suspend(r.Suspended, ids, expires, r.Children...)...), nil
+	return append([]chunk.Chunk{paused}, f.Suspend(r.Suspended, ids, expires, r.Children...)...), nil
 }
 
 // missing leaves out what was answered.
-func missing(f *spool.Fold, r Result) Result {
+func missing(f *fold.Fold, r Result) Result {
 	calls, children := r.Waiting, r.Children
 	r.Waiting, r.Children = nil, nil
 	approval := false

@@ -5,14 +5,14 @@ import (
 	"fmt"
 	"iter"
 
-	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/model"
 )
 
 // Transcript is what came of a model's stream.
 type Transcript struct {
 	FinishReason string // stop, length, tool-calls, content-filter, other
-	Usage        spool.Usage
+	Usage        chunk.Usage
 	Pending      []string // ids of the calls that the model waits for
 }
 
@@ -23,7 +23,7 @@ type Transcript struct {
 func Transcribe(ctx context.Context, log Log, info RunInfo, stream iter.Seq2[model.Part, error]) (Transcript, error) {
 	s := &step{agent: new(Agent), run: &Run{Info: info, Log: log, callIDs: map[string]bool{}}, number: 1}
 	s.id = fmt.Sprintf("%s-s%d", info.RunID, s.number)
-	if err := s.append(ctx, &spool.StepStarted{StepID: s.id}); err != nil {
+	if err := s.append(ctx, &chunk.StepStarted{StepID: s.id}); err != nil {
 		return Transcript{}, err
 	}
 	t := &transcript{step: s, ids: map[string]*call{}}

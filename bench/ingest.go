@@ -16,7 +16,7 @@ import (
 	openaioption "github.com/openai/openai-go/v3/option"
 	"github.com/openai/openai-go/v3/responses"
 
-	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/model"
 	"github.com/spool-run/spool/model/anthropic"
 	"github.com/spool-run/spool/model/openai"
@@ -96,7 +96,7 @@ func (c canned) RoundTrip(r *http.Request) (*http.Response, error) {
 
 func readModel(open func(*http.Client) model.Model) func(*http.Client) (int, error) {
 	return func(h *http.Client) (n int, err error) {
-		r := &model.Request{Messages: []spool.Message{{Role: spool.RoleUser, Parts: []spool.Part{{Type: spool.PartText, Text: "go"}}}}}
+		r := &model.Request{Messages: []chunk.Message{{Role: chunk.RoleUser, Parts: []chunk.Part{{Type: chunk.PartText, Text: "go"}}}}}
 		for part, err := range open(h).Stream(context.Background(), r) {
 			if err != nil {
 				return n, err
@@ -115,8 +115,8 @@ func officialChat(h *http.Client) (n int, err error) {
 		Model: "m", Messages: []openaisdk.ChatCompletionMessageParamUnion{openaisdk.UserMessage("go")}})
 	defer stream.Close()
 	for stream.Next() {
-		if chunk := stream.Current(); len(chunk.Choices) > 0 {
-			n += len(chunk.Choices[0].Delta.Content)
+		if item := stream.Current(); len(item.Choices) > 0 {
+			n += len(item.Choices[0].Delta.Content)
 		}
 	}
 	return n, stream.Err()
@@ -155,12 +155,12 @@ const word = " the next"
 // The streams are as the providers send them.
 
 func chatStream() []byte {
-	chunk := func(delta, reason string) string {
+	item := func(delta, reason string) string {
 		return `data: {"id":"chatcmpl-CaQxw2f1mUb8XyzExample","object":"chat.completion.chunk","created":1763730000,"model":"gpt-5.1-2025-11-13","service_tier":"default","system_fingerprint":null,` +
 			`"choices":[{"index":0,"delta":` + delta + `,"logprobs":null,"finish_reason":` + reason + `}],"usage":null,"obfuscation":"kR3x9"}` + "\n\n"
 	}
-	return []byte(chunk(`{"role":"assistant","content":"","refusal":null}`, "null") +
-		strings.Repeat(chunk(`{"content":"`+word+`"}`, "null"), deltas) + chunk(`{}`, `"stop"`) + "data: [DONE]\n\n")
+	return []byte(item(`{"role":"assistant","content":"","refusal":null}`, "null") +
+		strings.Repeat(item(`{"content":"`+word+`"}`, "null"), deltas) + item(`{}`, `"stop"`) + "data: [DONE]\n\n")
 }
 
 func responsesStream() []byte {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/agent"
+	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/model/openai"
 	"github.com/spool-run/spool/model/scripted"
 	"github.com/spool-run/spool/runner"
@@ -146,7 +147,7 @@ func newSpool() (http.Handler, error) {
 	})
 	mux.HandleFunc("POST /bench/publish", func(res http.ResponseWriter, r *http.Request) {
 		// As an agent writes deltas: queued, and seen once they are committed.
-		if err := w.Append(r.Context(), &spool.TextDelta{Delta: text(r)}); err != nil {
+		if err := w.Append(r.Context(), &chunk.TextDelta{Delta: text(r)}); err != nil {
 			http.Error(res, err.Error(), http.StatusInternalServerError)
 		}
 	})

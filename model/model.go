@@ -8,7 +8,7 @@ import (
 	"iter"
 	"time"
 
-	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 )
 
 // Model answers a request with a stream of parts.
@@ -38,7 +38,7 @@ type Resumer interface {
 // Request is one model call.
 type Request struct {
 	Instructions string          // the system prompt
-	Messages     []spool.Message // the conversation; an assistant message holds its tool calls and their outcomes, step by step
+	Messages     []chunk.Message // the conversation; an assistant message holds its tool calls and their outcomes, step by step
 	Tools        []ToolSpec
 	Output       json.RawMessage // JSON Schema that the final answer must satisfy; nil for free text
 	MaxTokens    int             // 0: the provider's default
@@ -105,7 +105,7 @@ type Source struct{ ID, URL, Title, MediaType, Filename, CitedText string }
 type File struct{ URL, MediaType, Filename string }
 
 // UsageUpdate is the usage of this call so far; the last one counts.
-type UsageUpdate struct{ Usage spool.Usage }
+type UsageUpdate struct{ Usage chunk.Usage }
 
 // Position says how far the stream has come, in a form that [Resumer.Resume]
 // takes. Only models that can resume yield it, and then first of all before the

@@ -3,8 +3,8 @@ package runner
 import (
 	"context"
 
-	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/agent"
+	"github.com/spool-run/spool/fold"
 )
 
 // abandonAnswer ends the provider's work on the answer of a run that is over:
@@ -40,7 +40,7 @@ type openAnswer struct {
 }
 
 // openAnswers returns those of an open run and of its children.
-func openAnswers(f *spool.Fold) []openAnswer {
+func openAnswers(f *fold.Fold) []openAnswer {
 	var open []openAnswer
 	if cursor := f.Answer(); cursor != "" {
 		open = append(open, openAnswer{f.AgentType, cursor})

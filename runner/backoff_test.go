@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/model"
 	"github.com/spool-run/spool/model/scripted"
 )
@@ -37,7 +37,7 @@ func TestAskedDuringABackoff(t *testing.T) {
 					}
 					w.start(demo(map[string]scripted.Scene{"go": busy, "other": then()}), nil)
 					w.say("s", "u1", "go")
-					w.until("s", spool.TypeCustom, func(c spool.Chunk) bool { return c.(*spool.Custom).EventName == "model-retry" })
+					w.until("s", chunk.TypeCustom, func(c chunk.Chunk) bool { return c.(*chunk.Custom).EventName == "model-retry" })
 					begun := time.Now()
 					ask(w)
 					w.settled("s")
@@ -55,7 +55,7 @@ func TestAskedDuringABackoff(t *testing.T) {
 							t.Errorf("%s", mustJSON(f.Messages))
 						}
 					case "steer":
-						if f := w.ended("s"); f.Reason != "completed" || f.Turns[0].LastRun().Outcome != spool.OutcomeSteered || strings.Contains(f.Messages[1].Text(), "half") {
+						if f := w.ended("s"); f.Reason != "completed" || f.Turns[0].LastRun().Outcome != chunk.OutcomeSteered || strings.Contains(f.Messages[1].Text(), "half") {
 							t.Errorf("%s: %s", w.turns("s"), mustJSON(f.Messages))
 						}
 					}

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/agent"
+	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/model"
 	"github.com/spool-run/spool/model/scripted"
 	"github.com/spool-run/spool/runner"
@@ -20,7 +20,7 @@ func costs(input, output int64, calls ...scripted.ToolCall) scripted.Scene {
 	return func(scripted.Call) iter.Seq2[model.Part, error] {
 		return func(yield func(model.Part, error) bool) {
 			time.Sleep(time.Second)
-			if !yield(model.UsageUpdate{Usage: spool.Usage{InputTokens: input, OutputTokens: output}}, nil) {
+			if !yield(model.UsageUpdate{Usage: chunk.Usage{InputTokens: input, OutputTokens: output}}, nil) {
 				return
 			}
 			for _, c := range calls {
@@ -60,7 +60,7 @@ func TestTokenBudgetOfChildren(t *testing.T) {
 					_, stop := first.start(spenders(o), &runner.Options{Observer: runner.Observer{Failed: func(string, error) {}}})
 					w.say("s", "u1", "go")
 					n := 0
-					w.until("s", spool.TypeStepCommitted, func(c spool.Chunk) bool {
+					w.until("s", chunk.TypeStepCommitted, func(c chunk.Chunk) bool {
 						if c.ChunkBase().AgentID == "s.2.1" {
 							n++
 						}
@@ -72,9 +72,9 @@ func TestTokenBudgetOfChildren(t *testing.T) {
 					w.say("s", "u1", "go")
 				}
 				w.start(spenders(o), nil)
-				for f := w.fold("s"); f.Status == spool.StatusPaused; f = w.fold("s") {
+				for f := w.fold("s"); f.Status == chunk.StatusPaused; f = w.fold("s") {
 					for _, p := range f.PendingCalls() {
-						w.command("s", &spool.ToolApprovalResponse{Base: spool.Base{AgentID: p.Agent}, CommandID: "yes-" + p.Approval.ID, ApprovalID: p.Approval.ID, Approved: true})
+						w.command("s", &chunk.ToolApprovalResponse{Base: chunk.Base{AgentID: p.Agent}, CommandID: "yes-" + p.Approval.ID, ApprovalID: p.Approval.ID, Approved: true})
 					}
 				}
 				f := w.wantLimit("max_tokens")
@@ -83,7 +83,7 @@ func TestTokenBudgetOfChildren(t *testing.T) {
 					t.Errorf("%d tokens", n)
 				}
 				for _, id := range []string{"s.1", "s.2", "s.2.1"} {
-					if run := f.Child(id).LastTurn().LastRun(); run.Outcome != spool.OutcomeLimit || run.Code != "max_tokens" || id != "s.2" && f.Child(id).Usage.InputTokens < 45 {
+					if run := f.Child(id).LastTurn().LastRun(); run.Outcome != chunk.OutcomeLimit || run.Code != "max_tokens" || id != "s.2" && f.Child(id).Usage.InputTokens < 45 {
 						t.Errorf("%s: %s", id, mustJSON(run))
 					}
 				}

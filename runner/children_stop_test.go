@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/agent"
+	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/model"
 	"github.com/spool-run/spool/model/scripted"
 	"github.com/spool-run/spool/tool"
@@ -32,9 +32,9 @@ func TestStopOfAChildAtWork(t *testing.T) {
 				if task == "deep" {
 					stopped = "s.1.1"
 				}
-				w.until("s", spool.TypeStepStarted, func(c spool.Chunk) bool { return c.ChunkBase().AgentID == stopped })
+				w.until("s", chunk.TypeStepStarted, func(c chunk.Chunk) bool { return c.ChunkBase().AgentID == stopped })
 				time.Sleep(3 * time.Second)
-				w.command("s", &spool.StopRequested{Base: spool.Base{AgentID: stopped}, CommandID: "x"})
+				w.command("s", &chunk.StopRequested{Base: chunk.Base{AgentID: stopped}, CommandID: "x"})
 				f := w.ended("s")
 				if took := time.Since(begun); took > 20*time.Second {
 					t.Errorf("it took %v", took)
@@ -54,7 +54,7 @@ func TestStopOfAChildAtWork(t *testing.T) {
 // A child that is terminated while it is told something else says no more, and
 // the run comes to its end.
 func TestTerminatedWhileItIsTold(t *testing.T) {
-	for _, mode := range []string{spool.ChildBlocking, spool.ChildBackground} {
+	for _, mode := range []string{chunk.ChildBlocking, chunk.ChildBackground} {
 		t.Run(mode, func(t *testing.T) {
 			inWorld(t, func(w *world) {
 				w.start(spawner(map[string]scripted.Scene{
@@ -71,8 +71,8 @@ func TestTerminatedWhileItIsTold(t *testing.T) {
 				}
 				ended := false
 				for _, r := range w.settled("s") {
-					ended = ended || r.Type == spool.TypeSubAgentEnd
-					if ended && r.Agent == "s.1" && r.Type == spool.TypeStepStarted {
+					ended = ended || r.Type == chunk.TypeSubAgentEnd
+					if ended && r.Agent == "s.1" && r.Type == chunk.TypeStepStarted {
 						t.Errorf("record %d: a step behind the end", r.Seq)
 					}
 				}
@@ -90,7 +90,7 @@ func TestCompanionsTooDeep(t *testing.T) {
 			scripted.Say(scripted.Calls(call("a", "companion__spawnAgent", `{"agent":"grand","task":"hello"}`))),
 			scripted.Say(scripted.Calls(tellChild("b", "s.1.1", "hello"))))})
 		kid.Companions = []agent.Companion{{Agent: grand}}
-		a := spawner(map[string]scripted.Scene{"go": useTool(spawn("a", "deep"))}, spool.ChildBlocking, kid)
+		a := spawner(map[string]scripted.Scene{"go": useTool(spawn("a", "deep"))}, chunk.ChildBlocking, kid)
 		a.MaxDepth = 1
 		w.start(a, nil)
 		w.say("s", "u1", "go")
@@ -134,11 +134,11 @@ func TestFailureWithADeafCompanion(t *testing.T) {
 				yield(nil, errors.New("broken"))
 			}
 		}
-		w.start(spawner(map[string]scripted.Scene{"go": fail}, spool.ChildBackground, kid), nil)
+		w.start(spawner(map[string]scripted.Scene{"go": fail}, chunk.ChildBackground, kid), nil)
 		w.say("s", "u1", "go")
-		w.until("s", spool.TypeRunFinished, func(c spool.Chunk) bool { return c.ChunkBase().AgentID == "s" })
+		w.until("s", chunk.TypeRunFinished, func(c chunk.Chunk) bool { return c.ChunkBase().AgentID == "s" })
 		close(over)
-		if f := w.ended("s"); f.Status != spool.StatusFailed || f.Child("s.1").Reason != "stopped" {
+		if f := w.ended("s"); f.Status != chunk.StatusFailed || f.Child("s.1").Reason != "stopped" {
 			t.Errorf("%s", mustJSON(f))
 		}
 	})

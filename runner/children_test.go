@@ -9,8 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/agent"
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
 	"github.com/spool-run/spool/model"
 	"github.com/spool-run/spool/model/scripted"
 	"github.com/spool-run/spool/runner"
@@ -34,7 +35,7 @@ func parent(scenes map[string]scripted.Scene, o agent.SubAgentOptions, kid *agen
 }
 
 // ended checks that nothing in the session is open, and returns the root's fold.
-func (w *world) ended(session string) *spool.Fold {
+func (w *world) ended(session string) *fold.Fold {
 	w.t.Helper()
 	f := w.fold(session)
 	over := map[string]bool{}
@@ -43,13 +44,13 @@ func (w *world) ended(session string) *spool.Fold {
 		if over[run] {
 			w.t.Errorf("%d: a %s of a run that is over", r.Seq, r.Type)
 		}
-		if r.Type == spool.TypeRunFinished || r.Type == spool.TypeRunSuspended {
+		if r.Type == chunk.TypeRunFinished || r.Type == chunk.TypeRunSuspended {
 			over[run] = run != ""
 		}
 	}
-	var check func(f *spool.Fold)
-	check = func(f *spool.Fold) {
-		if f.OpenRun() != nil || f.Live() || f.Status == spool.StatusActive || f.Status == spool.StatusPaused {
+	var check func(f *fold.Fold)
+	check = func(f *fold.Fold) {
+		if f.OpenRun() != nil || f.Live() || f.Status == chunk.StatusActive || f.Status == chunk.StatusPaused {
 			w.t.Errorf("%s is not over: %s", f.Session, mustJSON(f))
 		}
 		for _, c := range f.Children {
@@ -76,27 +77,27 @@ func TestChildrenAreAttributed(t *testing.T) {
 				t.Fatalf("%d: a %s of agent %q", r.Seq, r.Type, b.AgentID)
 			}
 			switch c := w.decode(r).(type) {
-			case *spool.SubAgentStart:
+			case *chunk.SubAgentStart:
 				order[c.SubSessionID] = append(order[c.SubSessionID], string(r.Type))
-			case *spool.SubAgentEnd:
+			case *chunk.SubAgentEnd:
 				order[c.SubSessionID] = append(order[c.SubSessionID], string(r.Type)+string(c.Result))
-			case *spool.ToolStart, *spool.ToolEnd:
+			case *chunk.ToolStart, *chunk.ToolEnd:
 				for _, kid := range f.Child(b.AgentID).Children {
 					if kid.CallID == callOf(c) {
 						order[kid.Session] = append(order[kid.Session], string(r.Type))
 					}
 				}
-			case *spool.UserMessage, *spool.RunStarted, *spool.RunFinished:
+			case *chunk.UserMessage, *chunk.RunStarted, *chunk.RunFinished:
 				order[b.AgentID] = append(order[b.AgentID], string(r.Type))
 			}
-			if spool.IsCommand(r.Type) {
+			if chunk.IsCommand(r.Type) {
 				continue
 			}
 			if b.AgentType != types[b.AgentID] || b.RunID == "" || runs[b.AgentID] != "" && runs[b.AgentID] != b.RunID {
 				t.Errorf("%d: a %s of %s, run %q, says %q", r.Seq, r.Type, b.AgentID, b.RunID, b.AgentType)
 			}
 			runs[b.AgentID] = b.RunID
-			if r.Type == spool.TypeTextDelta && b.Step == 0 {
+			if r.Type == chunk.TypeTextDelta && b.Step == 0 {
 				t.Errorf("%d: a delta outside of a step", r.Seq)
 			}
 		}
@@ -105,7 +106,7 @@ func TestChildrenAreAttributed(t *testing.T) {
 			if got := strings.Join(order[session], " "); got != want {
 				t.Errorf("%s: %s", session, got)
 			}
-			if m := f.Child(session).Messages; len(m) != 2 || m[0].Role != spool.RoleUser {
+			if m := f.Child(session).Messages; len(m) != 2 || m[0].Role != chunk.RoleUser {
 				t.Errorf("%s has a history of %d messages", session, len(m))
 			}
 		}
@@ -115,11 +116,11 @@ func TestChildrenAreAttributed(t *testing.T) {
 	})
 }
 
-func callOf(c spool.Chunk) string {
+func callOf(c chunk.Chunk) string {
 	switch c := c.(type) {
-	case *spool.ToolStart:
+	case *chunk.ToolStart:
 		return c.ToolCallID
-	case *spool.ToolEnd:
+	case *chunk.ToolEnd:
 		return c.ToolCallID
 	}
 	return ""
@@ -153,7 +154,7 @@ func TestStopReachesTheChildren(t *testing.T) {
 		kid.Tools = append(kid.Tools, agent.SubAgent(grand, agent.SubAgentOptions{}))
 		w.start(parent(map[string]scripted.Scene{"go": ask("deep", "use", "slowly")}, agent.SubAgentOptions{}, kid), nil)
 		w.say("s", "u1", "go")
-		w.until("s", spool.TypeTextDelta, func(c spool.Chunk) bool { return c.ChunkBase().AgentID == "s.1.1" })
+		w.until("s", chunk.TypeTextDelta, func(c chunk.Chunk) bool { return c.ChunkBase().AgentID == "s.1.1" })
 		time.Sleep(3 * time.Second)
 		w.stop("s", "stop")
 		f := w.ended("s")
@@ -162,7 +163,7 @@ func TestStopReachesTheChildren(t *testing.T) {
 		}
 		var order []string
 		for _, r := range w.settled("s") {
-			if r.Type == spool.TypeRunFinished {
+			if r.Type == chunk.TypeRunFinished {
 				order = append(order, r.Agent)
 			}
 		}
@@ -192,24 +193,24 @@ func TestFailingChildren(t *testing.T) {
 		scene   scripted.Scene
 		o       agent.SubAgentOptions
 		adjust  func(kid *agent.Agent)
-		outcome spool.Outcome // the child's
+		outcome chunk.Outcome // the child's
 		said    string        // what the parent's model is told
 		failed  string        // code of the root's error
 	}{
-		"fails":        {scene: broken, outcome: spool.OutcomeFailed, said: "the agent failed: no quota"},
-		"fatal":        {scene: broken, o: agent.SubAgentOptions{Fatal: true}, outcome: spool.OutcomeFailed, said: "the agent failed: no quota", failed: "tool_fatal"},
-		"panics":       {scene: panics, outcome: spool.OutcomeFailed, said: "the agent failed"},
-		"bad tool":     {scene: useTool(call("a", "fatal", `{}`)), outcome: spool.OutcomeFailed, said: "the agent failed: a tool ended the run: no licence"},
-		"steps":        {scene: endless, adjust: func(kid *agent.Agent) { kid.MaxSteps = 2 }, outcome: spool.OutcomeLimit, said: "the agent reached a limit"},
-		"run time":     {scene: sayFor(100, time.Second), adjust: func(kid *agent.Agent) { kid.RunTimeout = 5 * time.Second }, outcome: spool.OutcomeLimit, said: "the agent reached a limit"},
-		"step time":    {scene: sayFor(100, time.Second), adjust: func(kid *agent.Agent) { kid.StepTimeout = 5 * time.Second }, outcome: spool.OutcomeLimit, said: "the agent reached a limit"},
-		"time":         {scene: sayFor(100, time.Second), o: agent.SubAgentOptions{Timeout: 10 * time.Second}, outcome: spool.OutcomeStopped, said: "timed out after 10s"},
-		"deaf":         {scene: useTool(call("a", "deaf", `{}`)), o: agent.SubAgentOptions{Timeout: 10 * time.Second}, outcome: spool.OutcomeStopped, said: "timed out after 10s"},
-		"deaf at last": {scene: useTool(call("a", "deaf", `{}`)), adjust: func(kid *agent.Agent) { kid.RunTimeout = 10 * time.Second }, outcome: spool.OutcomeLimit, said: "the agent reached a limit"},
+		"fails":        {scene: broken, outcome: chunk.OutcomeFailed, said: "the agent failed: no quota"},
+		"fatal":        {scene: broken, o: agent.SubAgentOptions{Fatal: true}, outcome: chunk.OutcomeFailed, said: "the agent failed: no quota", failed: "tool_fatal"},
+		"panics":       {scene: panics, outcome: chunk.OutcomeFailed, said: "the agent failed"},
+		"bad tool":     {scene: useTool(call("a", "fatal", `{}`)), outcome: chunk.OutcomeFailed, said: "the agent failed: a tool ended the run: no licence"},
+		"steps":        {scene: endless, adjust: func(kid *agent.Agent) { kid.MaxSteps = 2 }, outcome: chunk.OutcomeLimit, said: "the agent reached a limit"},
+		"run time":     {scene: sayFor(100, time.Second), adjust: func(kid *agent.Agent) { kid.RunTimeout = 5 * time.Second }, outcome: chunk.OutcomeLimit, said: "the agent reached a limit"},
+		"step time":    {scene: sayFor(100, time.Second), adjust: func(kid *agent.Agent) { kid.StepTimeout = 5 * time.Second }, outcome: chunk.OutcomeLimit, said: "the agent reached a limit"},
+		"time":         {scene: sayFor(100, time.Second), o: agent.SubAgentOptions{Timeout: 10 * time.Second}, outcome: chunk.OutcomeStopped, said: "timed out after 10s"},
+		"deaf":         {scene: useTool(call("a", "deaf", `{}`)), o: agent.SubAgentOptions{Timeout: 10 * time.Second}, outcome: chunk.OutcomeStopped, said: "timed out after 10s"},
+		"deaf at last": {scene: useTool(call("a", "deaf", `{}`)), adjust: func(kid *agent.Agent) { kid.RunTimeout = 10 * time.Second }, outcome: chunk.OutcomeLimit, said: "the agent reached a limit"},
 		"depth": {scene: ask("x marks the spot"), adjust: func(kid *agent.Agent) {
 			self = kid
 			kid.Tools = append(kid.Tools, agent.SubAgent(self, agent.SubAgentOptions{Name: "subagent__kid"}))
-		}, outcome: spool.OutcomeCompleted},
+		}, outcome: chunk.OutcomeCompleted},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(w *world) {
@@ -233,7 +234,7 @@ func TestFailingChildren(t *testing.T) {
 					t.Errorf("the child ended %s: %s", run.Outcome, mustJSON(f.Child("s.1").Error))
 				}
 				c := f.Messages[1].Parts[1].Tool
-				if tt.said != "" && (c.State != spool.ToolFailed || !strings.HasPrefix(c.Error, tt.said)) {
+				if tt.said != "" && (c.State != chunk.ToolFailed || !strings.HasPrefix(c.Error, tt.said)) {
 					t.Errorf("the call: %s", mustJSON(c))
 				}
 				if tt.failed == "" && (f.Reason != "completed" || !strings.HasSuffix(f.Messages[1].Text(), "w99 ")) || tt.failed != "" && f.Error.Code != tt.failed {
@@ -283,9 +284,9 @@ func asking() *agent.Agent {
 	return kid
 }
 
-func yes(f *spool.Fold) spool.Chunk {
+func yes(f *fold.Fold) chunk.Chunk {
 	p := f.PendingCalls()[0]
-	return &spool.ToolApprovalResponse{Base: spool.Base{AgentID: p.Agent}, CommandID: "yes-" + p.Agent, ApprovalID: p.Approval.ID, Approved: true}
+	return &chunk.ToolApprovalResponse{Base: chunk.Base{AgentID: p.Agent}, CommandID: "yes-" + p.Agent, ApprovalID: p.Approval.ID, Approved: true}
 }
 
 // A child's question may be answered while others are still at work, and then the
@@ -294,13 +295,13 @@ func TestAnswerWhileOthersWork(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.start(parent(map[string]scripted.Scene{"go": ask("book", "slowly")}, agent.SubAgentOptions{}, asking()), nil)
 		w.say("s", "u1", "go")
-		w.until("s", spool.TypeRunSuspended, nil)
+		w.until("s", chunk.TypeRunSuspended, nil)
 		f := w.peek()
 		if f.OpenRun() == nil || len(f.PendingCalls()) != 1 {
 			t.Fatalf("%s", mustJSON(f))
 		}
 		w.command("s", yes(f))
-		w.until("s", spool.TypeRunFinished, func(c spool.Chunk) bool { return c.ChunkBase().AgentID == "s" })
+		w.until("s", chunk.TypeRunFinished, func(c chunk.Chunk) bool { return c.ChunkBase().AgentID == "s" })
 		f = w.ended("s")
 		runs, v := f.LastTurn().Runs, f.Verdict("yes-s.1")
 		if f.Reason != "completed" || len(runs) != 1 || v.RunID != runs[0].ID || v.From <= runs[0].Start || v.From >= runs[0].End {
@@ -320,11 +321,11 @@ func TestChildsPauseExpires(t *testing.T) {
 			w.start(a, nil)
 			begun := time.Now()
 			w.say("s", "u1", "go")
-			w.until("s", spool.TypeRunFinished, func(c spool.Chunk) bool { return c.ChunkBase().AgentID == "s" })
+			w.until("s", chunk.TypeRunFinished, func(c chunk.Chunk) bool { return c.ChunkBase().AgentID == "s" })
 			if took := time.Since(begun); took < 59*time.Minute || took > 61*time.Minute {
 				t.Errorf("%s: it waited %v", name, took)
 			}
-			if f := w.ended("s"); f.Reason != "completed" || toolParts(f.Child("s.1"))[0].State != spool.ToolDenied {
+			if f := w.ended("s"); f.Reason != "completed" || toolParts(f.Child("s.1"))[0].State != chunk.ToolDenied {
 				t.Errorf("%s: %s", name, mustJSON(f))
 			}
 		})
@@ -333,22 +334,22 @@ func TestChildsPauseExpires(t *testing.T) {
 
 // A stop, another message and a stop of the child alone end its pause.
 func TestChildsPauseEnds(t *testing.T) {
-	for name, command := range map[string]spool.Chunk{
-		"stop":         &spool.StopRequested{CommandID: "x"},
+	for name, command := range map[string]chunk.Chunk{
+		"stop":         &chunk.StopRequested{CommandID: "x"},
 		"message":      say("x", "hello"),
-		"child's stop": &spool.StopRequested{Base: spool.Base{AgentID: "s.1"}, CommandID: "x"},
+		"child's stop": &chunk.StopRequested{Base: chunk.Base{AgentID: "s.1"}, CommandID: "x"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(w *world) {
 				w.start(parent(map[string]scripted.Scene{"go": ask("book")}, agent.SubAgentOptions{}, asking()), nil)
 				w.say("s", "u1", "go")
-				if f := w.fold("s"); f.Status != spool.StatusPaused || f.Reason != "awaiting_children" || f.LastTurn().LastRun().Pending != nil {
+				if f := w.fold("s"); f.Status != chunk.StatusPaused || f.Reason != "awaiting_children" || f.LastTurn().LastRun().Pending != nil {
 					t.Fatalf("%s", mustJSON(f))
 				}
 				w.command("s", command)
 				f := w.ended("s")
 				kid := f.Child("s.1")
-				if kid.Reason != "stopped" || !toolParts(kid)[0].State.Settled() || f.Verdict("x").State != spool.VerdictAccepted {
+				if kid.Reason != "stopped" || !toolParts(kid)[0].State.Settled() || f.Verdict("x").State != fold.VerdictAccepted {
 					t.Errorf("%s", mustJSON(f))
 				}
 				if name == "child's stop" && (f.Reason != "completed" || toolParts(f)[0].Error != "the agent was stopped") {

@@ -7,8 +7,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/agent"
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
 	"github.com/spool-run/spool/model/scripted"
 	"github.com/spool-run/spool/runner"
 	"github.com/spool-run/spool/tool"
@@ -34,13 +35,13 @@ func tellChild(id, child, message string) scripted.ToolCall {
 }
 
 // outcomes are those of the session's own calls.
-func outcomes(f *spool.Fold) string {
+func outcomes(f *fold.Fold) string {
 	var b strings.Builder
 	for _, m := range f.Messages {
 		for _, p := range m.Parts {
 			if p.Tool != nil {
 				said := p.Tool.Error
-				if p.Tool.State == spool.ToolCompleted {
+				if p.Tool.State == chunk.ToolCompleted {
 					said = string(p.Tool.Output)
 				}
 				fmt.Fprintln(&b, p.Tool.CallID, said)
@@ -78,7 +79,7 @@ j the child was terminated
 // A companion keeps its history from one turn to the next, also over a crash
 // while it works.
 func TestCompanionsAcrossTurns(t *testing.T) {
-	for _, mode := range []string{spool.ChildBlocking, spool.ChildBackground} {
+	for _, mode := range []string{chunk.ChildBlocking, chunk.ChildBackground} {
 		t.Run(mode, func(t *testing.T) {
 			inWorld(t, func(w *world) {
 				a := spawner(map[string]scripted.Scene{"one": useTool(spawn("a", "hello")),
@@ -88,18 +89,18 @@ func TestCompanionsAcrossTurns(t *testing.T) {
 				first, store := w.second("first")
 				_, stop := first.start(a, &runner.Options{Observer: runner.Observer{Failed: func(string, error) {}}})
 				w.say("s", "u1", "one")
-				w.until("s", spool.TypeRunFinished, func(c spool.Chunk) bool { return c.ChunkBase().AgentID == "s" })
+				w.until("s", chunk.TypeRunFinished, func(c chunk.Chunk) bool { return c.ChunkBase().AgentID == "s" })
 				synctest.Wait()
 				f := w.ended("s")
 				if kid := f.Child("s.1"); kid.Reason != "completed" || kid.Mode != mode {
 					t.Fatalf("the run did not wait for its child: %s", mustJSON(f))
 				}
 				w.say("s", "u2", "two")
-				w.until("s", spool.TypeTextDelta, func(c spool.Chunk) bool { return strings.HasPrefix(c.(*spool.TextDelta).Delta, "w5") })
+				w.until("s", chunk.TypeTextDelta, func(c chunk.Chunk) bool { return strings.HasPrefix(c.(*chunk.TextDelta).Delta, "w5") })
 				store.die()
 				stop()
 				w.start(a, nil)
-				w.until("s", spool.TypeRunFinished, func(c spool.Chunk) bool { return c.ChunkBase().RunID == w.peek().LastTurn().LastRun().ID })
+				w.until("s", chunk.TypeRunFinished, func(c chunk.Chunk) bool { return c.ChunkBase().RunID == w.peek().LastTurn().LastRun().ID })
 				f = w.ended("s")
 				kid := f.Child("s.1")
 				if len(kid.Turns) != 2 || len(kid.Messages) != 4 || !strings.HasSuffix(kid.Messages[3].Text(), "w9 ") || strings.Count(kid.Messages[3].Text(), "w0") != 1 {
@@ -123,9 +124,9 @@ func TestBackgroundChildren(t *testing.T) {
 			"kill": useTool(toChild("d", "terminateChild", "s.1"), toChild("e", "terminateChild", "s.7")),
 			"more": useTool(tellChild("f", "s.2", "hello")),
 			"both": then(scripted.Say(scripted.Calls(tellChild("g", "s.2", "slowly"))), scripted.Say(scripted.Calls(toChild("h", "terminateChild", "s.2")))),
-		}, spool.ChildBackground, demo(nil)), nil)
+		}, chunk.ChildBackground, demo(nil)), nil)
 		w.say("s", "u1", "go")
-		w.until("s", spool.TypeToolStart, func(c spool.Chunk) bool { return c.(*spool.ToolStart).ToolCallID == "c" })
+		w.until("s", chunk.TypeToolStart, func(c chunk.Chunk) bool { return c.(*chunk.ToolStart).ToolCallID == "c" })
 		time.Sleep(3 * time.Second)
 		w.stop("s", "x")
 		f := w.ended("s")
@@ -153,15 +154,15 @@ func TestBackgroundChildren(t *testing.T) {
 // and its run waits for the child.
 func TestBackgroundChildAsks(t *testing.T) {
 	inWorld(t, func(w *world) {
-		w.start(spawner(map[string]scripted.Scene{"go": useTool(spawn("a", "book"))}, spool.ChildBackground, asking()), nil)
+		w.start(spawner(map[string]scripted.Scene{"go": useTool(spawn("a", "book"))}, chunk.ChildBackground, asking()), nil)
 		w.say("s", "u1", "go")
 		f := w.fold("s")
-		if f.Status != spool.StatusPaused || f.Reason != "awaiting_children" || f.Messages[1].Text() != "done" {
+		if f.Status != chunk.StatusPaused || f.Reason != "awaiting_children" || f.Messages[1].Text() != "done" {
 			t.Fatalf("%s", mustJSON(f))
 		}
 		w.command("s", yes(f))
 		f = w.ended("s")
-		if f.Reason != "completed" || f.Messages[1].Text() != "done" || toolParts(f.Child("s.1"))[0].State != spool.ToolCompleted {
+		if f.Reason != "completed" || f.Messages[1].Text() != "done" || toolParts(f.Child("s.1"))[0].State != chunk.ToolCompleted {
 			t.Errorf("%s", mustJSON(f))
 		}
 	})
@@ -198,8 +199,8 @@ func TestInterruptWithABackgroundChild(t *testing.T) {
 		"steered":         nil,
 		"stopped": func(w *world) {
 			w.goOn("s")
-			w.until("s", spool.TypeToolStart, func(c spool.Chunk) bool {
-				return strings.HasPrefix(c.ChunkBase().RunID, w.peek().LastTurn().LastRun().ID) && w.peek().LastTurn().LastRun().Mode == spool.ModeContinue
+			w.until("s", chunk.TypeToolStart, func(c chunk.Chunk) bool {
+				return strings.HasPrefix(c.ChunkBase().RunID, w.peek().LastTurn().LastRun().ID) && w.peek().LastTurn().LastRun().Mode == chunk.ModeContinue
 			})
 			w.stop("s", "x")
 		},
@@ -222,17 +223,17 @@ func TestInterruptWithABackgroundChild(t *testing.T) {
 				kid := demo(map[string]scripted.Scene{"long": long()})
 				kid.Name, kid.MaxSteps, kid.Tools = "kid", 100, []tool.Tool{dutifully}
 				elder := *kid // has a kid of its own
-				elder.Companions = []agent.Companion{{Agent: kid, Mode: spool.ChildBackground}}
+				elder.Companions = []agent.Companion{{Agent: kid, Mode: chunk.ChildBackground}}
 				elder.Model = scripted.New(&scripted.Options{Scenes: map[string]scripted.Scene{"long": long(spawn("k", "long"))}})
-				a := spawner(map[string]scripted.Scene{"go": long(spawn("s", "long")), "other": then()}, spool.ChildBackground, &elder)
+				a := spawner(map[string]scripted.Scene{"go": long(spawn("s", "long")), "other": then()}, chunk.ChildBackground, &elder)
 				a.MaxSteps, a.Tools = 100, []tool.Tool{dutifully}
 				w.start(a, nil)
 				w.say("s", "u1", "go")
-				w.until("s", spool.TypeToolEnd, func(c spool.Chunk) bool { return c.ChunkBase().AgentID == "s.1.1" })
+				w.until("s", chunk.TypeToolEnd, func(c chunk.Chunk) bool { return c.ChunkBase().AgentID == "s.1.1" })
 				begun := time.Now()
 				if next == nil {
 					steer := say("u2", "other")
-					steer.WhenBusy = spool.BusySteer
+					steer.WhenBusy = chunk.BusySteer
 					w.command("s", steer)
 				} else {
 					w.interrupt("s", "i1")
@@ -250,9 +251,9 @@ func TestInterruptWithABackgroundChild(t *testing.T) {
 				f := w.ended("s")
 				for _, id := range []string{"s.1", "s.1.1"} {
 					kid := f.Child(id)
-					want, done := spool.OutcomeCompleted, steps
+					want, done := chunk.OutcomeCompleted, steps
 					if name == "steered" || name == "stopped" {
-						want, done = spool.OutcomeStopped, 0
+						want, done = chunk.OutcomeStopped, 0
 					}
 					if run := kid.LastTurn().LastRun(); run.Outcome != want || len(kid.Turns) != 1 || len(kid.Messages) != 2 ||
 						done > 0 && strings.Count(mustJSON(kid.Messages[1]), `"state":"completed"`) != done+strings.Count(mustJSON(kid.Messages[1]), "spawnAgent") {
@@ -272,13 +273,13 @@ func TestInterruptWithABackgroundChild(t *testing.T) {
 // Whoever goes back to before a companion began ends it, also one that waits for an
 // answer: nobody is asked any more. One that had begun by then lives on.
 func TestCompanionsThatTheHistoryForgets(t *testing.T) {
-	back := func(w *world, c *spool.ResumeRequested) {
+	back := func(w *world, c *chunk.ResumeRequested) {
 		at := w.peek().Checkpoints[0]
 		then, err := w.log("s").FoldAt(w.t.Context(), at.Seq)
 		if err != nil {
 			w.t.Fatal(err)
 		}
-		var chunks []spool.Chunk
+		var chunks []chunk.Chunk
 		for _, c := range then.Content("back", at.ID) {
 			chunks = append(chunks, c)
 		}
@@ -290,15 +291,15 @@ func TestCompanionsThatTheHistoryForgets(t *testing.T) {
 		ended string
 		waits string // whose question is open then
 	}{
-		"from_checkpoint": {func(w *world) { back(w, &spool.ResumeRequested{Mode: spool.ModeFromCheckpoint}) }, "s.2", "s.3"},
+		"from_checkpoint": {func(w *world) { back(w, &chunk.ResumeRequested{Mode: chunk.ModeFromCheckpoint}) }, "s.2", "s.3"},
 		"without a run": {func(w *world) {
 			ask := w.peek().PendingCalls()[0]
-			back(w, &spool.ResumeRequested{Mode: spool.ModeFromCheckpoint, NoRun: true})
+			back(w, &chunk.ResumeRequested{Mode: chunk.ModeFromCheckpoint, NoRun: true})
 			if f := w.fold("s"); len(f.PendingCalls()) != 0 || f.Child("s.2").Ended != 0 {
 				w.t.Errorf("asked still: %s", mustJSON(f.PendingCalls()))
 			}
-			w.command("s", &spool.ToolApprovalResponse{Base: spool.Base{AgentID: "s.2"}, CommandID: "late", ApprovalID: ask.Approval.ID, Approved: true})
-			if v := w.peek().Verdict("late"); v.Code != spool.RefusedNotPending {
+			w.command("s", &chunk.ToolApprovalResponse{Base: chunk.Base{AgentID: "s.2"}, CommandID: "late", ApprovalID: ask.Approval.ID, Approved: true})
+			if v := w.peek().Verdict("late"); v.Code != fold.RefusedNotPending {
 				w.t.Errorf("%+v", v)
 			}
 			w.say("s", "u2", "other")
@@ -310,11 +311,11 @@ func TestCompanionsThatTheHistoryForgets(t *testing.T) {
 			inWorld(t, func(w *world) {
 				a := spawner(map[string]scripted.Scene{"other": then(), "go": then(scripted.Say(scripted.Calls(spawn("a", "hello"))),
 					scripted.Say(scripted.Calls(spawn("b", "book"))), scripted.Say(scripted.Calls(call("c", "slowly", "{}"))))},
-					spool.ChildBackground, asking())
+					chunk.ChildBackground, asking())
 				a.Tools = append(a.Tools, tool.New("slowly", "", func(tool.Context, struct{}) (int, error) { time.Sleep(time.Minute); return 1, nil }))
 				w.start(a, nil)
 				w.say("s", "u1", "go")
-				w.until("s", spool.TypeToolStart, func(c spool.Chunk) bool { return c.(*spool.ToolStart).ToolName == "slowly" })
+				w.until("s", chunk.TypeToolStart, func(c chunk.Chunk) bool { return c.(*chunk.ToolStart).ToolName == "slowly" })
 				w.interrupt("s", "i1")
 				if f := w.wantInterrupted("s", 3); len(f.PendingCalls()) != 1 || f.PendingCalls()[0].Agent != "s.2" {
 					t.Fatalf("%s", mustJSON(f.PendingCalls()))
@@ -325,7 +326,7 @@ func TestCompanionsThatTheHistoryForgets(t *testing.T) {
 				for _, c := range f.Children {
 					if c.Ended > 0 {
 						ended = append(ended, c.Session)
-						if c.Status == spool.StatusPaused || c.Live() || c.Ended <= f.LastTurn().LastRun().Start {
+						if c.Status == chunk.StatusPaused || c.Live() || c.Ended <= f.LastTurn().LastRun().Start {
 							t.Errorf("%s: %s", c.Session, mustJSON(c))
 						}
 					}

@@ -9,6 +9,8 @@ import (
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/agent"
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
 	"github.com/spool-run/spool/model/scripted"
 	"github.com/spool-run/spool/tool"
 )
@@ -30,31 +32,31 @@ func hasty() []scenario {
 			}}),
 		}
 	}
-	decide := func(callID, approvalID string) spool.Chunk {
-		return &spool.ToolApprovalResponse{CommandID: "answer-" + callID, ApprovalID: approvalID, Approved: callID == "a", Reason: "because"}
+	decide := func(callID, approvalID string) chunk.Chunk {
+		return &chunk.ToolApprovalResponse{CommandID: "answer-" + callID, ApprovalID: approvalID, Approved: callID == "a", Reason: "because"}
 	}
-	submit := func(callID string) spool.Chunk {
-		return &spool.ToolResultSubmitted{CommandID: "answer-" + callID, ToolCallID: callID, Result: json.RawMessage(`{"lat":52.5}`)}
+	submit := func(callID string) chunk.Chunk {
+		return &chunk.ToolResultSubmitted{CommandID: "answer-" + callID, ToolCallID: callID, Result: json.RawMessage(`{"lat":52.5}`)}
 	}
-	answer := func(t *spool.ToolPart) spool.Chunk {
+	answer := func(t *chunk.ToolPart) chunk.Chunk {
 		if t.Approval == nil {
 			return submit(t.CallID)
 		}
 		return decide(t.CallID, t.Approval.ID)
 	}
-	all := func(asked spool.Chunk) spool.Chunk {
+	all := func(asked chunk.Chunk) chunk.Chunk {
 		switch c := asked.(type) {
-		case *spool.ToolApprovalRequest:
+		case *chunk.ToolApprovalRequest:
 			return decide(c.ToolCallID, c.ApprovalID)
-		case *spool.ToolStart:
+		case *chunk.ToolStart:
 			if c.Client {
 				return submit(c.ToolCallID)
 			}
 		}
 		return nil
 	}
-	decisions := func(asked spool.Chunk) spool.Chunk {
-		if _, ok := asked.(*spool.ToolApprovalRequest); ok {
+	decisions := func(asked chunk.Chunk) chunk.Chunk {
+		if _, ok := asked.(*chunk.ToolApprovalRequest); ok {
 			return all(asked)
 		}
 		return nil
@@ -104,9 +106,9 @@ func TestAnswersWhileTheRunIsOpen(t *testing.T) {
 				for _, id := range []string{"answer-a", "answer-c", "answer-d"} {
 					v := f.Verdict(id)
 					switch {
-					case s.name == "hasty" && (v.State != spool.VerdictAccepted || v.RunID != run.ID || v.From <= run.Start || v.From >= run.End):
+					case s.name == "hasty" && (v.State != fold.VerdictAccepted || v.RunID != run.ID || v.From <= run.Start || v.From >= run.End):
 						t.Errorf("%s: %+v, run %+v", id, v, run)
-					case s.name == "half" && id == "answer-a" && v != spool.Verdict{State: spool.VerdictAccepted}:
+					case s.name == "half" && id == "answer-a" && v != fold.Verdict{State: fold.VerdictAccepted}:
 						t.Errorf("%s: %+v", id, v)
 					}
 				}
@@ -140,24 +142,24 @@ func TestForgedAnswersWhileTheRunIsOpen(t *testing.T) {
 		s := hasty()[0]
 		w.start(s.agent(func(tool.Call) {}), nil)
 		w.say("s", "u1", "hasty")
-		w.until("s", spool.TypeToolApprovalRequest, func(c spool.Chunk) bool { return c.(*spool.ToolApprovalRequest).ToolCallID == "d" })
+		w.until("s", chunk.TypeToolApprovalRequest, func(c chunk.Chunk) bool { return c.(*chunk.ToolApprovalRequest).ToolCallID == "d" })
 		asked := w.peek()
 		w.command("s",
-			&spool.ToolResultSubmitted{CommandID: "running", ToolCallID: "b", Result: json.RawMessage(`"trust me"`)},
-			&spool.ToolResultSubmitted{CommandID: "gated", ToolCallID: "a", Result: json.RawMessage(`"trust me"`)},
-			&spool.ToolApprovalResponse{CommandID: "made-up", ApprovalID: "made-up", Approved: true},
-			&spool.ToolApprovalResponse{CommandID: "deny", ApprovalID: asked.Call("a").Approval.ID},
-			&spool.ToolApprovalResponse{CommandID: "after-all", ApprovalID: asked.Call("a").Approval.ID, Approved: true},
-			&spool.ToolResultSubmitted{CommandID: "first", ToolCallID: "c", Result: json.RawMessage(`1`)},
-			&spool.ToolResultSubmitted{CommandID: "second", ToolCallID: "c", Result: json.RawMessage(`2`)})
+			&chunk.ToolResultSubmitted{CommandID: "running", ToolCallID: "b", Result: json.RawMessage(`"trust me"`)},
+			&chunk.ToolResultSubmitted{CommandID: "gated", ToolCallID: "a", Result: json.RawMessage(`"trust me"`)},
+			&chunk.ToolApprovalResponse{CommandID: "made-up", ApprovalID: "made-up", Approved: true},
+			&chunk.ToolApprovalResponse{CommandID: "deny", ApprovalID: asked.Call("a").Approval.ID},
+			&chunk.ToolApprovalResponse{CommandID: "after-all", ApprovalID: asked.Call("a").Approval.ID, Approved: true},
+			&chunk.ToolResultSubmitted{CommandID: "first", ToolCallID: "c", Result: json.RawMessage(`1`)},
+			&chunk.ToolResultSubmitted{CommandID: "second", ToolCallID: "c", Result: json.RawMessage(`2`)})
 		f := w.finish(s)
-		for id, want := range map[string]spool.VerdictState{"running": spool.VerdictRefused, "gated": spool.VerdictRefused, "made-up": spool.VerdictRefused,
-			"deny": spool.VerdictAccepted, "after-all": spool.VerdictRefused, "first": spool.VerdictAccepted, "second": spool.VerdictRefused} {
+		for id, want := range map[string]fold.VerdictState{"running": fold.VerdictRefused, "gated": fold.VerdictRefused, "made-up": fold.VerdictRefused,
+			"deny": fold.VerdictAccepted, "after-all": fold.VerdictRefused, "first": fold.VerdictAccepted, "second": fold.VerdictRefused} {
 			if got := f.Verdict(id).State; got != want {
 				t.Errorf("%s: %s", id, got)
 			}
 		}
-		if a, c := f.Call("a"), f.Call("c"); a.State != spool.ToolDenied || string(c.Output) != "1" || f.Reason != "completed" {
+		if a, c := f.Call("a"), f.Call("c"); a.State != chunk.ToolDenied || string(c.Output) != "1" || f.Reason != "completed" {
 			t.Errorf("%s: %s %s", f.Reason, mustJSON(a), mustJSON(c))
 		}
 	})
@@ -169,9 +171,9 @@ func TestAnswerInTheMomentOfThePause(t *testing.T) {
 		s := hasty()[0]
 		w.start(s.agent(func(tool.Call) {}), nil)
 		w.say("s", "u1", "hasty")
-		w.until("s", spool.TypeRunSuspended, nil)
+		w.until("s", chunk.TypeRunSuspended, nil)
 		records := w.settled("s")
-		f := spool.NewFold("s")
+		f := fold.New("s")
 		for _, r := range records[:len(records)-1] {
 			if err := f.Apply(r); err != nil {
 				t.Fatal(err)
@@ -180,13 +182,13 @@ func TestAnswerInTheMomentOfThePause(t *testing.T) {
 		last := records[len(records)-1]
 		for _, id := range []string{"a", "c", "d"} {
 			answer := s.answer(f.Call(id))
-			f.ApplyChunk(spool.Record{Seq: last.Seq, Type: answer.ChunkType(), Agent: "s"}, answer)
+			f.ApplyChunk(chunk.Record{Seq: last.Seq, Type: answer.ChunkType(), Agent: "s"}, answer)
 			last.Seq++
 		}
 		if err := f.Apply(last); err != nil {
 			t.Fatal(err)
 		}
-		if f.Continue == nil || f.Continue.Mode != "approval" || f.Status != spool.StatusPaused || len(f.Answers) != 3 {
+		if f.Continue == nil || f.Continue.Mode != "approval" || f.Status != chunk.StatusPaused || len(f.Answers) != 3 {
 			t.Errorf("it waits for ever: %s", mustJSON(f))
 		}
 	})

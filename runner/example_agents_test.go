@@ -6,6 +6,8 @@ import (
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/agent"
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
 	"github.com/spool-run/spool/model/scripted"
 	"github.com/spool-run/spool/runner"
 	"github.com/spool-run/spool/store/memstore"
@@ -41,8 +43,8 @@ func ExampleNew_subAgents() {
 
 	log, err := logs.Log("chat")
 	if err == nil {
-		_, err = log.Command(ctx, spool.Row{}, &spool.UserMessage{CommandID: "m1", Message: spool.Message{
-			ID: "m1", Role: spool.RoleUser, Parts: []spool.Part{{Type: spool.PartText, Text: "What is it?"}}}})
+		_, err = log.Command(ctx, spool.Row{}, &chunk.UserMessage{CommandID: "m1", Message: chunk.Message{
+			ID: "m1", Role: chunk.RoleUser, Parts: []chunk.Part{{Type: chunk.PartText, Text: "What is it?"}}}})
 	}
 	if err != nil {
 		fmt.Println(err)
@@ -54,8 +56,8 @@ func ExampleNew_subAgents() {
 			return
 		}
 	}
-	err = log.View(ctx, func(f *spool.Fold) error {
-		for _, a := range []*spool.Fold{f, f.Child("chat.1")} {
+	err = log.View(ctx, func(f *fold.Fold) error {
+		for _, a := range []*fold.Fold{f, f.Child("chat.1")} {
 			fmt.Printf("%s: %s\n", a.Session, a.Messages[1].Text())
 		}
 		return nil

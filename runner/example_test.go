@@ -6,6 +6,7 @@ import (
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/agent"
+	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/model/scripted"
 	"github.com/spool-run/spool/runner"
 	"github.com/spool-run/spool/store/memstore"
@@ -57,7 +58,7 @@ func Example() {
 			fmt.Println(err)
 			return
 		}
-		if record.Class == spool.Kept {
+		if record.Class == chunk.Kept {
 			fmt.Println(record.Type)
 		}
 	}

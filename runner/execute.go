@@ -8,6 +8,8 @@ import (
 	"strconv"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
 )
 
 // Input is what a turn begins with.
@@ -18,15 +20,15 @@ type Input struct {
 	Agent string
 	// Message is what the user says. An empty ID gets one, and an empty Role is
 	// the user's.
-	Message spool.Message
+	Message chunk.Message
 	// Messages and State take the place of the session's history and custom state;
 	// nil leaves them as they are. System messages are left out: the agent has its
 	// own.
-	Messages []spool.Message
+	Messages []chunk.Message
 	State    json.RawMessage
 	// WhenBusy says what to do while a run is open; "": fail with [spool.ErrBusy],
 	// as an input with Messages or State always does.
-	WhenBusy spool.WhenBusy
+	WhenBusy chunk.WhenBusy
 	// CommandID makes Execute idempotent: with the same one again it returns the
 	// same turn. "": a new one.
 	CommandID string
@@ -34,12 +36,12 @@ type Input struct {
 
 // Text is the input of a message that is only text.
 func Text(text string) Input {
-	return Input{Message: spool.Message{Parts: []spool.Part{{Type: spool.PartText, Text: text}}}}
+	return Input{Message: chunk.Message{Parts: []chunk.Part{{Type: chunk.PartText, Text: text}}}}
 }
 
 // Execute begins a turn and returns at once; whichever runner serves the session
 // runs it, in this process or another. It fails with [spool.ErrBusy],
-// [spool.ErrInvalidChunk] for a message that is not the user's, and as
+// [chunk.ErrInvalidChunk] for a message that is not the user's, and as
 // [spool.Log.Command] does.
 func Execute(ctx context.Context, logs *spool.Logs, in Input) (*Handle, error) {
 	if in.Session == "" {
@@ -48,7 +50,7 @@ func Execute(ctx context.Context, logs *spool.Logs, in Input) (*Handle, error) {
 	if in.CommandID == "" {
 		in.CommandID = logs.NewID()
 	}
-	if err := spool.CheckSessionID(in.Session); err != nil {
+	if err := chunk.CheckSessionID(in.Session); err != nil {
 		return nil, err
 	}
 	g, err := logs.Log(in.Session)
@@ -56,13 +58,13 @@ func Execute(ctx context.Context, logs *spool.Logs, in Input) (*Handle, error) {
 		return nil, err
 	}
 	h := &Handle{g: g, command: in.CommandID}
-	if v, err := h.verdict(ctx); v.State == spool.VerdictUnknown && (err == nil || errors.Is(err, spool.ErrNotFound)) {
+	if v, err := h.verdict(ctx); v.State == fold.VerdictUnknown && (err == nil || errors.Is(err, spool.ErrNotFound)) {
 		if _, err := g.Command(ctx, spool.Row{Agent: in.Agent}, in.chunks()...); err != nil {
 			return nil, err
 		}
 	}
 	v, err := h.verdict(ctx)
-	if err == nil && v.State == spool.VerdictRefused {
+	if err == nil && v.State == fold.VerdictRefused {
 		err = refused(v.Code, in.Session)
 	}
 	if err != nil {
@@ -72,40 +74,40 @@ func Execute(ctx context.Context, logs *spool.Logs, in Input) (*Handle, error) {
 }
 
 func refused(code, session string) error {
-	if code == spool.RefusedBusy {
+	if code == fold.RefusedBusy {
 		return spool.ErrBusy.With(session, nil)
 	}
-	return spool.ErrInvalid.Because("the log refused the message: "+code).With(session, nil)
+	return chunk.ErrInvalid.Because("the log refused the message: "+code).With(session, nil)
 }
 
 // chunks returns the commands: what replaces the history, and the message.
-func (in *Input) chunks() []spool.Chunk {
+func (in *Input) chunks() []chunk.Chunk {
 	m := in.Message.Clone()
 	if m.ID == "" {
 		m.ID = in.CommandID
 	}
 	if m.Role == "" {
-		m.Role = spool.RoleUser
+		m.Role = chunk.RoleUser
 	}
-	said := &spool.UserMessage{CommandID: in.CommandID, Message: m, WhenBusy: in.WhenBusy}
+	said := &chunk.UserMessage{CommandID: in.CommandID, Message: m, WhenBusy: in.WhenBusy}
 	if in.Messages == nil && in.State == nil {
-		return []spool.Chunk{said}
+		return []chunk.Chunk{said}
 	}
-	r := &spool.HistoryReplaced{CommandID: in.CommandID + "-replace", State: in.State}
+	r := &chunk.HistoryReplaced{CommandID: in.CommandID + "-replace", State: in.State}
 	if in.Messages != nil {
-		kept := []spool.Message{}
+		kept := []chunk.Message{}
 		for i, m := range in.Messages {
 			if m = m.Clone(); m.ID == "" {
 				m.ID = in.CommandID + "-" + strconv.Itoa(i)
 			}
-			if m.Role != spool.RoleSystem {
+			if m.Role != chunk.RoleSystem {
 				kept = append(kept, m)
 			}
 		}
 		r.Messages = &kept
 	}
-	said.WhenBusy = spool.BusyReject // both or neither
-	return []spool.Chunk{r, said}
+	said.WhenBusy = chunk.BusyReject // both or neither
+	return []chunk.Chunk{r, said}
 }
 
 // Handle is a turn that was begun. It holds nothing open: dropping it changes
@@ -120,22 +122,22 @@ func (h *Handle) SessionID() string { return h.g.Session() }
 
 // Result is how a turn stands when nothing runs in it.
 type Result struct {
-	Status  spool.Status    // ended, failed or paused
+	Status  chunk.Status    // ended, failed or paused
 	Reason  string          // the outcome, or what it waits for
 	RunID   string          // of the turn's last run
 	Output  json.RawMessage // nil without a structured answer
-	Message spool.Message   // what was said; see [spool.Part.Whole] for large parts
+	Message chunk.Message   // what was said; see [chunk.Part.Whole] for large parts
 	State   json.RawMessage
-	Usage   spool.Usage // of all runs of the turn
+	Usage   chunk.Usage // of all runs of the turn
 }
 
 // Stream returns the session's records from fromOffset on, 0 being the first, to
 // the point where nothing runs any more. Use it as often as needed.
-func (h *Handle) Stream(ctx context.Context, fromOffset uint64) iter.Seq2[spool.Record, error] {
-	return func(yield func(spool.Record, error) bool) {
+func (h *Handle) Stream(ctx context.Context, fromOffset uint64) iter.Seq2[chunk.Record, error] {
+	return func(yield func(chunk.Record, error) bool) {
 		head, err := h.g.Head(ctx)
 		if err != nil {
-			yield(spool.Record{}, err)
+			yield(chunk.Record{}, err)
 			return
 		}
 		after := spool.Cursor{Seq: fromOffset}
@@ -147,19 +149,19 @@ func (h *Handle) Stream(ctx context.Context, fromOffset uint64) iter.Seq2[spool.
 }
 
 // Result waits until the turn has ended, failed or paused. The error of a run that
-// failed is a [*spool.RunError], beside its result. A message that the log gave up
+// failed is a [*chunk.RunError], beside its result. A message that the log gave up
 // before any run answered it is [spool.ErrNotFound].
 func (h *Handle) Result(ctx context.Context) (*Result, error) {
 	for {
 		var result *Result
 		var failed error
 		var at spool.Cursor
-		err := h.g.View(ctx, func(f *spool.Fold) error {
+		err := h.g.View(ctx, func(f *fold.Fold) error {
 			at.Seq = f.Seq
 			v := f.Verdict(h.command)
 			run := f.Run(v.RunID)
 			if run == nil {
-				if v.State != spool.VerdictWaiting {
+				if v.State != fold.VerdictWaiting {
 					return spool.ErrNotFound.Because("no run answers this message").With(f.Session, nil)
 				}
 				return nil
@@ -190,30 +192,30 @@ func (h *Handle) Result(ctx context.Context) (*Result, error) {
 }
 
 // settled returns a turn's result, nil while it goes on.
-func settled(f *spool.Fold, turn *spool.Turn) (*Result, error) {
+func settled(f *fold.Fold, turn *fold.Turn) (*Result, error) {
 	last := turn.LastRun()
 	latest := turn == f.LastTurn()
 	if last.End == 0 || latest && f.Continue != nil {
 		return nil, nil
 	}
-	r := &Result{Status: spool.StatusEnded, Reason: string(last.Outcome), RunID: last.ID, State: f.State}
+	r := &Result{Status: chunk.StatusEnded, Reason: string(last.Outcome), RunID: last.ID, State: f.State}
 	for _, run := range turn.Runs {
 		r.Usage = r.Usage.Add(run.Usage)
 	}
 	if m := f.Message(turn.MessageID); m != nil {
 		r.Message = m.Clone()
 		for _, p := range m.Parts {
-			if p.Type == spool.PartData && p.Name == "output" && p.ID == "" {
+			if p.Type == chunk.PartData && p.Name == "output" && p.ID == "" {
 				r.Output = p.Data
 			}
 		}
 	}
 	switch {
 	case last.Suspended != "" && latest:
-		r.Status, r.Reason = spool.StatusPaused, last.Suspended
-	case last.Outcome == spool.OutcomeFailed:
-		r.Status = spool.StatusFailed
-		e := &spool.RunError{Code: last.Code, RunID: last.ID}
+		r.Status, r.Reason = chunk.StatusPaused, last.Suspended
+	case last.Outcome == chunk.OutcomeFailed:
+		r.Status = chunk.StatusFailed
+		e := &chunk.RunError{Code: last.Code, RunID: last.ID}
 		if latest && f.Error != nil {
 			e.Message, e.Retryable = f.Error.Error, f.Error.Recoverable
 		}
@@ -222,7 +224,7 @@ func settled(f *spool.Fold, turn *spool.Turn) (*Result, error) {
 	return r, nil
 }
 
-func (h *Handle) verdict(ctx context.Context) (v spool.Verdict, err error) {
-	err = h.g.View(ctx, func(f *spool.Fold) error { v = f.Verdict(h.command); return nil })
+func (h *Handle) verdict(ctx context.Context) (v fold.Verdict, err error) {
+	err = h.g.View(ctx, func(f *fold.Fold) error { v = f.Verdict(h.command); return nil })
 	return v, err
 }

@@ -8,8 +8,10 @@ import (
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/agent"
+	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/model/scripted"
 	"github.com/spool-run/spool/runner"
+	"github.com/spool-run/spool/stream"
 	"github.com/spool-run/spool/tool"
 )
 
@@ -46,7 +48,7 @@ func TestExecute(t *testing.T) {
 		first := w.execute(runner.Text("slow")) // nobody runs it yet
 		w.start(executor(), nil)
 		r, err := first.Result(ctx)
-		if err != nil || r.Status != spool.StatusEnded || r.Reason != "completed" || r.Message.Text() != "w0 w1 w2 " || r.RunID == "" {
+		if err != nil || r.Status != chunk.StatusEnded || r.Reason != "completed" || r.Message.Text() != "w0 w1 w2 " || r.RunID == "" {
 			w.t.Fatalf("the first turn: %+v, %v", r, err)
 		}
 		session := first.SessionID()
@@ -58,7 +60,7 @@ func TestExecute(t *testing.T) {
 		second := on(session, "hello")
 		second.CommandID = "again"
 		h := w.execute(second)
-		text, err := spool.CollectText(h.Stream(ctx, at.Seq))
+		text, err := stream.CollectText(h.Stream(ctx, at.Seq))
 		if err != nil || text == "" {
 			t.Errorf("the second turn's stream: %q, %v", text, err)
 		}
@@ -71,7 +73,7 @@ func TestExecute(t *testing.T) {
 		if r, err = h.Result(ctx); err != nil || r.Message.Text() != text {
 			t.Errorf("the second turn: %+v, %v", r, err)
 		}
-		if whole, err := spool.CollectText(h.Stream(ctx, 0)); err != nil || whole != "w0 w1 w2 "+text {
+		if whole, err := stream.CollectText(h.Stream(ctx, 0)); err != nil || whole != "w0 w1 w2 "+text {
 			t.Errorf("the whole stream: %q, %v", whole, err)
 		}
 		if r, err = first.Result(ctx); err != nil || r.Message.Text() != "w0 w1 w2 " {
@@ -93,7 +95,7 @@ func TestExecuteWhileBusy(t *testing.T) {
 			t.Errorf("a second message: %v", err)
 		}
 		queued := on("s", "hello")
-		queued.WhenBusy = spool.BusyQueue
+		queued.WhenBusy = chunk.BusyQueue
 		later := w.execute(queued)
 		// What replaces the history waits for nobody: it would replace the answer, too.
 		queued.State = json.RawMessage(`{}`)
@@ -117,17 +119,17 @@ func TestExecuteEnds(t *testing.T) {
 		w.start(executor(), nil)
 		h := w.execute(on("failing", "fail"))
 		r, err := h.Result(w.t.Context())
-		var failed *spool.RunError
-		if !errors.As(err, &failed) || failed.Code == "" || failed.Message == "" || failed.RunID != r.RunID || r.Status != spool.StatusFailed {
+		var failed *chunk.RunError
+		if !errors.As(err, &failed) || failed.Code == "" || failed.Message == "" || failed.RunID != r.RunID || r.Status != chunk.StatusFailed {
 			t.Errorf("a failed turn: %+v, %v", r, err)
 		}
 
 		h = w.execute(on("waiting", "where am I?"))
-		if r, err = h.Result(w.t.Context()); err != nil || r.Status != spool.StatusPaused || r.Reason != spool.SuspendedClientTool {
+		if r, err = h.Result(w.t.Context()); err != nil || r.Status != chunk.StatusPaused || r.Reason != chunk.SuspendedClientTool {
 			w.t.Fatalf("a turn that waits: %+v, %v", r, err)
 		}
-		w.command("waiting", &spool.ToolResultSubmitted{CommandID: "r1", ToolCallID: "c1", Result: json.RawMessage(`"here"`)})
-		if r, err = h.Result(w.t.Context()); err != nil || r.Status != spool.StatusEnded || r.Message.Text() != "Found." {
+		w.command("waiting", &chunk.ToolResultSubmitted{CommandID: "r1", ToolCallID: "c1", Result: json.RawMessage(`"here"`)})
+		if r, err = h.Result(w.t.Context()); err != nil || r.Status != chunk.StatusEnded || r.Message.Text() != "Found." {
 			t.Errorf("after the answer: %+v, %v", r, err)
 		}
 	})
@@ -142,9 +144,9 @@ func TestExecuteWithOutput(t *testing.T) {
 		}](), Model: scripted.New(&scripted.Options{Scenes: map[string]scripted.Scene{"judge": scripted.Steps(scripted.Say(scripted.Text(`{"sound":true}`)))}})}, nil)
 		in := on("s", "judge")
 		in.State = json.RawMessage(`{"n":1}`)
-		in.Messages = []spool.Message{
-			{Role: spool.RoleSystem, Parts: []spool.Part{{Type: spool.PartText, Text: "left out"}}},
-			{Role: spool.RoleUser, Parts: []spool.Part{{Type: spool.PartText, Text: "before"}}},
+		in.Messages = []chunk.Message{
+			{Role: chunk.RoleSystem, Parts: []chunk.Part{{Type: chunk.PartText, Text: "left out"}}},
+			{Role: chunk.RoleUser, Parts: []chunk.Part{{Type: chunk.PartText, Text: "before"}}},
 		}
 		r, err := w.execute(in).Result(w.t.Context())
 		if err != nil || string(r.Output) != `{"sound":true}` || string(r.State) != `{"n":1}` || r.Usage.OutputTokens == 0 {
@@ -162,9 +164,9 @@ func TestExecuteRefuses(t *testing.T) {
 		for code, in := range map[string]runner.Input{
 			"invalid_id":         on("a/b", "x"),
 			"invalid_session_id": on("s.1", "x"),
-			"invalid_chunk":      {Message: spool.Message{Role: spool.RoleAssistant}},
+			"invalid_chunk":      {Message: chunk.Message{Role: chunk.RoleAssistant}},
 		} {
-			if _, err := runner.Execute(w.t.Context(), w.logs, in); spool.CodeOf(err) != code {
+			if _, err := runner.Execute(w.t.Context(), w.logs, in); chunk.CodeOf(err) != code {
 				t.Errorf("%s: %v", code, err)
 			}
 		}

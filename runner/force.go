@@ -5,6 +5,7 @@ import (
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/agent"
+	"github.com/spool-run/spool/fold"
 )
 
 // ForceStop ends an open run whose stop its owner does not obey, be it that the
@@ -19,7 +20,7 @@ func ForceStop(ctx context.Context, logs *spool.Logs, name string, agents ...*ag
 		return err
 	}
 	asked := false
-	err = g.View(ctx, func(f *spool.Fold) error {
+	err = g.View(ctx, func(f *fold.Fold) error {
 		asked = f.OpenRun() != nil && f.Stop != nil
 		return nil
 	})

@@ -17,6 +17,8 @@ import (
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/agent"
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
 	"github.com/spool-run/spool/model"
 	"github.com/spool-run/spool/model/scripted"
 	"github.com/spool-run/spool/runner"
@@ -182,14 +184,14 @@ func (a *appended) check(t *testing.T, o *frozenOwner) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c, err := spool.DecodeChunk(r.Data)
+		c, err := chunk.Decode(r.Data)
 		if err != nil {
 			t.Fatal(err)
 		}
 		switch c := c.(type) {
-		case *spool.ExecutorSuperseded:
+		case *chunk.ExecutorSuperseded:
 			taken = true
-		case *spool.TextDelta:
+		case *chunk.TextDelta:
 			if taken {
 				text.WriteString(c.Delta)
 			}
@@ -198,7 +200,7 @@ func (a *appended) check(t *testing.T, o *frozenOwner) {
 	if got := text.String(); !strings.HasPrefix(got, "second begins. second 0. ") || !strings.HasSuffix(got, "second 49. ") || strings.Contains(got, "first") {
 		t.Errorf("after the take-over: %q", got)
 	}
-	err = g.View(t.Context(), func(f *spool.Fold) error {
+	err = g.View(t.Context(), func(f *fold.Fold) error {
 		if f.Reason != "completed" || f.Messages[1].Text() != text.String() || len(f.Turns[0].Runs) != 1 {
 			t.Errorf("%s: %s", f.Reason, mustJSON(f.Messages))
 		}

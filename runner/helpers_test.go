@@ -15,6 +15,8 @@ import (
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/agent"
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
 	"github.com/spool-run/spool/model"
 	"github.com/spool-run/spool/model/scripted"
 	"github.com/spool-run/spool/runner"
@@ -86,16 +88,16 @@ func (w *world) log(session string) *spool.Log {
 	return g
 }
 
-func (w *world) command(session string, chunks ...spool.Chunk) {
+func (w *world) command(session string, chunks ...chunk.Chunk) {
 	w.t.Helper()
 	if _, err := w.log(session).Command(w.t.Context(), spool.Row{}, chunks...); err != nil {
 		w.t.Fatal(err)
 	}
 }
 
-func say(id, text string) *spool.UserMessage {
-	return &spool.UserMessage{CommandID: id, Message: spool.Message{ID: id, Role: spool.RoleUser,
-		Parts: []spool.Part{{Type: spool.PartText, Text: text}}}}
+func say(id, text string) *chunk.UserMessage {
+	return &chunk.UserMessage{CommandID: id, Message: chunk.Message{ID: id, Role: chunk.RoleUser,
+		Parts: []chunk.Part{{Type: chunk.PartText, Text: text}}}}
 }
 
 func (w *world) say(session, id, text string) {
@@ -105,13 +107,13 @@ func (w *world) say(session, id, text string) {
 
 func (w *world) stop(session, id string) {
 	w.t.Helper()
-	w.command(session, &spool.StopRequested{CommandID: id})
+	w.command(session, &chunk.StopRequested{CommandID: id})
 }
 
 // settled waits until the session is quiet and returns its records.
-func (w *world) settled(session string) []spool.Record {
+func (w *world) settled(session string) []chunk.Record {
 	w.t.Helper()
-	var records []spool.Record
+	var records []chunk.Record
 	for r, err := range w.log(session).Records(w.t.Context(), spool.ReadOptions{}) {
 		if err != nil {
 			w.t.Fatal(err)
@@ -122,7 +124,7 @@ func (w *world) settled(session string) []spool.Record {
 }
 
 // until waits for the first record of a type for which match, if given, holds.
-func (w *world) until(session string, typ spool.Type, match func(spool.Chunk) bool) spool.Record {
+func (w *world) until(session string, typ chunk.Type, match func(chunk.Chunk) bool) chunk.Record {
 	w.t.Helper()
 	for r, err := range w.log(session).Records(w.t.Context(), spool.ReadOptions{Follow: true}) {
 		if err != nil {
@@ -133,12 +135,12 @@ func (w *world) until(session string, typ spool.Type, match func(spool.Chunk) bo
 		}
 	}
 	w.t.Fatalf("no %s", typ)
-	return spool.Record{}
+	return chunk.Record{}
 }
 
-func (w *world) decode(r spool.Record) spool.Chunk {
+func (w *world) decode(r chunk.Record) chunk.Chunk {
 	w.t.Helper()
-	c, err := spool.DecodeChunk(r.Data)
+	c, err := chunk.Decode(r.Data)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -147,21 +149,21 @@ func (w *world) decode(r spool.Record) spool.Chunk {
 
 // fold checks that the cached fold, one of all records and one of the kept
 // records agree, and returns it.
-func (w *world) fold(session string) *spool.Fold {
+func (w *world) fold(session string) *fold.Fold {
 	w.t.Helper()
-	all, kept := spool.NewFold(session), spool.NewFold(session)
+	all, kept := fold.New(session), fold.New(session)
 	for _, r := range w.settled(session) {
 		if err := all.Apply(r); err != nil {
 			w.t.Fatal(err)
 		}
-		if r.Class == spool.Kept {
+		if r.Class == chunk.Kept {
 			if err := kept.Apply(r); err != nil {
 				w.t.Fatal(err)
 			}
 		}
 	}
 	var view string
-	err := w.log(session).View(w.t.Context(), func(f *spool.Fold) error {
+	err := w.log(session).View(w.t.Context(), func(f *fold.Fold) error {
 		view = mustJSON(f)
 		return nil
 	})
@@ -179,22 +181,22 @@ func (w *world) fold(session string) *spool.Fold {
 }
 
 // finished returns the ends of the session's runs.
-func (w *world) finished(session string) []*spool.RunFinished {
+func (w *world) finished(session string) []*chunk.RunFinished {
 	w.t.Helper()
-	var ends []*spool.RunFinished
+	var ends []*chunk.RunFinished
 	for _, r := range w.settled(session) {
-		if c, ok := w.decode(r).(*spool.RunFinished); ok {
+		if c, ok := w.decode(r).(*chunk.RunFinished); ok {
 			ends = append(ends, c)
 		}
 	}
 	return ends
 }
 
-func kinds(records []spool.Record) string {
+func kinds(records []chunk.Record) string {
 	var b strings.Builder
-	last := spool.Type("")
+	last := chunk.Type("")
 	for _, r := range records {
-		if r.Type == last && r.Class == spool.Trace {
+		if r.Type == last && r.Class == chunk.Trace {
 			continue // how many deltas there are is the model's business
 		}
 		last = r.Type
@@ -310,8 +312,8 @@ func useTool(calls ...scripted.ToolCall) scripted.Scene {
 	return scripted.Steps(scripted.Say(scripted.Calls(calls...)), scripted.Say(scripted.Text("done")))
 }
 
-func toolParts(f *spool.Fold) []*spool.ToolPart {
-	var parts []*spool.ToolPart
+func toolParts(f *fold.Fold) []*chunk.ToolPart {
+	var parts []*chunk.ToolPart
 	for _, m := range f.Messages {
 		for _, p := range m.Parts {
 			if p.Tool != nil {

@@ -3,8 +3,9 @@ package runner
 import (
 	"errors"
 
-	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/agent"
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
 )
 
 // errSteered ends a run for a message that is to take its place.
@@ -12,12 +13,12 @@ var errSteered = errors.New("runner: steered")
 
 // asked returns agent.ErrStopped or errSteered if something has asked the open run to
 // end: a run that pauses looks for it in its last moment.
-func asked(f *spool.Fold) error {
+func asked(f *fold.Fold) error {
 	if f.Stop != nil {
 		return agent.ErrStopped
 	}
 	for _, w := range f.Waiting {
-		if w.Seq > f.OpenRun().Start && w.WhenBusy == spool.BusyInterrupt {
+		if w.Seq > f.OpenRun().Start && w.WhenBusy == chunk.BusyInterrupt {
 			return agent.ErrStopped
 		}
 	}
@@ -29,16 +30,16 @@ func asked(f *spool.Fold) error {
 
 // resumed returns what a run that does not begin its turn from nothing says
 // first: where it goes on, and, after a rollback, that what came since is void.
-func resumed(p plan, mode string) []spool.Chunk {
-	if mode == spool.ModeStart {
+func resumed(p plan, mode string) []chunk.Chunk {
+	if mode == chunk.ModeStart {
 		return nil
 	}
-	c := &spool.RunResumed{Mode: mode, FromStepCount: p.fromStep, FromCheckpointID: p.fromPoint}
+	c := &chunk.RunResumed{Mode: mode, FromStepCount: p.fromStep, FromCheckpointID: p.fromPoint}
 	if p.rollback == nil {
-		return []spool.Chunk{c}
+		return []chunk.Chunk{c}
 	}
 	at := p.rollback
 	c.FromStepCount, c.FromCheckpointID = at.StepCount, &at.ID
-	return []spool.Chunk{c, &spool.StreamResync{CheckpointID: at.ID, StepCount: at.StepCount, MessageCount: at.MessageCount,
+	return []chunk.Chunk{c, &chunk.StreamResync{CheckpointID: at.ID, StepCount: at.StepCount, MessageCount: at.MessageCount,
 		FromSequence: at.Seq, Reason: "rollback"}}
 }

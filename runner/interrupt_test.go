@@ -7,7 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
 	"github.com/spool-run/spool/model"
 	"github.com/spool-run/spool/model/scripted"
 	"github.com/spool-run/spool/runner"
@@ -15,20 +16,20 @@ import (
 
 func (w *world) interrupt(session, id string) {
 	w.t.Helper()
-	w.command(session, &spool.InterruptRequested{CommandID: id, Reason: "wait"})
+	w.command(session, &chunk.InterruptRequested{CommandID: id, Reason: "wait"})
 }
 
 func (w *world) goOn(session string) {
 	w.t.Helper()
-	w.command(session, &spool.ResumeRequested{CommandID: "go-" + w.fold(session).Interrupted().ID, Mode: spool.ModeContinue})
+	w.command(session, &chunk.ResumeRequested{CommandID: "go-" + w.fold(session).Interrupted().ID, Mode: chunk.ModeContinue})
 }
 
 // wantInterrupted checks a session that rests after an interrupt.
-func (w *world) wantInterrupted(session string, steps int) *spool.Fold {
+func (w *world) wantInterrupted(session string, steps int) *fold.Fold {
 	w.t.Helper()
 	f := w.fold(session)
 	run := f.Interrupted()
-	if run == nil || f.Status != spool.StatusPaused || f.Reason != "interrupted" || f.Interrupt != nil || run.Steps != steps {
+	if run == nil || f.Status != chunk.StatusPaused || f.Reason != "interrupted" || f.Interrupt != nil || run.Steps != steps {
 		w.t.Fatalf("%s %s, %s", f.Status, f.Reason, mustJSON(f.Turns))
 	}
 	w.wantMarked(f)
@@ -56,8 +57,8 @@ func slowSteps(n int) scripted.Scene {
 }
 
 func TestInterruptWaitsForTheStepBoundary(t *testing.T) {
-	for name, at := range map[string]spool.Type{
-		"in the model phase": spool.TypeTextDelta, "in a tool": spool.TypeToolStart, "while arguments come": spool.TypeToolArgStreamStart,
+	for name, at := range map[string]chunk.Type{
+		"in the model phase": chunk.TypeTextDelta, "in a tool": chunk.TypeToolStart, "while arguments come": chunk.TypeToolArgStreamStart,
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(w *world) {
@@ -70,11 +71,11 @@ func TestInterruptWaitsForTheStepBoundary(t *testing.T) {
 				f := w.wantInterrupted("s", 1)
 				run := f.LastTurn().LastRun()
 				for _, id := range []string{"i1", "i2"} {
-					if v := f.Verdict(id); v.State != spool.VerdictAccepted || v.RunID != run.ID {
+					if v := f.Verdict(id); v.State != fold.VerdictAccepted || v.RunID != run.ID {
 						t.Errorf("%s: %+v", id, v)
 					}
 				}
-				said := w.decode(w.until("s", spool.TypeRunInterrupted, nil)).(*spool.RunInterrupted)
+				said := w.decode(w.until("s", chunk.TypeRunInterrupted, nil)).(*chunk.RunInterrupted)
 				if said.CheckpointID == nil || *said.CheckpointID != f.Checkpoints[0].ID || said.Reason != "wait" {
 					t.Errorf("%s", mustJSON(said))
 				}
@@ -83,7 +84,7 @@ func TestInterruptWaitsForTheStepBoundary(t *testing.T) {
 				}
 				w.goOn("s")
 				f = w.fold("s")
-				resumed := w.decode(w.until("s", spool.TypeRunResumed, nil)).(*spool.RunResumed)
+				resumed := w.decode(w.until("s", chunk.TypeRunResumed, nil)).(*chunk.RunResumed)
 				if resumed.Mode != "continue" || *resumed.FromCheckpointID != f.Checkpoints[0].ID || resumed.FromStepCount != 1 {
 					t.Errorf("%s", mustJSON(resumed))
 				}
@@ -122,18 +123,18 @@ func TestInterruptInTheLastStep(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.start(demo(nil), nil)
 		w.say("s", "u1", "slowly")
-		w.until("s", spool.TypeTextDelta, nil)
+		w.until("s", chunk.TypeTextDelta, nil)
 		w.interrupt("s", "i1")
 		f := w.fold("s")
-		if f.Reason != "completed" || f.Interrupt != nil || f.Verdict("i1").State != spool.VerdictAccepted {
+		if f.Reason != "completed" || f.Interrupt != nil || f.Verdict("i1").State != fold.VerdictAccepted {
 			t.Errorf("%s %s", f.Reason, mustJSON(f.Interrupt))
 		}
 		w.interrupt("s", "i2")
-		w.command("s", &spool.InterruptRequested{CommandID: "i3", Target: "nobody"})
+		w.command("s", &chunk.InterruptRequested{CommandID: "i3", Target: "nobody"})
 		synctest.Wait()
 		f = w.fold("s")
 		for _, id := range []string{"i2", "i3"} {
-			if v := f.Verdict(id); v.Code != spool.RefusedNothingToInterrupt {
+			if v := f.Verdict(id); v.Code != fold.RefusedNothingToInterrupt {
 				t.Errorf("%s: %+v", id, v)
 			}
 		}
@@ -148,15 +149,15 @@ func TestStopAfterInterrupt(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.start(demo(map[string]scripted.Scene{"go": useTool(call("a", "slow", "{}"))}), nil)
 		w.say("s", "u1", "go")
-		w.until("s", spool.TypeToolStart, nil)
+		w.until("s", chunk.TypeToolStart, nil)
 		w.interrupt("s", "i1")
 		w.stop("s", "x1")
 		f := w.wantStopped("s")
 		if f.Interrupt != nil || f.Interrupted() != nil {
 			t.Errorf("%s", mustJSON(f))
 		}
-		w.command("s", &spool.ResumeRequested{CommandID: "c1", Mode: spool.ModeContinue})
-		if v := w.fold("s").Verdict("c1"); v.Code != spool.RefusedNothingToResume {
+		w.command("s", &chunk.ResumeRequested{CommandID: "c1", Mode: chunk.ModeContinue})
+		if v := w.fold("s").Verdict("c1"); v.Code != fold.RefusedNothingToResume {
 			t.Errorf("%+v", v)
 		}
 	})
@@ -196,7 +197,7 @@ func TestNewOwnerObeysTheInterrupt(t *testing.T) {
 			}})
 			_, stop := first.start(a, &runner.Options{StopGrace: time.Millisecond, Observer: runner.Observer{Failed: func(string, error) {}}})
 			w.say("s", "u1", "go")
-			w.until("s", spool.TypeStepStarted, func(c spool.Chunk) bool { return c.ChunkBase().Step == 2 })
+			w.until("s", chunk.TypeStepStarted, func(c chunk.Chunk) bool { return c.ChunkBase().Step == 2 })
 			synctest.Wait()
 			store.die()
 			stop()
@@ -232,10 +233,10 @@ func TestMessageAfterInterrupt(t *testing.T) {
 			t.Errorf("not marked any more: %s", mustJSON(p))
 		}
 		w.command("s",
-			&spool.ResumeRequested{CommandID: "c1", Mode: spool.ModeWithMessage, WithMessage: true}, say("u3", "hello"))
+			&chunk.ResumeRequested{CommandID: "c1", Mode: chunk.ModeWithMessage, WithMessage: true}, say("u3", "hello"))
 		f = w.fold("s")
 		run := f.LastTurn().LastRun()
-		if v := f.Verdict("c1"); f.LastTurn().ID != "u3" || run.Mode != spool.ModeWithMessage || v.RunID != run.ID {
+		if v := f.Verdict("c1"); f.LastTurn().ID != "u3" || run.Mode != chunk.ModeWithMessage || v.RunID != run.ID {
 			t.Errorf("%s, %+v", mustJSON(f.LastTurn()), v)
 		}
 		if got := kinds(w.settled("s")); !strings.Contains(got, "resume_requested user_message run_started run_resumed step_started") {
@@ -244,9 +245,9 @@ func TestMessageAfterInterrupt(t *testing.T) {
 	})
 }
 
-func steer(id, text string) *spool.UserMessage {
+func steer(id, text string) *chunk.UserMessage {
 	m := say(id, text)
-	m.WhenBusy = spool.BusySteer
+	m.WhenBusy = chunk.BusySteer
 	return m
 }
 
@@ -263,14 +264,14 @@ func TestSteer(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.start(demo(map[string]scripted.Scene{"go": slowSteps(3)}), nil)
 		w.say("s", "u1", "go")
-		w.until("s", spool.TypeToolStart, nil)
+		w.until("s", chunk.TypeToolStart, nil)
 		w.command("s", steer("u2", "hello"))
 		w.command("s", steer("u3", "slowly")) // in order, and not away from each other
 		if got := w.turns("s"); got != "u1 steered, u2 completed, u3 completed" {
 			t.Error(got)
 		}
 		ends := w.finished("s")
-		if ends[0].FinishReason != "other" || ends[0].Outcome != spool.OutcomeSteered {
+		if ends[0].FinishReason != "other" || ends[0].Outcome != chunk.OutcomeSteered {
 			t.Errorf("%s", mustJSON(ends[0]))
 		}
 		f := w.fold("s")
@@ -284,7 +285,7 @@ func TestSteerInTheLastStep(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.start(demo(nil), nil)
 		w.say("s", "u1", "slowly")
-		w.until("s", spool.TypeTextDelta, nil)
+		w.until("s", chunk.TypeTextDelta, nil)
 		w.command("s", steer("u2", "hello"))
 		if got := w.turns("s"); got != "u1 completed, u2 completed" {
 			t.Error(got)
@@ -305,14 +306,14 @@ func TestSteerOfAPause(t *testing.T) {
 			var e effects
 			w.start(s.agent(e.add), nil)
 			w.say("s", "u1", "approval")
-			until := spool.TypeRunSuspended
+			until := chunk.TypeRunSuspended
 			if before {
-				until = spool.TypeToolArgStreamStart
+				until = chunk.TypeToolArgStreamStart
 			}
 			w.until("s", until, nil)
 			w.command("s", steer("u2", "tools"))
 			f := w.fold("s")
-			if len(f.Turns) != 2 || f.Status == spool.StatusPaused || f.LastTurn().ID != "u2" || f.Reason != "completed" {
+			if len(f.Turns) != 2 || f.Status == chunk.StatusPaused || f.LastTurn().ID != "u2" || f.Reason != "completed" {
 				t.Errorf("%s", outcome(f))
 			}
 			for _, c := range toolParts(f)[:3] {
@@ -329,7 +330,7 @@ func TestSteerAndInterrupt(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.start(demo(map[string]scripted.Scene{"go": slowSteps(3)}), nil)
 		w.say("s", "u1", "go")
-		w.until("s", spool.TypeToolStart, nil)
+		w.until("s", chunk.TypeToolStart, nil)
 		w.interrupt("s", "i1")
 		w.command("s", steer("u2", "hello"))
 		if got := w.turns("s"); got != "u1 steered, u2 completed" && got != "u1 interrupted, u2 completed" {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/agent"
+	"github.com/spool-run/spool/fold"
 	"github.com/spool-run/spool/internal/wait"
 	"github.com/spool-run/spool/runner"
 	"github.com/spool-run/spool/store/sqlitestore"
@@ -93,7 +94,7 @@ func victim(args []string) error {
 
 // play runs a scenario's session to its end and returns its fold. Effects go to a
 // file, so that they are counted whoever dies.
-func play(store spool.Store, dir string, s scenario, begin bool) (*spool.Fold, error) {
+func play(store spool.Store, dir string, s scenario, begin bool) (*fold.Fold, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute) // only so that nothing hangs for ever
 	defer cancel()
 	brief := func(ctx context.Context, d time.Duration) error { return wait.Sleep(ctx, d/100) } // between attempts
@@ -211,7 +212,7 @@ func killed(t *testing.T, i int, s scenario, k int, when, want string, done map[
 	if err != nil {
 		t.Fatal(err)
 	}
-	left := spool.NewFold("s")
+	left := fold.New("s")
 	for _, r := range records {
 		if err := left.Apply(r); err != nil {
 			t.Fatal(err)

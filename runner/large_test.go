@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/agent"
+	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/model"
 )
 
@@ -27,7 +27,7 @@ func TestModelIsGivenLargeMessagesWhole(t *testing.T) {
 		w.start(&agent.Agent{Name: "a", Model: m}, nil)
 		text, url := strings.Repeat("long ", 100<<10), "data:,"+strings.Repeat("x", 300<<10)
 		said := say("u1", text)
-		said.Message.Parts = append(said.Message.Parts, spool.Part{Type: spool.PartFile, URL: url, MediaType: "text/plain"})
+		said.Message.Parts = append(said.Message.Parts, chunk.Part{Type: chunk.PartFile, URL: url, MediaType: "text/plain"})
 		w.command("s", said)
 		w.settled("s")
 		if parts := m.asked.Messages[0].Parts; parts[0].Text != text || parts[1].URL != url {

@@ -7,8 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/agent"
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
 	"github.com/spool-run/spool/model"
 	"github.com/spool-run/spool/model/scripted"
 	"github.com/spool-run/spool/runner"
@@ -16,16 +17,16 @@ import (
 )
 
 // wantLimit checks that the session's last run reached a limit.
-func (w *world) wantLimit(code string) *spool.Fold {
+func (w *world) wantLimit(code string) *fold.Fold {
 	w.t.Helper()
 	f := w.fold("s")
 	ends := w.finished("s")
 	end := ends[len(ends)-1]
-	if f.Status != spool.StatusEnded || f.Reason != "limit" || f.Error != nil ||
+	if f.Status != chunk.StatusEnded || f.Reason != "limit" || f.Error != nil ||
 		end.Code != code || end.FinishReason != "length" || f.LastTurn().LastRun().Code != code {
 		w.t.Errorf("%s %s %+v, ended with %+v", f.Status, f.Reason, f.Error, end)
 	}
-	if got, want := w.settled("s")[len(w.settled("s"))-1].Type, spool.TypeRunFinished; got != want {
+	if got, want := w.settled("s")[len(w.settled("s"))-1].Type, chunk.TypeRunFinished; got != want {
 		w.t.Errorf("the log ends with %s", got)
 	}
 	return f
@@ -118,7 +119,7 @@ func TestRunTimeoutAndPauses(t *testing.T) {
 			w.say("s", "u1", "go")
 			f := w.fold("s")
 			time.Sleep(72 * time.Hour)
-			w.command("s", &spool.ToolApprovalResponse{CommandID: "ok", ApprovalID: f.Pending()[0].Approval.ID, Approved: true})
+			w.command("s", &chunk.ToolApprovalResponse{CommandID: "ok", ApprovalID: f.Pending()[0].Approval.ID, Approved: true})
 			if f := w.fold("s"); f.Reason != want {
 				t.Errorf("with %d s after the pause: %s", after, f.Reason)
 			}
@@ -131,7 +132,7 @@ func TestRunTimeoutAndPauses(t *testing.T) {
 func spender(input, output int64) scripted.Scene {
 	return func(scripted.Call) iter.Seq2[model.Part, error] {
 		return func(yield func(model.Part, error) bool) {
-			_ = yield(model.UsageUpdate{Usage: spool.Usage{InputTokens: input, OutputTokens: output}}, nil) &&
+			_ = yield(model.UsageUpdate{Usage: chunk.Usage{InputTokens: input, OutputTokens: output}}, nil) &&
 				yield(model.ToolCallEnd{ID: "a", Name: "gated"}, nil) && yield(model.Finish{Reason: "tool-calls"}, nil)
 		}
 	}
@@ -148,11 +149,11 @@ func TestTokenBudget(t *testing.T) {
 				w.say("s", "u1", "go")
 				for {
 					f := w.fold("s")
-					if f.Status != spool.StatusPaused {
+					if f.Status != chunk.StatusPaused {
 						break
 					}
 					ask := f.Pending()[0].Approval.ID
-					w.command("s", &spool.ToolApprovalResponse{CommandID: "yes-" + ask, ApprovalID: ask, Approved: true})
+					w.command("s", &chunk.ToolApprovalResponse{CommandID: "yes-" + ask, ApprovalID: ask, Approved: true})
 				}
 				f := w.wantLimit("max_tokens")
 				if f.Usage.InputTokens != 60 || len(toolParts(f)) != 3 {
@@ -192,7 +193,7 @@ func TestAfterRun(t *testing.T) {
 			if err := h.Emit("over", e.Outcome, nil); err != nil {
 				t.Error(err)
 			}
-			if e.Outcome == spool.OutcomeStopped {
+			if e.Outcome == chunk.OutcomeStopped {
 				time.Sleep(time.Minute)
 				if err := h.Emit("late", 1, nil); err == nil {
 					t.Error("it was not left behind")
@@ -214,7 +215,7 @@ func TestAfterRun(t *testing.T) {
 		w.say("s", "u2", "fail")
 		state("fail", `{"marks":{"failed":1}}`)
 		w.say("s", "u3", "slowly")
-		w.until("s", spool.TypeTextDelta, func(c spool.Chunk) bool { return c.(*spool.TextDelta).Delta == "w2 " })
+		w.until("s", chunk.TypeTextDelta, func(c chunk.Chunk) bool { return c.(*chunk.TextDelta).Delta == "w2 " })
 		begun := time.Now()
 		w.stop("s", "x1")
 		state("stop", `{"marks":{"stopped":1}}`)
@@ -242,7 +243,7 @@ func TestHookThatHangsIsLeftBehind(t *testing.T) {
 		}}
 		w.start(a, nil)
 		w.say("s", "u1", "hello")
-		w.until("s", spool.TypeStepStarted, nil)
+		w.until("s", chunk.TypeStepStarted, nil)
 		w.stop("s", "x1")
 		w.wantStopped("s")
 		time.Sleep(2 * time.Hour)

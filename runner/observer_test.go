@@ -20,6 +20,7 @@ import (
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/agent"
+	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/model"
 	"github.com/spool-run/spool/model/anthropic"
 	"github.com/spool-run/spool/model/openai"
@@ -75,7 +76,7 @@ func (e *events) String() string {
 func eventful(c scripted.Call) iter.Seq2[model.Part, error] {
 	return func(yield func(model.Part, error) bool) {
 		time.Sleep(time.Second)
-		usage := model.UsageUpdate{Usage: spool.Usage{InputTokens: 10, OutputTokens: 3}}
+		usage := model.UsageUpdate{Usage: chunk.Usage{InputTokens: 10, OutputTokens: 3}}
 		switch {
 		case c.Round == 0 && !slices.ContainsFunc(c.Request.Tools, func(t model.ToolSpec) bool { return t.Description == "again" }):
 			c.Request.Tools[0].Description = "again" // the next attempt has the same request
@@ -101,7 +102,7 @@ func observed(w *world, o *runner.Options) {
 	w.say("s", "u1", "go")
 	f := w.fold("s")
 	synctest.Wait() // the pause is over only when the session is released; an answer before that needs no claim
-	w.command("s", &spool.ToolApprovalResponse{CommandID: "ok", ApprovalID: f.Pending()[0].Approval.ID, Approved: true})
+	w.command("s", &chunk.ToolApprovalResponse{CommandID: "ok", ApprovalID: f.Pending()[0].Approval.ID, Approved: true})
 	w.fold("s")
 	time.Sleep(time.Second)
 }
@@ -264,7 +265,7 @@ func TestSecretsStayInside(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					finished = finished || rec.Type == spool.TypeRunFinished
+					finished = finished || rec.Type == chunk.TypeRunFinished
 					if bytes.Contains(rec.Data, []byte(key)) || bytes.Contains(rec.Data, []byte(odd)) {
 						t.Errorf("the log has %s", rec.Data)
 					}
@@ -322,7 +323,7 @@ func TestForeignStoresMayFail(t *testing.T) {
 				a.Name = "demo"
 				w.start(a, nil)
 				w.say("s", "u1", "go")
-				if f := w.fold("s"); f.Status != spool.StatusFailed || f.LastTurn().LastRun().Recoveries > 0 {
+				if f := w.fold("s"); f.Status != chunk.StatusFailed || f.LastTurn().LastRun().Recoveries > 0 {
 					t.Errorf("%s %+v", f.Status, f.Error)
 				}
 			})

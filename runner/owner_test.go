@@ -13,6 +13,7 @@ import (
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/agent"
+	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/runner"
 	"github.com/spool-run/spool/store/memstore"
 	"github.com/spool-run/spool/tool"
@@ -96,7 +97,7 @@ func TestKilledOwnersRunIsSettledByAnother(t *testing.T) {
 		first, store := w.second("first")
 		first.start(demo(nil), nil)
 		w.say("s", "u1", "slowly")
-		w.until("s", spool.TypeTextDelta, func(c spool.Chunk) bool { return c.(*spool.TextDelta).Delta == "w2 " })
+		w.until("s", chunk.TypeTextDelta, func(c chunk.Chunk) bool { return c.(*chunk.TextDelta).Delta == "w2 " })
 		store.die()
 		begun := time.Now()
 		w.start(demo(nil), &runner.Options{FailLost: true})
@@ -104,7 +105,7 @@ func TestKilledOwnersRunIsSettledByAnother(t *testing.T) {
 		if took := time.Since(begun); took < 20*time.Second || took > 35*time.Second {
 			t.Errorf("taken over after %v", took)
 		}
-		if f.Status != spool.StatusFailed || f.Error.Code != runner.CodeExecutorLost {
+		if f.Status != chunk.StatusFailed || f.Error.Code != runner.CodeExecutorLost {
 			t.Errorf("%s %+v", f.Status, f.Error)
 		}
 		if got := f.Messages[1].Text(); !strings.HasPrefix(got, "w0 w1 w2 ") {
@@ -115,7 +116,7 @@ func TestKilledOwnersRunIsSettledByAnother(t *testing.T) {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}
 		w.say("s", "u2", "hello")
-		if f := w.fold("s"); f.Status != spool.StatusEnded {
+		if f := w.fold("s"); f.Status != chunk.StatusEnded {
 			t.Errorf("the session did not go on: %s", f.Status)
 		}
 	})
@@ -126,7 +127,7 @@ func TestStopOfALostRunIsAStop(t *testing.T) {
 		first, store := w.second("first")
 		first.start(demo(nil), nil)
 		w.say("s", "u1", "slowly")
-		w.until("s", spool.TypeTextDelta, nil)
+		w.until("s", chunk.TypeTextDelta, nil)
 		store.die()
 		w.stop("s", "x1")
 		w.start(demo(nil), nil)
@@ -145,7 +146,7 @@ func TestOwnerThatCannotRenewStops(t *testing.T) {
 			}
 		}}})
 		w.say("s", "u1", "silent")
-		w.until("s", spool.TypeStepStarted, nil)
+		w.until("s", chunk.TypeStepStarted, nil)
 		synctest.Wait()
 		begun := time.Since(epoch)
 		store.die()
@@ -169,14 +170,14 @@ func TestSupersededOwnerWritesNothing(t *testing.T) {
 			failures = append(failures, err)
 		}}})
 		w.say("s", "u1", "slowly")
-		w.until("s", spool.TypeTextDelta, nil)
+		w.until("s", chunk.TypeTextDelta, nil)
 		lease, err := w.logs.Claim(w.t.Context(), spool.Claim{Owner: "thief", TTL: time.Minute, Session: "s", Force: true})
 		if err != nil {
 			t.Fatal(err)
 		}
 		writer := w.log("s").Writer(lease, spool.WriterOptions{})
 		defer writer.Close()
-		res, err := writer.Commit(w.t.Context(), spool.Row{}, nil, &spool.ExecutorSuperseded{})
+		res, err := writer.Commit(w.t.Context(), spool.Row{}, nil, &chunk.ExecutorSuperseded{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -197,14 +198,14 @@ func TestDrain(t *testing.T) {
 	inWorld(t, func(w *world) {
 		_, stop := w.start(demo(nil), &runner.Options{DrainGrace: time.Minute})
 		w.say("s", "u1", "slowly")
-		w.until("s", spool.TypeTextDelta, nil)
+		w.until("s", chunk.TypeTextDelta, nil)
 		queued := say("u2", "hello")
-		queued.WhenBusy = spool.BusyQueue
+		queued.WhenBusy = chunk.BusyQueue
 		w.command("s", queued)
 		synctest.Wait()
 		stop()
 		head, err := w.log("s").Head(w.t.Context())
-		if err != nil || head.Status != spool.StatusEnded || head.Due == 0 {
+		if err != nil || head.Status != chunk.StatusEnded || head.Due == 0 {
 			t.Errorf("after the drain: %+v, %v", head, err)
 		}
 		begun := time.Now()
@@ -223,14 +224,14 @@ func TestDetach(t *testing.T) {
 	inWorld(t, func(w *world) {
 		_, stop := w.start(demo(nil), &runner.Options{DrainGrace: 3 * time.Second})
 		w.say("s", "u1", "slowly")
-		w.until("s", spool.TypeTextDelta, nil)
+		w.until("s", chunk.TypeTextDelta, nil)
 		begun := time.Now()
 		stop()
 		if took := time.Since(begun); took < 3*time.Second || took > 4*time.Second {
 			t.Errorf("draining took %v", took)
 		}
 		head, err := w.log("s").Head(w.t.Context())
-		if err != nil || head.Status != spool.StatusActive {
+		if err != nil || head.Status != chunk.StatusActive {
 			t.Errorf("%+v, %v", head, err)
 		}
 		w.start(demo(nil), &runner.Options{FailLost: true})
@@ -238,7 +239,7 @@ func TestDetach(t *testing.T) {
 		if took := time.Since(begun); took > 5*time.Second {
 			t.Errorf("the next owner had to wait: %v", took)
 		}
-		if f.Status != spool.StatusFailed || f.Error.Code != runner.CodeExecutorLost || f.Messages[1].Text() == "" {
+		if f.Status != chunk.StatusFailed || f.Error.Code != runner.CodeExecutorLost || f.Messages[1].Text() == "" {
 			t.Errorf("%s %+v", f.Status, f.Error)
 		}
 	})
@@ -254,7 +255,7 @@ func TestManySessions(t *testing.T) {
 				mu.Lock()
 				defer mu.Unlock()
 				finished++
-				if err != nil || r.Outcome != spool.OutcomeCompleted {
+				if err != nil || r.Outcome != chunk.OutcomeCompleted {
 					t.Errorf("%s: %s, %v", r.Session, r.Outcome, err)
 				}
 			},
@@ -328,7 +329,7 @@ func TestSessionThatCannotBeServedIsLeftAlone(t *testing.T) {
 	inWorld(t, func(w *world) {
 		var failures atomic.Int64
 		w.start(demo(nil), &runner.Options{Observer: runner.Observer{Failed: func(string, error) { failures.Add(1) }}})
-		_, err := w.store.Append(w.t.Context(), spool.Append{Session: "s", Records: []spool.Record{{Type: "user_message", Agent: "s", Data: []byte("{}")}}})
+		_, err := w.store.Append(w.t.Context(), spool.Append{Session: "s", Records: []chunk.Record{{Type: "user_message", Agent: "s", Data: []byte("{}")}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -385,7 +386,7 @@ func TestLostRunsAreSettledAtEveryAppend(t *testing.T) {
 func (w *world) shown(session string) string {
 	var b strings.Builder
 	for _, r := range w.records(session) {
-		if c, ok := w.decode(r).(*spool.TextDelta); ok {
+		if c, ok := w.decode(r).(*chunk.TextDelta); ok {
 			b.WriteString(c.Delta)
 		}
 	}

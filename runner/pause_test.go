@@ -5,7 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/runner"
 	"github.com/spool-run/spool/tool"
 )
@@ -24,7 +24,7 @@ func waitingWorld(w *world, name string, limit time.Duration) (scenario, *effect
 	a.WaitLimit = limit
 	_, stop := w.start(a, nil)
 	w.say("s", "u1", s.name)
-	if f := w.fold("s"); f.Status != spool.StatusPaused {
+	if f := w.fold("s"); f.Status != chunk.StatusPaused {
 		w.t.Fatalf("it does not wait: %s", outcome(f))
 	}
 	stop()
@@ -42,7 +42,7 @@ func TestPauseOutlivesItsProcess(t *testing.T) {
 		inWorld(t, func(w *world) {
 			s, e := waitingWorld(w, name, 0)
 			head, err := w.log("s").Head(w.t.Context())
-			if err != nil || head.Due != 0 || head.Status != spool.StatusPaused {
+			if err != nil || head.Due != 0 || head.Status != chunk.StatusPaused {
 				t.Errorf("%+v, %v", head, err)
 			}
 			before := head.Seq
@@ -72,7 +72,7 @@ func TestPauseExpires(t *testing.T) {
 			s, e := waitingWorld(w, name, time.Hour)
 			w.start(s.agent(e.add), nil)
 			begun := time.Now()
-			w.until("s", spool.TypeRunFinished, nil)
+			w.until("s", chunk.TypeRunFinished, nil)
 			if took := time.Since(begun); took < 59*time.Minute || took > 61*time.Minute {
 				t.Errorf("%s: it waited %v", name, took)
 			}
@@ -81,8 +81,8 @@ func TestPauseExpires(t *testing.T) {
 				t.Errorf("%s: %s", name, f.Reason)
 			}
 			for _, c := range toolParts(f) {
-				if name == "approval" && c.CallID != "c" && (c.State != spool.ToolDenied || c.Approval.Reason == "" || e.count(c.CallID) != 0) ||
-					name == "client" && c.CallID == "a" && (c.State != spool.ToolFailed || c.Error == "") {
+				if name == "approval" && c.CallID != "c" && (c.State != chunk.ToolDenied || c.Approval.Reason == "" || e.count(c.CallID) != 0) ||
+					name == "client" && c.CallID == "a" && (c.State != chunk.ToolFailed || c.Error == "") {
 					t.Errorf("%s: %s", name, mustJSON(c))
 				}
 			}
@@ -103,7 +103,7 @@ func TestStopInTheMomentOfThePause(t *testing.T) {
 		first, store := w.second("first")
 		_, stop := first.start(a, &runner.Options{Observer: runner.Observer{Failed: func(string, error) {}}})
 		w.say("s", "u1", "approval")
-		w.until("s", spool.TypeRunSuspended, nil)
+		w.until("s", chunk.TypeRunSuspended, nil)
 		synctest.Wait()
 		store.die()
 		stop()
@@ -113,19 +113,19 @@ func TestStopInTheMomentOfThePause(t *testing.T) {
 
 // What a paused run waits for is told in words that clients know.
 func TestPauseSaysWhatItWaitsFor(t *testing.T) {
-	for name, want := range map[string]spool.RunPaused{
+	for name, want := range map[string]chunk.RunPaused{
 		"approval": {Reason: "approval", PendingToolName: "gated", PendingToolCallID: "a"},
 		"client":   {Reason: "client_tool", PendingToolName: "locate", PendingToolCallID: "a"},
 	} {
 		inWorld(t, func(w *world) {
 			waitingWorld(w, name, 0)
-			var told []spool.RunPaused
+			var told []chunk.RunPaused
 			for _, r := range w.settled("s") {
-				if c, ok := w.decode(r).(*spool.RunPaused); ok {
+				if c, ok := w.decode(r).(*chunk.RunPaused); ok {
 					if c.RunID == "" || c.AgentID != "s" {
 						t.Errorf("%s: %+v", name, c)
 					}
-					c.Base = spool.Base{}
+					c.Base = chunk.Base{}
 					told = append(told, *c)
 				}
 			}

@@ -8,27 +8,28 @@ import (
 	"time"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 )
 
 // What an external producer may be told.
 var (
 	// ErrProducerGap: chunks before these are missing (HTTP 409).
-	ErrProducerGap = &spool.Error{Code: "producer_gap", Message: "chunks before these are missing", Hint: "send again from the number that the error names"}
+	ErrProducerGap = &chunk.Error{Code: "producer_gap", Message: "chunks before these are missing", Hint: "send again from the number that the error names"}
 	// ErrProducerFenced: the claim is over (HTTP 403).
-	ErrProducerFenced = &spool.Error{Code: "producer_fenced", Message: "this claim is over: the run ended, or another owner has the session", Hint: "claim again to begin a new run"}
+	ErrProducerFenced = &chunk.Error{Code: "producer_fenced", Message: "this claim is over: the run ended, or another owner has the session", Hint: "claim again to begin a new run"}
 	// ErrProducerStopped: a stop command ended the run (HTTP 409).
-	ErrProducerStopped = &spool.Error{Code: "producer_stopped", Message: "the run was stopped", Hint: "claim again to begin a new run"}
+	ErrProducerStopped = &chunk.Error{Code: "producer_stopped", Message: "the run was stopped", Hint: "claim again to begin a new run"}
 	// ErrProducerKind: a chunk that producers must not write (HTTP 422).
-	ErrProducerKind = &spool.Error{Code: "chunk_not_allowed", Message: "producers must not write this chunk", Hint: "the server writes the lifecycle of a run, and commands have routes of their own"}
+	ErrProducerKind = &chunk.Error{Code: "chunk_not_allowed", Message: "producers must not write this chunk", Hint: "the server writes the lifecycle of a run, and commands have routes of their own"}
 )
 
 // The chunks that end a producer's run, beside the vocabulary of the log:
 // {"type":"end","finishReason":…}, {"type":"fail","error":…,"code":…} and
 // {"type":"pause"}. Each is the last of its append.
 const (
-	TypeEnd   spool.Type = "end"
-	TypeFail  spool.Type = "fail"
-	TypePause spool.Type = "pause"
+	TypeEnd   chunk.Type = "end"
+	TypeFail  chunk.Type = "fail"
+	TypePause chunk.Type = "pause"
 )
 
 // ExternalOptions are the settings of [External]; the zero value works.
@@ -72,7 +73,7 @@ type ExternalRun struct {
 // producer, the turn goes on. It fails with [spool.ErrBusy] while a run is open
 // or about to be.
 func (e *External) Claim(ctx context.Context, session string, row spool.Row, agentType string) (ExternalRun, error) {
-	if err := spool.CheckSessionID(session); err != nil {
+	if err := chunk.CheckSessionID(session); err != nil {
 		return ExternalRun{}, err
 	}
 	lease, err := e.claim(ctx, session)
@@ -131,7 +132,7 @@ func (e *External) open(ctx context.Context, lease spool.Lease, row spool.Row, a
 	}
 	x := ExternalRun{Session: lease.Session, Epoch: lease.Epoch, TTL: e.ttl,
 		RunID: e.logs.NewID(), TurnID: e.logs.NewID(), MessageID: e.logs.NewID()}
-	start := &spool.RunStarted{Mode: spool.ModeExternal}
+	start := &chunk.RunStarted{Mode: chunk.ModeExternal}
 	switch {
 	case p.work != nil:
 		x.TurnID, start.Commands, row.Title = p.work.ID, []string{p.work.ID}, p.title
@@ -139,9 +140,9 @@ func (e *External) open(ctx context.Context, lease spool.Lease, row spool.Row, a
 		x.TurnID, x.MessageID = p.paused.ID, p.paused.MessageID
 	}
 	start.TurnID, start.MessageID = x.TurnID, x.MessageID
-	row.Status = spool.StatusActive
+	row.Status = chunk.StatusActive
 	w.SetRun(x.RunID)
-	step := &spool.StepStarted{StepID: stepID(x.RunID, 1)}
+	step := &chunk.StepStarted{StepID: stepID(x.RunID, 1)}
 	step.Step = 1
 	_, err = w.Commit(ctx, row, nil, start, step)
 	return x, err

@@ -8,6 +8,8 @@ import (
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/agent"
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
 )
 
 // producer is what this node knows of a session's external run. All of it comes
@@ -50,9 +52,9 @@ func (e *External) hold(ctx context.Context, session string) (*producer, error) 
 // names the last chunk's sequence; First is 0 if some were there already.
 //
 // Errors: [ErrProducerGap], [ErrProducerFenced], [ErrProducerStopped],
-// [ErrProducerKind], [spool.ErrInvalidChunk], [spool.ErrTooLarge], or the
+// [ErrProducerKind], [chunk.ErrInvalidChunk], [chunk.ErrTooLarge], or the
 // store's, after which the same append is sent again.
-func (e *External) Append(ctx context.Context, session string, epoch, seq uint64, chunks []spool.Chunk) (spool.Appended, error) {
+func (e *External) Append(ctx context.Context, session string, epoch, seq uint64, chunks []chunk.Chunk) (spool.Appended, error) {
 	for i, c := range chunks {
 		if err := check(c, i == len(chunks)-1); err != nil {
 			return spool.Appended{}, err.With(session, nil)
@@ -91,7 +93,7 @@ func (e *External) Append(ctx context.Context, session string, epoch, seq uint64
 	w.SetStep(s.step)
 	switch {
 	case x.stop:
-		if err := s.settle(ctx, s.info(), &spool.RunFinished{Outcome: spool.OutcomeStopped, FinishReason: "other"}); err != nil {
+		if err := s.settle(ctx, s.info(), &chunk.RunFinished{Outcome: chunk.OutcomeStopped, FinishReason: "other"}); err != nil {
 			return spool.Appended{}, fenced(err)
 		}
 		e.release(ctx, lease)
@@ -138,7 +140,7 @@ func (e *External) release(ctx context.Context, lease spool.Lease) {
 // inspected is what the log says of an external run.
 type inspected struct {
 	head spool.Head
-	run  spool.Run
+	run  fold.Run
 	open bool
 	stop bool
 	step int
@@ -156,9 +158,9 @@ func (e *External) inspect(ctx context.Context, g *spool.Log, p *producer, epoch
 		return x, err
 	}
 	x.head = head
-	err = g.View(ctx, func(f *spool.Fold) error {
+	err = g.View(ctx, func(f *fold.Fold) error {
 		turn := f.LastTurn()
-		if turn == nil || turn.LastRun().Mode != spool.ModeExternal {
+		if turn == nil || turn.LastRun().Mode != chunk.ModeExternal {
 			return ErrProducerFenced.With(g.Session(), nil)
 		}
 		x.run, x.open, x.stop = *turn.LastRun(), f.OpenRun() != nil, f.Stop != nil
@@ -180,11 +182,11 @@ func (e *External) inspect(ctx context.Context, g *spool.Log, p *producer, epoch
 			p.at = r.Seq
 			switch {
 			case r.Agent != g.Session() || x.run.End != 0 && r.Seq > x.run.End:
-			case r.Type == spool.TypeStepStarted:
+			case r.Type == chunk.TypeStepStarted:
 				p.tools = false
-			case r.Type == spool.TypeAssistantMessage:
+			case r.Type == chunk.TypeAssistantMessage:
 				p.tools = true
-			case kindOf(r.Type) != notAllowed, r.Type == spool.TypeRunFinished, r.Type == spool.TypeRunSuspended:
+			case kindOf(r.Type) != notAllowed, r.Type == chunk.TypeRunFinished, r.Type == chunk.TypeRunSuspended:
 				p.count++
 				p.last = r.Seq
 				if p.count == nth {
@@ -216,14 +218,14 @@ const (
 	ends // the run
 )
 
-func kindOf(t spool.Type) kind {
+func kindOf(t chunk.Type) kind {
 	switch t {
-	case spool.TypeTextDelta, spool.TypeThinking, spool.TypeToolArgStreamStart, spool.TypeToolArgStreamDelta,
-		spool.TypeToolArgStreamEnd, spool.TypeCitation, spool.TypeFile:
+	case chunk.TypeTextDelta, chunk.TypeThinking, chunk.TypeToolArgStreamStart, chunk.TypeToolArgStreamDelta,
+		chunk.TypeToolArgStreamEnd, chunk.TypeCitation, chunk.TypeFile:
 		return words
-	case spool.TypeToolStart, spool.TypeToolEnd, spool.TypeToolInputError, spool.TypeToolOutputError:
+	case chunk.TypeToolStart, chunk.TypeToolEnd, chunk.TypeToolInputError, chunk.TypeToolOutputError:
 		return acts
-	case spool.TypeCustom, spool.TypeProgress, spool.TypeStatePatch, spool.TypeUsage, spool.TypeError, spool.TypeOutput:
+	case chunk.TypeCustom, chunk.TypeProgress, chunk.TypeStatePatch, chunk.TypeUsage, chunk.TypeError, chunk.TypeOutput:
 		return either
 	case TypeEnd, TypeFail, TypePause:
 		return ends
@@ -237,9 +239,9 @@ const maxDelta = 64 << 10
 
 // ParseProducerChunk reads one chunk as a producer sends it, strictly: a field
 // that is missing or wrong would be a broken frame at every client. Errors:
-// [ErrProducerKind], [spool.ErrInvalidChunk].
-func ParseProducerChunk(data []byte) (spool.Chunk, error) {
-	c, err := spool.DecodeChunk(data)
+// [ErrProducerKind], [chunk.ErrInvalidChunk].
+func ParseProducerChunk(data []byte) (chunk.Chunk, error) {
+	c, err := chunk.Decode(data)
 	if err != nil {
 		return nil, err
 	}
@@ -249,32 +251,32 @@ func ParseProducerChunk(data []byte) (spool.Chunk, error) {
 	case ends:
 		return c, nil
 	}
-	return spool.ParseChunk(data)
+	return chunk.Parse(data)
 }
 
-func check(c spool.Chunk, last bool) *spool.Error {
+func check(c chunk.Chunk, last bool) *chunk.Error {
 	k := kindOf(c.ChunkType())
 	if k == notAllowed || k == ends && !last {
 		return ErrProducerKind.Because("a producer must not write " + string(c.ChunkType()) + " here")
 	}
 	size := 0
 	switch c := c.(type) {
-	case *spool.TextDelta:
+	case *chunk.TextDelta:
 		size = len(c.Delta)
-	case *spool.Thinking:
+	case *chunk.Thinking:
 		size = len(c.Content)
-	case *spool.ToolArgStreamDelta:
+	case *chunk.ToolArgStreamDelta:
 		size = len(c.Delta)
-	case *spool.Unknown:
+	case *chunk.Unknown:
 		if k != ends {
-			return spool.ErrInvalidChunk.Because("a " + string(c.Type) + " has not these fields")
+			return chunk.ErrInvalidChunk.Because("a " + string(c.Type) + " has not these fields")
 		}
 	}
 	if size > maxDelta {
-		return spool.ErrTooLarge.Because("a delta has at most 64 KiB")
+		return chunk.ErrTooLarge.Because("a delta has at most 64 KiB")
 	}
 	if k != ends {
-		if invalid, ok := errors.AsType[*spool.Error](spool.ValidateChunk(c)); ok {
+		if invalid, ok := errors.AsType[*chunk.Error](chunk.Validate(c)); ok {
 			return invalid
 		}
 	}
@@ -285,7 +287,7 @@ func check(c spool.Chunk, last bool) *spool.Error {
 // adds the steps that a producer need not know of.
 type externalSession struct {
 	session
-	run   spool.Run
+	run   fold.Run
 	step  int
 	tools bool
 	ended bool
@@ -299,9 +301,9 @@ func (s *externalSession) info() agent.RunInfo {
 	return agent.RunInfo{Session: s.lease.Session, RunID: s.run.ID, TurnID: s.run.TurnID, Mode: s.run.Mode}
 }
 
-func (s *externalSession) write(ctx context.Context, c spool.Chunk) error {
+func (s *externalSession) write(ctx context.Context, c chunk.Chunk) error {
 	b := c.ChunkBase()
-	*b = spool.Base{Timestamp: b.Timestamp} // the rest is the server's
+	*b = chunk.Base{Timestamp: b.Timestamp} // the rest is the server's
 	switch k := kindOf(c.ChunkType()); {
 	case k == ends:
 		return s.end(ctx, c)
@@ -316,7 +318,7 @@ func (s *externalSession) write(ctx context.Context, c spool.Chunk) error {
 		s.step++
 		s.tools = false
 		s.w.SetStep(s.step)
-		if err := s.w.Append(ctx, &spool.StepStarted{StepID: stepID(s.run.ID, s.step)}); err != nil {
+		if err := s.w.Append(ctx, &chunk.StepStarted{StepID: stepID(s.run.ID, s.step)}); err != nil {
 			return err
 		}
 	}
@@ -325,19 +327,19 @@ func (s *externalSession) write(ctx context.Context, c spool.Chunk) error {
 
 func (s *externalSession) closeModelPhase(ctx context.Context, finish string) error {
 	s.tools = true
-	return s.add(ctx, func(f *spool.Fold) []spool.Chunk { return f.CloseModelPhase(finish, nil) })
+	return s.add(ctx, func(f *fold.Fold) []chunk.Chunk { return f.CloseModelPhase(finish, nil) })
 }
 
 func (s *externalSession) closeStep(ctx context.Context) error {
-	return s.add(ctx, func(f *spool.Fold) []spool.Chunk { return f.CloseStep("") })
+	return s.add(ctx, func(f *fold.Fold) []chunk.Chunk { return f.CloseStep("") })
 }
 
-func (s *externalSession) add(ctx context.Context, what func(*spool.Fold) []spool.Chunk) error {
+func (s *externalSession) add(ctx context.Context, what func(*fold.Fold) []chunk.Chunk) error {
 	if err := s.w.Flush(ctx); err != nil {
 		return err
 	}
-	var chunks []spool.Chunk
-	err := s.log.View(ctx, func(f *spool.Fold) error {
+	var chunks []chunk.Chunk
+	err := s.log.View(ctx, func(f *fold.Fold) error {
 		chunks = what(f)
 		return nil
 	})
@@ -356,21 +358,21 @@ type ending struct {
 	Metadata     json.RawMessage `json:"metadata"`
 }
 
-func (s *externalSession) end(ctx context.Context, c spool.Chunk) error {
+func (s *externalSession) end(ctx context.Context, c chunk.Chunk) error {
 	var said ending
-	if u, ok := c.(*spool.Unknown); ok {
+	if u, ok := c.(*chunk.Unknown); ok {
 		if err := json.Unmarshal(u.Raw, &said); err != nil {
-			return spool.ErrInvalidChunk.With(s.lease.Session, err)
+			return chunk.ErrInvalidChunk.With(s.lease.Session, err)
 		}
 	}
 	s.ended = true
-	end := &spool.RunFinished{Outcome: spool.OutcomeCompleted, FinishReason: "stop", Metadata: said.Metadata}
+	end := &chunk.RunFinished{Outcome: chunk.OutcomeCompleted, FinishReason: "stop", Metadata: said.Metadata}
 	switch said.FinishReason {
 	case "stop", "length", "content-filter", "tool-calls", "error", "other":
 		end.FinishReason = said.FinishReason
 	}
 	if c.ChunkType() == TypeFail {
-		end.Outcome, end.FinishReason = spool.OutcomeFailed, "error"
+		end.Outcome, end.FinishReason = chunk.OutcomeFailed, "error"
 		end.Error, end.Code, end.Recoverable = said.Error, said.Code, said.Recoverable
 		if end.Error == "" {
 			end.Error = "the producer failed"
@@ -387,8 +389,8 @@ func (s *externalSession) end(ctx context.Context, c spool.Chunk) error {
 	}
 	if c.ChunkType() == TypePause {
 		s.w.SetStep(0)
-		_, err := s.w.Commit(ctx, spool.Row{Status: spool.StatusPaused}, nil,
-			&spool.RunSuspended{Kind: spool.SuspendedInterrupted, StepID: stepID(s.run.ID, s.step), Metadata: said.Metadata})
+		_, err := s.w.Commit(ctx, spool.Row{Status: chunk.StatusPaused}, nil,
+			&chunk.RunSuspended{Kind: chunk.SuspendedInterrupted, StepID: stepID(s.run.ID, s.step), Metadata: said.Metadata})
 		return err
 	}
 	return s.settle(ctx, s.info(), end)

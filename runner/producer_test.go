@@ -10,23 +10,24 @@ import (
 	"time"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/runner"
 )
 
-func words(texts ...string) []spool.Chunk {
-	var chunks []spool.Chunk
+func words(texts ...string) []chunk.Chunk {
+	var chunks []chunk.Chunk
 	for _, s := range texts {
-		chunks = append(chunks, &spool.TextDelta{Delta: s})
+		chunks = append(chunks, &chunk.TextDelta{Delta: s})
 	}
 	return chunks
 }
 
-func ending(json string) []spool.Chunk {
-	c, err := spool.DecodeChunk([]byte(json))
+func ending(json string) []chunk.Chunk {
+	c, err := chunk.Decode([]byte(json))
 	if err != nil {
 		panic(err)
 	}
-	return []spool.Chunk{c}
+	return []chunk.Chunk{c}
 }
 
 func (w *world) claim(e *runner.External, session string) runner.ExternalRun {
@@ -38,7 +39,7 @@ func (w *world) claim(e *runner.External, session string) runner.ExternalRun {
 	return x
 }
 
-func (w *world) produce(e *runner.External, x runner.ExternalRun, seq uint64, chunks ...spool.Chunk) spool.Appended {
+func (w *world) produce(e *runner.External, x runner.ExternalRun, seq uint64, chunks ...chunk.Chunk) spool.Appended {
 	w.t.Helper()
 	res, err := e.Append(w.t.Context(), x.Session, x.Epoch, seq, chunks)
 	if err != nil {
@@ -51,15 +52,15 @@ func TestExternalRun(t *testing.T) {
 	inWorld(t, func(w *world) {
 		e := runner.NewExternal(w.logs, nil)
 		x := w.claim(e, "s")
-		if res := w.produce(e, x, 0, &spool.Thinking{Content: "hm", IsComplete: true}, &spool.TextDelta{Delta: "Let me look. "}); res.First != 3 || res.Last != 4 {
+		if res := w.produce(e, x, 0, &chunk.Thinking{Content: "hm", IsComplete: true}, &chunk.TextDelta{Delta: "Let me look. "}); res.First != 3 || res.Last != 4 {
 			t.Errorf("stored at %d to %d", res.First, res.Last)
 		}
-		w.produce(e, x, 2, &spool.ToolArgStreamStart{ToolCallID: "a", ToolName: "look"}, &spool.ToolArgStreamEnd{ToolCallID: "a"},
-			&spool.ToolStart{ToolCallID: "a", ToolName: "look", Arguments: json.RawMessage(`{}`)})
-		w.produce(e, x, 5, &spool.Progress{ID: "p", Label: "looking"})
-		w.produce(e, x, 6, &spool.ToolEnd{ToolCallID: "a", ToolName: "look", Result: json.RawMessage(`7`), Success: true},
-			&spool.StatePatch{Patches: []spool.PatchOperation{{Op: "add", Path: "/n", Value: json.RawMessage(`7`)}}},
-			&spool.TextDelta{Delta: "It is 7."})
+		w.produce(e, x, 2, &chunk.ToolArgStreamStart{ToolCallID: "a", ToolName: "look"}, &chunk.ToolArgStreamEnd{ToolCallID: "a"},
+			&chunk.ToolStart{ToolCallID: "a", ToolName: "look", Arguments: json.RawMessage(`{}`)})
+		w.produce(e, x, 5, &chunk.Progress{ID: "p", Label: "looking"})
+		w.produce(e, x, 6, &chunk.ToolEnd{ToolCallID: "a", ToolName: "look", Result: json.RawMessage(`7`), Success: true},
+			&chunk.StatePatch{Patches: []chunk.PatchOperation{{Op: "add", Path: "/n", Value: json.RawMessage(`7`)}}},
+			&chunk.TextDelta{Delta: "It is 7."})
 		w.produce(e, x, 9, ending(`{"type":"end","finishReason":"stop"}`)...)
 		want := "run_started step_started thinking text_delta tool_arg_stream_start tool_arg_stream_end assistant_message tool_start progress tool_end " +
 			"state_patch step_committed step_started text_delta assistant_message step_committed run_finished"
@@ -70,11 +71,11 @@ func TestExternalRun(t *testing.T) {
 		if f.Reason != "completed" || f.Messages[0].Text() != "Let me look. It is 7." || string(f.State) != `{"n":7}` {
 			t.Errorf("%s %s %s", f.Reason, mustJSON(f.Messages), f.State)
 		}
-		if c := toolParts(f)[0]; c.State != spool.ToolCompleted || string(c.Output) != "7" {
+		if c := toolParts(f)[0]; c.State != chunk.ToolCompleted || string(c.Output) != "7" {
 			t.Errorf("call %s", mustJSON(c))
 		}
 		info, err := w.store.(spool.Lister).Session(w.t.Context(), "s")
-		if err != nil || info.Status != spool.StatusEnded || info.Title != "from outside" {
+		if err != nil || info.Status != chunk.StatusEnded || info.Title != "from outside" {
 			t.Errorf("row %+v, %v", info, err)
 		}
 		if res := w.produce(e, x, 9, ending(`{"type":"end"}`)...); !res.Repeated {
@@ -141,21 +142,21 @@ func TestProducerWritesOnlyWhatIsIts(t *testing.T) {
 		x := w.claim(e, "s")
 		before := len(w.records("s"))
 		for name, tt := range map[string]struct {
-			chunks []spool.Chunk
+			chunks []chunk.Chunk
 			want   error
 		}{
-			"lifecycle":  {[]spool.Chunk{&spool.TextDelta{Delta: "a"}, &spool.RunFinished{Outcome: "completed"}}, runner.ErrProducerKind},
-			"command":    {[]spool.Chunk{say("u1", "hi")}, runner.ErrProducerKind},
+			"lifecycle":  {[]chunk.Chunk{&chunk.TextDelta{Delta: "a"}, &chunk.RunFinished{Outcome: "completed"}}, runner.ErrProducerKind},
+			"command":    {[]chunk.Chunk{say("u1", "hi")}, runner.ErrProducerKind},
 			"unknown":    {ending(`{"type":"teapot"}`), runner.ErrProducerKind},
 			"early end":  {append(ending(`{"type":"end"}`), words("a")...), runner.ErrProducerKind},
-			"large":      {words(strings.Repeat("x", 1<<20)), spool.ErrTooLarge},
-			"wrong type": {ending(`{"type":"text_delta","delta":7}`), spool.ErrInvalidChunk},
+			"large":      {words(strings.Repeat("x", 1<<20)), chunk.ErrTooLarge},
+			"wrong type": {ending(`{"type":"text_delta","delta":7}`), chunk.ErrInvalidChunk},
 		} {
 			if _, err := e.Append(w.t.Context(), "s", x.Epoch, 0, tt.chunks); !errors.Is(err, tt.want) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
-		forged := &spool.TextDelta{Base: spool.Base{AgentID: "other", RunID: "r", Step: 9}, Delta: "a"}
+		forged := &chunk.TextDelta{Base: chunk.Base{AgentID: "other", RunID: "r", Step: 9}, Delta: "a"}
 		w.produce(e, x, 0, forged)
 		records := w.records("s")
 		if len(records) != before+1 {
@@ -169,7 +170,7 @@ func TestProducerWritesOnlyWhatIsIts(t *testing.T) {
 }
 
 // records returns what the log holds now.
-func (w *world) records(session string) []spool.Record {
+func (w *world) records(session string) []chunk.Record {
 	w.t.Helper()
 	records, err := w.store.Read(w.t.Context(), session, 0, 1000)
 	if err != nil {
@@ -183,11 +184,11 @@ func TestProducerClaims(t *testing.T) {
 		w.start(demo(nil), nil)
 		e := runner.NewExternal(w.logs, nil)
 		w.say("busy", "u1", "slowly")
-		w.until("busy", spool.TypeTextDelta, nil)
+		w.until("busy", chunk.TypeTextDelta, nil)
 		if _, err := e.Claim(w.t.Context(), "busy", spool.Row{}, ""); !errors.Is(err, spool.ErrBusy) {
 			t.Errorf("while a run is open: %v", err)
 		}
-		if _, err := e.Claim(w.t.Context(), "s.1", spool.Row{}, ""); !errors.Is(err, spool.ErrInvalidID) {
+		if _, err := e.Claim(w.t.Context(), "s.1", spool.Row{}, ""); !errors.Is(err, chunk.ErrInvalidID) {
 			t.Errorf("a child's session: %v", err)
 		}
 		w.settled("busy")
@@ -196,7 +197,7 @@ func TestProducerClaims(t *testing.T) {
 			t.Errorf("while a producer has it: %v", err)
 		}
 		queued := say("u2", "hello")
-		queued.WhenBusy = spool.BusyQueue
+		queued.WhenBusy = chunk.BusyQueue
 		w.command("busy", queued)
 		w.produce(e, x, 0, words("hi")...)
 		w.produce(e, x, 1, ending(`{"type":"fail","error":"no more paper","code":"paper"}`)...)
@@ -230,7 +231,7 @@ func TestProducerPausesAndGoesOn(t *testing.T) {
 		x := w.claim(e, "s")
 		w.produce(e, x, 0, words("one ")...)
 		w.produce(e, x, 1, ending(`{"type":"pause"}`)...)
-		if f := w.fold("s"); f.Status != spool.StatusPaused {
+		if f := w.fold("s"); f.Status != chunk.StatusPaused {
 			t.Errorf("status %s", f.Status)
 		}
 		time.Sleep(time.Minute)
@@ -263,7 +264,7 @@ func TestProducerThatIsGoneIsLost(t *testing.T) {
 		if took := time.Since(begun); took < 29*time.Second || took > 32*time.Second {
 			t.Errorf("lost after %v", took)
 		}
-		if f.Status != spool.StatusFailed || f.Error.Code != runner.CodeProducerLost || f.Messages[0].Text() != "one two" {
+		if f.Status != chunk.StatusFailed || f.Error.Code != runner.CodeProducerLost || f.Messages[0].Text() != "one two" {
 			t.Errorf("%s %+v %s", f.Status, f.Error, mustJSON(f.Messages))
 		}
 		if _, err := e.Append(w.t.Context(), "s", x.Epoch, 2, words("three")); !errors.Is(err, runner.ErrProducerFenced) {

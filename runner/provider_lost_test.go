@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/agent"
+	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/model/modeltest"
 	"github.com/spool-run/spool/model/openai"
 	"github.com/spool-run/spool/model/scripted"
@@ -236,7 +236,7 @@ func TestStopCancelsTheAnswer(t *testing.T) {
 		w.t.Helper()
 		f := w.fold("s")
 		time.Sleep(time.Second) // of the bubble
-		if f.Reason != "stopped" && f.Status != spool.StatusFailed || b.Asked() != 1 || mustJSON(b.Cancelled()) != "[0]" {
+		if f.Reason != "stopped" && f.Status != chunk.StatusFailed || b.Asked() != 1 || mustJSON(b.Cancelled()) != "[0]" {
 			w.t.Errorf("%s: %s %s, asked %d, cancelled %v\n%s", how, f.Status, f.Reason, b.Asked(), b.Cancelled(), kinds(w.settled("s")))
 		}
 	}
@@ -332,7 +332,7 @@ func (h hanging) RoundTrip(r *http.Request) (*http.Response, error) {
 func TestReattachedRunsOnTheWire(t *testing.T) {
 	const name = "parallel"
 	eachEvent(background(t, name), 20, func(round, number int) {
-		var log []spool.Record
+		var log []chunk.Record
 		inWorld(t, func(w *world) {
 			dieOf(t, w, background(t, name), round, number, nil)
 			log = w.settled("s")

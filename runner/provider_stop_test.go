@@ -12,6 +12,8 @@ import (
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/agent"
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
 	"github.com/spool-run/spool/model/openai"
 	"github.com/spool-run/spool/runner"
 	"github.com/spool-run/spool/store/memstore"
@@ -63,7 +65,7 @@ type patient struct {
 
 func (s *patient) Append(ctx context.Context, a spool.Append) (spool.Appended, error) {
 	for _, r := range a.Records {
-		if r.Type == spool.TypeRunFinished {
+		if r.Type == chunk.TypeRunFinished {
 			select {
 			case at := <-s.ended:
 				s.ended <- at
@@ -115,30 +117,30 @@ func TestStopReachesTheProvider(t *testing.T) {
 			}
 			<-p.asked
 			if !silent {
-				follow(t, g, spool.TypeTextDelta)
+				follow(t, g, chunk.TypeTextDelta)
 			}
-			if _, err := g.Command(t.Context(), spool.Row{}, &spool.StopRequested{CommandID: "stop"}); err != nil {
+			if _, err := g.Command(t.Context(), spool.Row{}, &chunk.StopRequested{CommandID: "stop"}); err != nil {
 				t.Fatal(err)
 			}
-			follow(t, g, spool.TypeRunFinished)
+			follow(t, g, chunk.TypeRunFinished)
 			select {
 			case <-p.ended:
 			default:
 				t.Error("the request is not over")
 			}
 			p.Close() // whatever was on its way has arrived
-			var last spool.Record
+			var last chunk.Record
 			for r, err := range g.Records(t.Context(), spool.ReadOptions{}) {
 				if err != nil {
 					t.Fatal(err)
 				}
 				last = r
 			}
-			if last.Type != spool.TypeRunFinished {
+			if last.Type != chunk.TypeRunFinished {
 				t.Errorf("%s follows the end", last.Type)
 			}
-			err = g.View(t.Context(), func(f *spool.Fold) error {
-				if f.Reason != "stopped" || f.Status != spool.StatusEnded || f.Live() {
+			err = g.View(t.Context(), func(f *fold.Fold) error {
+				if f.Reason != "stopped" || f.Status != chunk.StatusEnded || f.Live() {
 					t.Errorf("%s %s", f.Status, f.Reason)
 				}
 				return nil
@@ -151,7 +153,7 @@ func TestStopReachesTheProvider(t *testing.T) {
 }
 
 // follow reads a log until a record of a type.
-func follow(tb testing.TB, g *spool.Log, typ spool.Type) {
+func follow(tb testing.TB, g *spool.Log, typ chunk.Type) {
 	tb.Helper()
 	for r, err := range g.Records(tb.Context(), spool.ReadOptions{Follow: true}) {
 		if err != nil {
@@ -199,13 +201,13 @@ func BenchmarkStop(b *testing.B) {
 					b.Fatal(err)
 				}
 				<-p.asked
-				follow(b, g, spool.TypeTextDelta)
+				follow(b, g, chunk.TypeTextDelta)
 				b.StartTimer()
 				begun := time.Now()
-				if _, err := g.Command(b.Context(), spool.Row{}, &spool.StopRequested{CommandID: "stop"}); err != nil {
+				if _, err := g.Command(b.Context(), spool.Row{}, &chunk.StopRequested{CommandID: "stop"}); err != nil {
 					b.Fatal(err)
 				}
-				follow(b, g, spool.TypeRunFinished)
+				follow(b, g, chunk.TypeRunFinished)
 				terminal += time.Since(begun)
 				request += (<-p.ended).Sub(begun)
 			}

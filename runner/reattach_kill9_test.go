@@ -15,6 +15,7 @@ import (
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/agent"
+	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/model/modeltest"
 	"github.com/spool-run/spool/model/openai"
 	"github.com/spool-run/spool/server"
@@ -99,7 +100,7 @@ func killedAt(t *testing.T, name string, round, number int, want string) {
 					t.Error(err)
 					break
 				}
-				if r.Type == spool.TypeAnswerStarted {
+				if r.Type == chunk.TypeAnswerStarted {
 					known++
 				}
 				if known > round {

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/agent"
+	"github.com/spool-run/spool/fold"
 	"github.com/spool-run/spool/model/modeltest"
 	"github.com/spool-run/spool/model/scripted"
 	"github.com/spool-run/spool/runner"
@@ -45,7 +45,7 @@ func TestReattachInTheMiddleOfALargeDelta(t *testing.T) {
 	for name, of := range map[string]func(*modeltest.Background) *agent.Agent{"root": root, "child": child} {
 		for _, fail := range []bool{false, true} {
 			t.Run(fmt.Sprint(name, ", lost runs fail ", fail), func(t *testing.T) {
-				text := func(f *spool.Fold) string {
+				text := func(f *fold.Fold) string {
 					if name == "child" {
 						if len(f.Children) == 0 || len(f.Children[0].Messages) < 2 {
 							return ""

@@ -9,8 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/agent"
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
 	"github.com/spool-run/spool/model/modeltest"
 	"github.com/spool-run/spool/model/openai"
 	"github.com/spool-run/spool/runner"
@@ -80,14 +81,14 @@ func eachRecording(t *testing.T, test func(t *testing.T, name, want string)) {
 }
 
 // said is an outcome without the ids that are minted.
-func said(f *spool.Fold) string { return minted.ReplaceAllString(outcome(f), "") }
+func said(f *fold.Fold) string { return minted.ReplaceAllString(outcome(f), "") }
 
 var minted = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[a-z0-9]+-\d{6}`)
 
 // answers counts the answers that a log knows of.
-func answers(records []spool.Record) (n int) {
+func answers(records []chunk.Record) (n int) {
 	for _, r := range records {
-		if r.Type == spool.TypeAnswerStarted {
+		if r.Type == chunk.TypeAnswerStarted {
 			n++
 		}
 	}
@@ -95,10 +96,10 @@ func answers(records []spool.Record) (n int) {
 }
 
 // nothingRetracted checks that readers saw more deltas and nothing else.
-func nothingRetracted(t *testing.T, records []spool.Record, where string) {
+func nothingRetracted(t *testing.T, records []chunk.Record, where string) {
 	t.Helper()
 	for _, r := range records {
-		if r.Type == spool.TypeStepDiscarded || r.Type == spool.TypeStreamResync {
+		if r.Type == chunk.TypeStepDiscarded || r.Type == chunk.TypeStreamResync {
 			t.Errorf("%s: %s\n%s", where, r.Type, kinds(records))
 		}
 	}

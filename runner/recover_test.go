@@ -8,8 +8,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/agent"
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
 	"github.com/spool-run/spool/model/scripted"
 	"github.com/spool-run/spool/runner"
 	"github.com/spool-run/spool/tool"
@@ -49,7 +50,7 @@ func (e *effects) calls() map[string]int {
 }
 
 // finish answers what the session waits for until it waits no more.
-func (w *world) finish(s scenario) *spool.Fold {
+func (w *world) finish(s scenario) *fold.Fold {
 	w.t.Helper()
 	for range 10 {
 		f := w.fold("s")
@@ -63,7 +64,7 @@ func (w *world) finish(s scenario) *spool.Fold {
 
 // reply sends what the session waits for. It reports false if it waits for
 // nothing.
-func (w *world) reply(s scenario, f *spool.Fold) bool {
+func (w *world) reply(s scenario, f *fold.Fold) bool {
 	w.t.Helper()
 	replies, err := s.replies(w.t.Context(), w.log("s"), f)
 	if err != nil {
@@ -171,9 +172,9 @@ func dieAt(t *testing.T, w *world, s scenario, k int, lost bool, want string, do
 }
 
 // peek returns the fold of what is stored, whether anything goes on or not.
-func (w *world) peek() *spool.Fold {
+func (w *world) peek() *fold.Fold {
 	w.t.Helper()
-	f := spool.NewFold("s")
+	f := fold.New("s")
 	for _, r := range w.records("s") {
 		if err := f.Apply(r); err != nil {
 			w.t.Fatal(err)
@@ -195,12 +196,12 @@ func TestRecoveriesAreBounded(t *testing.T) {
 			stop()
 		}
 		f := w.peek()
-		if f.Status != spool.StatusFailed || f.Error.Code != runner.CodeExecutorLost || len(f.Turns[0].Runs) != 1 {
+		if f.Status != chunk.StatusFailed || f.Error.Code != runner.CodeExecutorLost || len(f.Turns[0].Runs) != 1 {
 			t.Errorf("%s %+v after %d records", f.Status, f.Error, f.Seq)
 		}
 		discards := 0
 		for _, r := range w.records("s") {
-			if r.Type == spool.TypeStepDiscarded {
+			if r.Type == chunk.TypeStepDiscarded {
 				discards++
 			}
 		}
@@ -213,13 +214,13 @@ func TestRecoveriesAreBounded(t *testing.T) {
 // The tool's policy decides about a call whose outcome was lost.
 func TestUnknownCalls(t *testing.T) {
 	for policy, want := range map[tool.Recovery]struct {
-		state spool.ToolState
+		state chunk.ToolState
 		made  int
 		text  string
 	}{
-		tool.RecoverFail:  {spool.ToolFailed, 1, "unknown"},
-		tool.RecoverRetry: {spool.ToolCompleted, 2, ""},
-		tool.RecoverAsk:   {spool.ToolCompleted, 2, ""},
+		tool.RecoverFail:  {chunk.ToolFailed, 1, "unknown"},
+		tool.RecoverRetry: {chunk.ToolCompleted, 2, ""},
+		tool.RecoverAsk:   {chunk.ToolCompleted, 2, ""},
 	} {
 		t.Run(string(policy), func(t *testing.T) {
 			inWorld(t, func(w *world) {
@@ -236,20 +237,20 @@ func TestUnknownCalls(t *testing.T) {
 				first, store := w.second("first")
 				first.start(a, &runner.Options{Observer: runner.Observer{Failed: func(string, error) {}}})
 				w.say("s", "u1", "go")
-				w.until("s", spool.TypeToolStart, nil)
+				w.until("s", chunk.TypeToolStart, nil)
 				synctest.Wait()
 				store.die()
 				w.start(a, nil)
 				f := w.fold("s")
 				if policy == tool.RecoverAsk {
 					pending := f.Pending()
-					if f.Status != spool.StatusPaused || len(pending) != 1 || pending[0].Approval == nil {
+					if f.Status != chunk.StatusPaused || len(pending) != 1 || pending[0].Approval == nil {
 						t.Fatalf("nobody is asked: %s %s", f.Status, mustJSON(f.Messages))
 					}
 					if e.count("a") != 1 {
 						t.Errorf("made again before anyone was asked")
 					}
-					w.command("s", &spool.ToolApprovalResponse{CommandID: "x", ApprovalID: pending[0].Approval.ID, Approved: true})
+					w.command("s", &chunk.ToolApprovalResponse{CommandID: "x", ApprovalID: pending[0].Approval.ID, Approved: true})
 					f = w.fold("s")
 				}
 				c := toolParts(f)[0]
@@ -268,7 +269,7 @@ func TestDetachedRunGoesOnAtOnce(t *testing.T) {
 	inWorld(t, func(w *world) {
 		_, stop := w.start(demo(nil), &runner.Options{DrainGrace: 3 * time.Second})
 		w.say("s", "u1", "slowly")
-		w.until("s", spool.TypeTextDelta, nil)
+		w.until("s", chunk.TypeTextDelta, nil)
 		stop()
 		begun := time.Now()
 		var recovered int
@@ -305,7 +306,7 @@ func TestLargeEventsAreNotRepeated(t *testing.T) {
 		first, store := w.second("first")
 		first.start(a, &runner.Options{Observer: runner.Observer{Failed: func(string, error) {}}})
 		w.say("s", "u1", "go")
-		w.until("s", spool.TypeCustom, nil)
+		w.until("s", chunk.TypeCustom, nil)
 		synctest.Wait()
 		store.die()
 		w.start(a, nil)

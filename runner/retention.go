@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
 )
 
 // Retention bounds the trace of settled turns: what an answer looked like while
@@ -101,7 +103,7 @@ func (r *Runner) floor(ctx context.Context, info spool.SessionInfo) (uint64, err
 	if head.TraceFloor >= head.Seq || rested < limit.Grace {
 		return 0, nil
 	}
-	settled := (head.Status == spool.StatusEnded || head.Status == spool.StatusFailed) && head.Due == 0
+	settled := (head.Status == chunk.StatusEnded || head.Status == chunk.StatusFailed) && head.Due == 0
 	if settled && limit.Age >= 0 && rested >= limit.Age {
 		return head.Seq, nil
 	}
@@ -113,7 +115,7 @@ func (r *Runner) floor(ctx context.Context, info spool.SessionInfo) (uint64, err
 		return 0, err
 	}
 	var floor uint64
-	err = g.View(ctx, func(f *spool.Fold) error {
+	err = g.View(ctx, func(f *fold.Fold) error {
 		for i, turn := range f.Turns {
 			last := turn.LastRun()
 			open := last.End == 0 || last.Suspended != "" && i == len(f.Turns)-1

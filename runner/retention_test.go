@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
 	"github.com/spool-run/spool/runner"
 )
 
@@ -44,7 +46,7 @@ func TestTraceIsTrimmedByAge(t *testing.T) {
 		// The session goes on.
 		w.say("s", "u2", "hello")
 		time.Sleep(time.Minute)
-		err := w.log("s").View(w.t.Context(), func(f *spool.Fold) error {
+		err := w.log("s").View(w.t.Context(), func(f *fold.Fold) error {
 			if f.Reason != "completed" || len(f.Messages) != 4 {
 				t.Errorf("%s after %d messages", f.Reason, len(f.Messages))
 			}
@@ -89,9 +91,9 @@ func TestTraceOfAnOpenTurnStays(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			chunks := []spool.Chunk{&spool.TextDelta{Delta: "a"}, &spool.TextDelta{Delta: "b"}}
+			chunks := []chunk.Chunk{&chunk.TextDelta{Delta: "a"}, &chunk.TextDelta{Delta: "b"}}
 			if session == "paused" {
-				chunks = append(chunks, &spool.Unknown{Type: runner.TypePause, Raw: []byte(`{"type":"pause"}`)})
+				chunks = append(chunks, &chunk.Unknown{Type: runner.TypePause, Raw: []byte(`{"type":"pause"}`)})
 			}
 			if _, err := e.Append(w.t.Context(), session, x.Epoch, 0, chunks); err != nil {
 				t.Fatal(err)

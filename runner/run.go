@@ -9,6 +9,8 @@ import (
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/agent"
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
 )
 
 // run executes the run that a command opens, to its end.
@@ -21,14 +23,14 @@ func (s *session) run(ctx context.Context, p plan) error {
 		RunID:     r.logs.NewID(),
 		TurnID:    p.work.ID,
 		MessageID: r.logs.NewID(),
-		Mode:      spool.ModeStart,
+		Mode:      chunk.ModeStart,
 	}
 	if p.work.Mode != "" {
 		info.Mode = p.work.Mode
 	}
 	s.w.SetRun(info.RunID)
-	row := spool.Row{Status: spool.StatusActive, Agent: a.Name, Title: p.title}
-	chunks := append([]spool.Chunk{a.Start(ctx, info, []string{p.work.ID})}, resumed(p, info.Mode)...)
+	row := spool.Row{Status: chunk.StatusActive, Agent: a.Name, Title: p.title}
+	chunks := append([]chunk.Chunk{a.Start(ctx, info, []string{p.work.ID})}, resumed(p, info.Mode)...)
 	if err := s.begin(ctx, info, row, chunks); err != nil {
 		return err
 	}
@@ -36,13 +38,13 @@ func (s *session) run(ctx context.Context, p plan) error {
 }
 
 // begin writes a run's first records, and what it owes.
-func (s *session) begin(ctx context.Context, info agent.RunInfo, row spool.Row, chunks []spool.Chunk) error {
+func (s *session) begin(ctx context.Context, info agent.RunInfo, row spool.Row, chunks []chunk.Chunk) error {
 	if _, err := s.w.Commit(ctx, row, nil, chunks...); err != nil {
 		return err
 	}
 	s.r.tell.RunStarted(info)
-	var owed []spool.Chunk
-	err := s.log.View(ctx, func(f *spool.Fold) error {
+	var owed []chunk.Chunk
+	err := s.log.View(ctx, func(f *fold.Fold) error {
 		owed = f.Owed()
 		return nil
 	})
@@ -67,16 +69,16 @@ func (s *session) goOn(ctx context.Context, p plan) error {
 	}
 	commands := p.answers
 	switch p.cont.Mode {
-	case spool.ModeStop, spool.ModeContinue:
+	case chunk.ModeStop, chunk.ModeContinue:
 		commands = append(commands, p.cont.ID)
-	case spool.ModeSuperseded: // the message opens a turn of its own
+	case chunk.ModeSuperseded: // the message opens a turn of its own
 	}
 	s.w.SetRun(info.RunID)
-	chunks := []spool.Chunk{s.agent.Start(ctx, info, commands)}
+	chunks := []chunk.Chunk{s.agent.Start(ctx, info, commands)}
 	if !p.stop {
 		chunks = append(chunks, resumed(p, info.Mode)...)
 	}
-	row := spool.Row{Status: spool.StatusActive, Agent: s.agent.Name}
+	row := spool.Row{Status: chunk.StatusActive, Agent: s.agent.Name}
 	if err := s.begin(ctx, info, row, chunks); err != nil {
 		return err
 	}
@@ -96,7 +98,7 @@ type ownLog struct {
 	log *spool.Log
 }
 
-func (l ownLog) View(ctx context.Context, fn func(*spool.Fold) error) error {
+func (l ownLog) View(ctx context.Context, fn func(*fold.Fold) error) error {
 	return l.log.View(ctx, fn)
 }
 
@@ -123,7 +125,7 @@ func (s *session) execute(ctx context.Context, p plan, info agent.RunInfo, recov
 		return context.Cause(ctx) // not ours any more: not a word
 	}
 	if errors.Is(err, errSteered) {
-		result, err = agent.Result{Outcome: spool.OutcomeSteered, FinishReason: "other"}, nil
+		result, err = agent.Result{Outcome: chunk.OutcomeSteered, FinishReason: "other"}, nil
 	}
 	run := s.agentRun(info)
 	end, lost := s.agent.Conclude(ctx, run, result, err)
@@ -131,7 +133,7 @@ func (s *session) execute(ctx context.Context, p plan, info agent.RunInfo, recov
 		lost = s.settle(ctx, run.Info, end)
 	}
 	if lost == nil {
-		if end.Outcome != spool.OutcomeFailed {
+		if end.Outcome != chunk.OutcomeFailed {
 			err = nil
 		}
 		s.r.tell.RunFinished(run.Info, err)
@@ -159,7 +161,7 @@ func (s *session) steps(ctx context.Context, p plan, info agent.RunInfo, recover
 // pause suspends a run, unless that has become needless. From here on nothing of
 // it is anywhere but in the log.
 func (s *session) pause(ctx context.Context, info agent.RunInfo, result agent.Result) error {
-	err := s.log.View(ctx, func(f *spool.Fold) error {
+	err := s.log.View(ctx, func(f *fold.Fold) error {
 		_, err := agent.Suspension(f, result, 0)
 		return err
 	})
@@ -179,17 +181,17 @@ func (s *session) suspend(ctx context.Context, info agent.RunInfo, result agent.
 		expires = s.r.logs.Now().Add(s.agent.WaitLimit).UnixMilli()
 	}
 	var (
-		chunks []spool.Chunk
+		chunks []chunk.Chunk
 		settle *spool.Settle
 	)
-	err := s.log.View(ctx, func(f *spool.Fold) (err error) {
+	err := s.log.View(ctx, func(f *fold.Fold) (err error) {
 		if err := asked(f); err != nil {
 			return err
 		}
 		if chunks, err = agent.Suspension(f, result, expires); err != nil {
 			return err
 		}
-		if result.Suspended == spool.SuspendedInterrupted {
+		if result.Suspended == chunk.SuspendedInterrupted {
 			if len(f.Waiting) == 0 { // else that is next
 				settle = &spool.Settle{Seen: f.Seq}
 			}
@@ -206,7 +208,7 @@ func (s *session) suspend(ctx context.Context, info agent.RunInfo, result agent.
 	if err != nil {
 		return err
 	}
-	_, err = s.w.Commit(ctx, spool.Row{Status: spool.StatusPaused}, settle, chunks...)
+	_, err = s.w.Commit(ctx, spool.Row{Status: chunk.StatusPaused}, settle, chunks...)
 	s.w.SetRun("")
 	if err == nil {
 		s.r.tell.RunSuspended(info, result.Suspended)
@@ -218,17 +220,17 @@ func (s *session) suspend(ctx context.Context, info agent.RunInfo, result agent.
 // any other: one that came first wins.
 func (s *session) expire(ctx context.Context) error {
 	const late = "nobody answered in time"
-	var chunks []spool.Chunk
-	err := s.log.View(ctx, func(f *spool.Fold) error {
+	var chunks []chunk.Chunk
+	err := s.log.View(ctx, func(f *fold.Fold) error {
 		now := s.r.logs.Now().UnixMilli()
 		for _, t := range f.PendingCalls() {
-			base := spool.Base{AgentID: t.Agent}
+			base := chunk.Base{AgentID: t.Agent}
 			switch {
 			case t.Expires == 0 || t.Expires > now:
 			case t.Approval != nil:
-				chunks = append(chunks, &spool.ToolApprovalResponse{Base: base, CommandID: s.r.logs.NewID(), ApprovalID: t.Approval.ID, Reason: late})
+				chunks = append(chunks, &chunk.ToolApprovalResponse{Base: base, CommandID: s.r.logs.NewID(), ApprovalID: t.Approval.ID, Reason: late})
 			default:
-				chunks = append(chunks, &spool.ToolResultSubmitted{Base: base, CommandID: s.r.logs.NewID(), ToolCallID: t.CallID, Error: late})
+				chunks = append(chunks, &chunk.ToolResultSubmitted{Base: base, CommandID: s.r.logs.NewID(), ToolCallID: t.CallID, Error: late})
 			}
 		}
 		return nil
@@ -248,11 +250,11 @@ func (s *session) watch(ctx context.Context, seen uint64, cancel context.CancelC
 		Follow: true,
 	})
 	look := func() (stop bool, err error) {
-		err = s.log.View(ctx, func(f *spool.Fold) error {
+		err = s.log.View(ctx, func(f *fold.Fold) error {
 			stop = f.Stop != nil
 			run.Heed(f)
 			for _, w := range f.Waiting {
-				stop = stop || w.Seq > seen && w.WhenBusy == spool.BusyInterrupt
+				stop = stop || w.Seq > seen && w.WhenBusy == chunk.BusyInterrupt
 			}
 			return nil
 		})
@@ -286,6 +288,6 @@ func (s *session) watch(ctx context.Context, seen uint64, cancel context.CancelC
 		case err != nil:
 			_ = s.r.logs.Sleep(ctx, time.Second)
 		}
-		commands = slices.ContainsFunc(records, func(r spool.Record) bool { return spool.IsCommand(r.Type) })
+		commands = slices.ContainsFunc(records, func(r chunk.Record) bool { return chunk.IsCommand(r.Type) })
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/model/scripted"
 )
 
@@ -33,11 +34,11 @@ func TestToolsRun(t *testing.T) {
 			t.Errorf("calls %s", mustJSON(calls))
 		}
 		for _, c := range calls {
-			if c.State != spool.ToolCompleted || c.EffectID == "" {
+			if c.State != chunk.ToolCompleted || c.EffectID == "" {
 				t.Errorf("call %s", mustJSON(c))
 			}
 		}
-		if f.Status != spool.StatusEnded || f.Reason != "completed" || f.Usage.OutputTokens == 0 {
+		if f.Status != chunk.StatusEnded || f.Reason != "completed" || f.Usage.OutputTokens == 0 {
 			t.Errorf("status %s %s, usage %+v", f.Status, f.Reason, f.Usage)
 		}
 		end := w.finished("s")[0]
@@ -48,7 +49,7 @@ func TestToolsRun(t *testing.T) {
 			t.Errorf("checkpoints %s", mustJSON(f.Checkpoints))
 		}
 		info, err := w.store.(spool.Lister).Session(w.t.Context(), "s")
-		if err != nil || info.Status != spool.StatusEnded || info.Title != "tools please" || info.Agent != "demo" || info.Head.Due != 0 {
+		if err != nil || info.Status != chunk.StatusEnded || info.Title != "tools please" || info.Agent != "demo" || info.Head.Due != 0 {
 			t.Errorf("row %+v, %v", info, err)
 		}
 	})
@@ -60,17 +61,17 @@ func TestEveryRecordOfARunNamesIt(t *testing.T) {
 		w.say("s", "u1", "tools")
 		step := 0
 		for _, r := range w.settled("s") {
-			if spool.IsCommand(r.Type) {
+			if chunk.IsCommand(r.Type) {
 				continue
 			}
 			b := w.decode(r).ChunkBase()
 			if b.RunID == "" || b.AgentID != "s" || b.AgentType != "demo" || b.Timestamp == 0 {
 				t.Errorf("%d %s: %+v", r.Seq, r.Type, b)
 			}
-			if r.Type == spool.TypeStepStarted {
+			if r.Type == chunk.TypeStepStarted {
 				step++
 			}
-			outside := r.Type == spool.TypeRunStarted || r.Type == spool.TypeRunFinished
+			outside := r.Type == chunk.TypeRunStarted || r.Type == chunk.TypeRunFinished
 			if outside != (b.Step == 0) || !outside && b.Step != step {
 				t.Errorf("%d %s: step %d of %d", r.Seq, r.Type, b.Step, step)
 			}
@@ -110,7 +111,7 @@ func TestToolOutcomes(t *testing.T) {
 		calls   []scripted.ToolCall
 		kinds   string // of the first step's tool phase
 		errors  []string
-		outcome spool.Outcome
+		outcome chunk.Outcome
 		code    string
 	}{
 		"error":     {[]scripted.ToolCall{call("a", "fails", "{}")}, "tool_start state_patch state_patch tool_end", []string{"it did not work"}, "completed", ""},
@@ -143,7 +144,7 @@ func TestToolOutcomes(t *testing.T) {
 				if f.Reason != string(tt.outcome) || tt.code != "" && f.Error.Code != tt.code {
 					t.Errorf("%s %+v", f.Reason, f.Error)
 				}
-				if tt.outcome == spool.OutcomeCompleted && !strings.Contains(f.Messages[1].Text(), "done") {
+				if tt.outcome == chunk.OutcomeCompleted && !strings.Contains(f.Messages[1].Text(), "done") {
 					t.Errorf("the run did not go on: %q", f.Messages[1].Text())
 				}
 				if len(f.State) > 0 && string(f.State) != "{}" {
@@ -159,7 +160,7 @@ func TestFailScene(t *testing.T) {
 		w.start(demo(nil), nil)
 		w.say("s", "u1", "fail now")
 		f := w.fold("s")
-		if f.Status != spool.StatusFailed || f.Error.Code != "provider_unavailable" {
+		if f.Status != chunk.StatusFailed || f.Error.Code != "provider_unavailable" {
 			t.Errorf("%s %+v", f.Status, f.Error)
 		}
 		if got := f.Messages[1].Text(); !strings.HasPrefix(got, "I will begin to answer") {
@@ -170,7 +171,7 @@ func TestFailScene(t *testing.T) {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}
 		w.say("s", "u2", "hello") // a failed turn does not end the session
-		if f := w.fold("s"); f.Status != spool.StatusEnded || len(f.Turns) != 2 {
+		if f := w.fold("s"); f.Status != chunk.StatusEnded || len(f.Turns) != 2 {
 			t.Errorf("%s, %d turns", f.Status, len(f.Turns))
 		}
 	})

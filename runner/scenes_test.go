@@ -13,6 +13,8 @@ import (
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/agent"
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
 	"github.com/spool-run/spool/model"
 	"github.com/spool-run/spool/model/scripted"
 	"github.com/spool-run/spool/tool"
@@ -23,16 +25,16 @@ type scenario struct {
 	name  string
 	agent func(effect func(tool.Call)) *agent.Agent
 	// answer answers a pending call, as a user or a client would.
-	answer func(t *spool.ToolPart) spool.Chunk
+	answer func(t *chunk.ToolPart) chunk.Chunk
 	// during comes while the call a does its work, from another node.
-	during func() spool.Chunk
+	during func() chunk.Chunk
 	// again: when it is over it goes back to its first checkpoint, and on.
 	again bool
 	// hooked: hooks leave their marks everywhere.
 	hooked bool
 	// early answers a call as soon as it is asked for, while others still run;
 	// nil: not this one.
-	early func(asked spool.Chunk) spool.Chunk
+	early func(asked chunk.Chunk) chunk.Chunk
 	// breaks: the first answer breaks off, in every process.
 	breaks bool
 	// unknown: calls whose outcome is lost fail, so that only effects are the
@@ -102,27 +104,27 @@ func scenarios() []scenario {
 			}
 		}
 	}
-	approve := func(t *spool.ToolPart) spool.Chunk {
-		return &spool.ToolApprovalResponse{CommandID: "answer-" + t.CallID, ApprovalID: t.Approval.ID, Approved: t.CallID == "a" || t.CallID == "g-c1", Reason: "because"}
+	approve := func(t *chunk.ToolPart) chunk.Chunk {
+		return &chunk.ToolApprovalResponse{CommandID: "answer-" + t.CallID, ApprovalID: t.Approval.ID, Approved: t.CallID == "a" || t.CallID == "g-c1", Reason: "because"}
 	}
 	return []scenario{
 		{name: "tools", agent: steps(retry)},
 		{name: "parallel", agent: steps(retry)},
 		{name: "approval", agent: steps(retry), answer: approve},
-		{name: "client", agent: steps(retry, tool.Client[struct{}]("locate", "")), answer: func(t *spool.ToolPart) spool.Chunk {
-			return &spool.ToolResultSubmitted{CommandID: "answer-" + t.CallID, ToolCallID: t.CallID, Result: json.RawMessage(`{"lat":52.5}`)}
+		{name: "client", agent: steps(retry, tool.Client[struct{}]("locate", "")), answer: func(t *chunk.ToolPart) chunk.Chunk {
+			return &chunk.ToolResultSubmitted{CommandID: "answer-" + t.CallID, ToolCallID: t.CallID, Result: json.RawMessage(`{"lat":52.5}`)}
 		}},
 		{name: "output", agent: func(effect func(tool.Call)) *agent.Agent {
 			a := steps(retry)(effect)
 			a.Output = agent.OutputOf[verdictOf]()
 			return a
 		}},
-		{name: "tools", agent: steps(retry), during: func() spool.Chunk {
-			return &spool.InterruptRequested{CommandID: "i1", Reason: "wait"}
+		{name: "tools", agent: steps(retry), during: func() chunk.Chunk {
+			return &chunk.InterruptRequested{CommandID: "i1", Reason: "wait"}
 		}},
-		{name: "tools", agent: steps(retry), during: func() spool.Chunk {
+		{name: "tools", agent: steps(retry), during: func() chunk.Chunk {
 			steer := say("u2", "parallel")
-			steer.WhenBusy = spool.BusySteer
+			steer.WhenBusy = chunk.BusySteer
 			return steer
 		}},
 		{name: "parallel", agent: hooked(steps(retry)), hooked: true},
@@ -134,8 +136,8 @@ func scenarios() []scenario {
 		{name: "sub-approval", agent: family, answer: approve},
 		{name: "companions", agent: company},
 		{name: "companion-approval", agent: company, answer: approve},
-		{name: "companions at work", agent: slowCompany, anywhere: true, during: func() spool.Chunk {
-			return &spool.InterruptRequested{CommandID: "i1"}
+		{name: "companions at work", agent: slowCompany, anywhere: true, during: func() chunk.Chunk {
+			return &chunk.InterruptRequested{CommandID: "i1"}
 		}},
 		{name: "companions at work", agent: slowCompany, again: true},
 	}
@@ -243,9 +245,9 @@ func (s scenario) on(logs *spool.Logs, effect func(tool.Call)) *agent.Agent {
 
 // replies is what somebody does about a session that waits: they answer what it
 // asks, let it go on when it was interrupted, and try another end. g is its log.
-func (s scenario) replies(ctx context.Context, g *spool.Log, f *spool.Fold) ([]spool.Chunk, error) {
-	var chunks []spool.Chunk
-	if f.Status == spool.StatusPaused { // children that wait could be answered before
+func (s scenario) replies(ctx context.Context, g *spool.Log, f *fold.Fold) ([]chunk.Chunk, error) {
+	var chunks []chunk.Chunk
+	if f.Status == chunk.StatusPaused { // children that wait could be answered before
 		for _, p := range f.PendingCalls() {
 			c := s.answer(p.ToolPart)
 			c.ChunkBase().AgentID = p.Agent
@@ -253,7 +255,7 @@ func (s scenario) replies(ctx context.Context, g *spool.Log, f *spool.Fold) ([]s
 		}
 	}
 	if run := f.Interrupted(); run != nil {
-		chunks = append(chunks, &spool.ResumeRequested{CommandID: "go-" + run.ID, Mode: spool.ModeContinue, Target: run.ID})
+		chunks = append(chunks, &chunk.ResumeRequested{CommandID: "go-" + run.ID, Mode: chunk.ModeContinue, Target: run.ID})
 	}
 	if s.again && f.Reason == "completed" && len(f.Turns) == 1 {
 		at := f.Checkpoints[0]
@@ -264,7 +266,7 @@ func (s scenario) replies(ctx context.Context, g *spool.Log, f *spool.Fold) ([]s
 		for _, c := range then.Content("back", at.ID) {
 			chunks = append(chunks, c)
 		}
-		chunks = append(chunks, &spool.ResumeRequested{CommandID: "again", Mode: spool.ModeFromCheckpoint, CheckpointID: at.ID})
+		chunks = append(chunks, &chunk.ResumeRequested{CommandID: "again", Mode: chunk.ModeFromCheckpoint, CheckpointID: at.ID})
 	}
 	return chunks, nil
 }
@@ -305,7 +307,7 @@ func company(effect func(tool.Call)) *agent.Agent {
 	adviser := *kid
 	adviser.Name = "adviser"
 	return &agent.Agent{Name: "demo", Tools: []tool.Tool{work}, Companions: []agent.Companion{
-		{Agent: kid, Mode: spool.ChildBackground, Description: "Digs."}, {Agent: &adviser, Description: "Advises."}},
+		{Agent: kid, Mode: chunk.ChildBackground, Description: "Digs."}, {Agent: &adviser, Description: "Advises."}},
 		Model: scripted.New(&scripted.Options{Scenes: map[string]scripted.Scene{
 			"companions": then(
 				scripted.Say(scripted.Text("go: "), scripted.Calls(call("a", "companion__spawnAgent", `{"agent":"digger","task":"dig there"}`),
@@ -339,7 +341,7 @@ func slowCompany(effect func(tool.Call)) *agent.Agent {
 	spawn := func(id string) scripted.ToolCall {
 		return call(id, "companion__spawnAgent", `{"agent":"digger","task":"dig there"}`)
 	}
-	return &agent.Agent{Name: "demo", Tools: []tool.Tool{work}, Companions: []agent.Companion{{Agent: kid, Mode: spool.ChildBackground}},
+	return &agent.Agent{Name: "demo", Tools: []tool.Tool{work}, Companions: []agent.Companion{{Agent: kid, Mode: chunk.ChildBackground}},
 		Model: scripted.New(&scripted.Options{Scenes: map[string]scripted.Scene{"companions": then(
 			scripted.Say(scripted.Calls(spawn("s1"))),
 			scripted.Say(scripted.Calls(spawn("s2"), call("a", "work", `{"n":0}`))))}})}
@@ -348,7 +350,7 @@ func slowCompany(effect func(tool.Call)) *agent.Agent {
 // pauses is what an outcome says of where a run was interrupted.
 var pauses = regexp.MustCompile(`(?m)^\d+ (start|continue) .*\n|,\{[^{}]*"run-interrupted"[^{}]*\}|\{[^{}]*"run-interrupted"[^{}]*\},`)
 
-func (s scenario) outcome(f *spool.Fold) string {
+func (s scenario) outcome(f *fold.Fold) string {
 	if s.anywhere {
 		return pauses.ReplaceAllString(outcome(f), "")
 	}
@@ -368,7 +370,7 @@ func structured(c scripted.Call) iter.Seq2[model.Part, error] {
 }
 
 // outcome is what of a session must be the same, however often it died.
-func outcome(f *spool.Fold) string {
+func outcome(f *fold.Fold) string {
 	var b strings.Builder
 	var state any
 	_ = json.Unmarshal(f.State, &state)
@@ -387,7 +389,7 @@ func outcome(f *spool.Fold) string {
 		for i := range c.Parts {
 			p := &c.Parts[i]
 			p.First = 0
-			if p.Type == spool.PartStep {
+			if p.Type == chunk.PartStep {
 				p.ID = p.ID[strings.LastIndex(p.ID, "-s"):]
 			}
 			if p.Name == "run-interrupted" {
@@ -401,8 +403,8 @@ func outcome(f *spool.Fold) string {
 			}
 		}
 		// Parallel calls tell of themselves in any order.
-		slices.SortStableFunc(c.Parts, func(p, q spool.Part) int {
-			if p.Type == spool.PartData && q.Type == spool.PartData {
+		slices.SortStableFunc(c.Parts, func(p, q chunk.Part) int {
+			if p.Type == chunk.PartData && q.Type == chunk.PartData {
 				return strings.Compare(p.Name+p.ID+string(p.Data), q.Name+q.ID+string(q.Data))
 			}
 			return 0
@@ -413,11 +415,11 @@ func outcome(f *spool.Fold) string {
 }
 
 // checkLog checks what holds for every log.
-func checkLog(t *testing.T, records []spool.Record) {
+func checkLog(t *testing.T, records []chunk.Record) {
 	t.Helper()
 	ended, messages, owed := map[string]bool{}, map[string]string{}, map[string]bool{}
 	for _, r := range records {
-		c, err := spool.DecodeChunk(r.Data)
+		c, err := chunk.Decode(r.Data)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -426,21 +428,21 @@ func checkLog(t *testing.T, records []spool.Record) {
 			t.Errorf("%d: %s of a run that is over", r.Seq, r.Type)
 		}
 		switch c := c.(type) {
-		case *spool.RunStarted:
+		case *chunk.RunStarted:
 			if m := messages[c.TurnID]; m != "" && m != c.MessageID {
 				t.Errorf("the turn %s has two messages", c.TurnID)
 			}
 			messages[c.TurnID] = c.MessageID
-		case *spool.StepCommitted:
+		case *chunk.StepCommitted:
 			if c.CheckpointID != "" {
 				owed[c.CheckpointID] = true
 			}
-		case *spool.CheckpointCreated:
+		case *chunk.CheckpointCreated:
 			if !owed[c.CheckpointID] {
 				t.Errorf("%d: no commit has named the checkpoint %s, or it is created again", r.Seq, c.CheckpointID)
 			}
 			delete(owed, c.CheckpointID)
-		case *spool.RunFinished, *spool.RunSuspended:
+		case *chunk.RunFinished, *chunk.RunSuspended:
 			ended[run] = true
 		}
 	}

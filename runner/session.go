@@ -11,6 +11,8 @@ import (
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/agent"
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
 )
 
 // session is one claimed session while this runner owns it.
@@ -25,24 +27,24 @@ type session struct {
 
 // plan is what a session's fold asks of its owner.
 type plan struct {
-	seq      uint64         // of the fold
-	open     *spool.Run     // a run that somebody left open
-	external bool           // it is a producer's
-	work     *spool.Command // the next command that opens a run
-	more     bool           // others wait behind it
-	stop     bool           // a stop waits for it
-	title    string         // of a session that has none yet
-	paused   *spool.Turn    // the last turn, if its producer paused it
+	seq      uint64        // of the fold
+	open     *fold.Run     // a run that somebody left open
+	external bool          // it is a producer's
+	work     *fold.Command // the next command that opens a run
+	more     bool          // others wait behind it
+	stop     bool          // a stop waits for it
+	title    string        // of a session that has none yet
+	paused   *fold.Turn    // the last turn, if its producer paused it
 
-	turn      *spool.Turn       // the open run's, or the one that waits for answers
-	cont      *spool.Command    // what lets that turn go on, or ends it
-	answers   []string          // ids of the answers that it got
-	expires   int64             // when it stops waiting; 0: never
-	lost      bool              // the open run was taken over too often
-	fromStep  int               // where the turn goes on
-	fromPoint *string           // and the checkpoint before
-	rollback  *spool.Checkpoint // to which the command of a new turn has brought the history back
-	row       spool.Row         // what the session's row must say if there is nothing to do
+	turn      *fold.Turn       // the open run's, or the one that waits for answers
+	cont      *fold.Command    // what lets that turn go on, or ends it
+	answers   []string         // ids of the answers that it got
+	expires   int64            // when it stops waiting; 0: never
+	lost      bool             // the open run was taken over too often
+	fromStep  int              // where the turn goes on
+	fromPoint *string          // and the checkpoint before
+	rollback  *fold.Checkpoint // to which the command of a new turn has brought the history back
+	row       spool.Row        // what the session's row must say if there is nothing to do
 }
 
 // serve does all there is to do in a claimed session and releases it.
@@ -126,11 +128,11 @@ func (r *Runner) work(ctx context.Context, lease spool.Lease) (err error) {
 
 func (s *session) plan(ctx context.Context) (plan, error) {
 	var p plan
-	err := s.log.View(ctx, func(f *spool.Fold) error {
+	err := s.log.View(ctx, func(f *fold.Fold) error {
 		p.seq, p.stop = f.Seq, f.Stop != nil
 		if run := f.OpenRun(); run != nil {
 			copied, turn := *run, *f.Turn(run.TurnID)
-			p.open, p.external, p.turn = &copied, run.Mode == spool.ModeExternal, &turn
+			p.open, p.external, p.turn = &copied, run.Mode == chunk.ModeExternal, &turn
 			p.more = len(f.Waiting) > 0
 			p.lost = s.r == nil || s.r.o.FailLost || run.Recoveries >= s.r.o.MaxRecoveries
 			return nil
@@ -138,7 +140,7 @@ func (s *session) plan(ctx context.Context) (plan, error) {
 		if c := f.Continue; c != nil {
 			copied, turn := *c, *f.LastTurn()
 			p.cont, p.turn, p.answers = &copied, &turn, slices.Clone(f.Answers)
-			p.stop = p.stop || c.Mode == spool.ModeStop || c.Mode == spool.ModeSuperseded
+			p.stop = p.stop || c.Mode == chunk.ModeStop || c.Mode == chunk.ModeSuperseded
 			p.fromStep = turn.LastRun().Step
 			p.from(f)
 			return nil
@@ -148,7 +150,7 @@ func (s *session) plan(ctx context.Context) (plan, error) {
 			return nil // what is queued waits, too
 		}
 		if len(f.Waiting) == 0 {
-			if turn := f.LastTurn(); f.Status == spool.StatusPaused && turn.LastRun().Mode == spool.ModeExternal {
+			if turn := f.LastTurn(); f.Status == chunk.StatusPaused && turn.LastRun().Mode == chunk.ModeExternal {
 				copied := *turn
 				p.paused = &copied
 			}
@@ -175,7 +177,7 @@ func (s *session) plan(ctx context.Context) (plan, error) {
 }
 
 // from notes the checkpoint that the session stands at.
-func (p *plan) from(f *spool.Fold) {
+func (p *plan) from(f *fold.Fold) {
 	if c := f.Checkpoint(f.CheckpointID); c != nil {
 		id := c.ID
 		p.fromPoint = &id
@@ -211,7 +213,7 @@ func (s *session) rest(ctx context.Context, p plan) (done bool, err error) {
 // recover is a new owner's first act when it finds a run open: whoever ran it is
 // gone, and the run goes on where it was, in the same message.
 func (s *session) recover(ctx context.Context, p plan) error {
-	over := p.open.Mode == spool.ModeStop || p.open.Mode == spool.ModeSuperseded
+	over := p.open.Mode == chunk.ModeStop || p.open.Mode == chunk.ModeSuperseded
 	if p.lost || p.external || p.stop || over {
 		p.stop = p.stop || over
 		return s.abandon(ctx, p)
@@ -219,10 +221,10 @@ func (s *session) recover(ctx context.Context, p plan) error {
 	info := agent.RunInfo{Session: s.lease.Session, Agent: s.agent.Name, RunID: p.open.ID, TurnID: p.open.TurnID,
 		MessageID: p.turn.MessageID, Mode: p.open.Mode, Started: time.UnixMilli(p.open.StartTime)}
 	s.w.SetRun(p.open.ID)
-	chunks := []spool.Chunk{superseded()}
+	chunks := []chunk.Chunk{superseded()}
 	discarded := 0
-	err := s.log.View(ctx, func(f *spool.Fold) error {
-		var first []spool.Chunk
+	err := s.log.View(ctx, func(f *fold.Fold) error {
+		var first []chunk.Chunk
 		first, discarded = s.agent.TakeOver(f)
 		chunks = append(chunks, first...)
 		return nil
@@ -230,7 +232,7 @@ func (s *session) recover(ctx context.Context, p plan) error {
 	if err != nil {
 		return err
 	}
-	if _, err := s.w.Commit(ctx, spool.Row{Status: spool.StatusActive}, nil, chunks...); err != nil {
+	if _, err := s.w.Commit(ctx, spool.Row{Status: chunk.StatusActive}, nil, chunks...); err != nil {
 		return err
 	}
 	s.r.tell.RunRecovered(info)
@@ -240,16 +242,16 @@ func (s *session) recover(ctx context.Context, p plan) error {
 	return s.execute(ctx, p, info, p.open.Start)
 }
 
-func superseded() *spool.ExecutorSuperseded {
-	return &spool.ExecutorSuperseded{Reason: "the lease of the previous owner expired"}
+func superseded() *chunk.ExecutorSuperseded {
+	return &chunk.ExecutorSuperseded{Reason: "the lease of the previous owner expired"}
 }
 
 // abandon ends a run that somebody left open: what it showed becomes the answer.
 func (s *session) abandon(ctx context.Context, p plan) error {
 	s.w.SetRun(p.open.ID)
 	s.w.SetStep(0)
-	chunks := []spool.Chunk{superseded()}
-	err := s.log.View(ctx, func(f *spool.Fold) error {
+	chunks := []chunk.Chunk{superseded()}
+	err := s.log.View(ctx, func(f *fold.Fold) error {
 		chunks = append(chunks, f.Owed()...)
 		return nil
 	})
@@ -259,11 +261,11 @@ func (s *session) abandon(ctx context.Context, p plan) error {
 	if _, err := s.w.Commit(ctx, spool.Row{}, nil, chunks...); err != nil {
 		return err
 	}
-	end := &spool.RunFinished{Outcome: spool.OutcomeFailed, FinishReason: "error",
+	end := &chunk.RunFinished{Outcome: chunk.OutcomeFailed, FinishReason: "error",
 		Error: "the process that ran this was lost", Code: CodeExecutorLost, Recoverable: true}
 	switch {
 	case p.stop:
-		end = &spool.RunFinished{Outcome: spool.OutcomeStopped, FinishReason: "other"}
+		end = &chunk.RunFinished{Outcome: chunk.OutcomeStopped, FinishReason: "other"}
 	case p.external:
 		end.Error, end.Code = "the producer was lost", CodeProducerLost
 	}
@@ -272,8 +274,8 @@ func (s *session) abandon(ctx context.Context, p plan) error {
 	err = s.settle(ctx, info, end)
 	if err == nil && s.r != nil {
 		var lost error
-		if end.Outcome == spool.OutcomeFailed {
-			lost = &spool.Error{Code: end.Code, Message: end.Error}
+		if end.Outcome == chunk.OutcomeFailed {
+			lost = &chunk.Error{Code: end.Code, Message: end.Error}
 		}
 		s.r.tell.RunFinished(info, lost)
 	}
@@ -288,16 +290,16 @@ const (
 
 // settle ends the open run: first what the open step lacks, then the end, with
 // the row and, if nothing waits, the due mark.
-func (s *session) settle(ctx context.Context, info agent.RunInfo, end *spool.RunFinished) error {
+func (s *session) settle(ctx context.Context, info agent.RunInfo, end *chunk.RunFinished) error {
 	if err := s.w.Flush(ctx); err != nil {
 		return err
 	}
 	var (
-		chunks  []spool.Chunk
+		chunks  []chunk.Chunk
 		settle  *spool.Settle
 		answers []openAnswer
 	)
-	err := s.log.View(ctx, func(f *spool.Fold) error {
+	err := s.log.View(ctx, func(f *fold.Fold) error {
 		chunks, answers = f.Settle(end), openAnswers(f)
 		if len(f.Waiting) == 0 {
 			settle = &spool.Settle{Seen: f.Seq}
@@ -307,9 +309,9 @@ func (s *session) settle(ctx context.Context, info agent.RunInfo, end *spool.Run
 	if err != nil {
 		return err
 	}
-	status := spool.StatusEnded
-	if end.Outcome == spool.OutcomeFailed {
-		status = spool.StatusFailed
+	status := chunk.StatusEnded
+	if end.Outcome == chunk.OutcomeFailed {
+		status = chunk.StatusFailed
 	}
 	s.w.SetStep(0)
 	end.RunID = info.RunID

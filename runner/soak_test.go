@@ -19,6 +19,8 @@ import (
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/agent"
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
 	"github.com/spool-run/spool/model"
 	"github.com/spool-run/spool/model/scripted"
 	"github.com/spool-run/spool/runner"
@@ -114,7 +116,7 @@ func checkCold(t *testing.T, path string, tally *soakTally) {
 	tally.folds.Range(func(session, want any) bool {
 		g, err := cold.logs.Log(session.(string))
 		if err == nil {
-			err = g.View(context.Background(), func(f *spool.Fold) error {
+			err = g.View(context.Background(), func(f *fold.Fold) error {
 				if got := sha256.Sum256([]byte(mustJSON(f))); got != want {
 					t.Errorf("%s: another process folds it into something else: %s", session, mustJSON(f))
 				}
@@ -309,7 +311,7 @@ type soakUser struct {
 	tally *soakTally
 
 	g    *spool.Log
-	seen []spool.Record
+	seen []chunk.Record
 	open bool // a run is
 	n    int  // commands
 }
@@ -369,9 +371,9 @@ func (u *soakUser) turn(ctx context.Context) error {
 		if cut {
 			continue
 		}
-		var answers []spool.Chunk
+		var answers []chunk.Chunk
 		rests := false
-		err := u.g.View(ctx, func(f *spool.Fold) error {
+		err := u.g.View(ctx, func(f *fold.Fold) error {
 			pending := f.Pending()
 			for _, t := range pending {
 				answers = append(answers, u.answer(t.CallID, t.Approval))
@@ -404,47 +406,47 @@ func (u *soakUser) last() uint64 {
 }
 
 // react answers some questions at once, sometimes both ways.
-func (u *soakUser) react(ctx context.Context, r spool.Record) error {
-	var answers []spool.Chunk
+func (u *soakUser) react(ctx context.Context, r chunk.Record) error {
+	var answers []chunk.Chunk
 	switch r.Type {
-	case spool.TypeRunStarted, spool.TypeRunFinished, spool.TypeRunSuspended, spool.TypeExecutorSuperseded, spool.TypeToolApprovalRequest, spool.TypeToolStart:
+	case chunk.TypeRunStarted, chunk.TypeRunFinished, chunk.TypeRunSuspended, chunk.TypeExecutorSuperseded, chunk.TypeToolApprovalRequest, chunk.TypeToolStart:
 	default:
 		return nil
 	}
-	c, err := spool.DecodeChunk(r.Data)
+	c, err := chunk.Decode(r.Data)
 	if err != nil {
 		return err
 	}
 	switch c := c.(type) {
-	case *spool.RunStarted:
+	case *chunk.RunStarted:
 		u.open = true
 		u.tally.runs.Add(1)
-	case *spool.RunFinished:
+	case *chunk.RunFinished:
 		u.open = false
-		if c.Outcome == spool.OutcomeStopped {
+		if c.Outcome == chunk.OutcomeStopped {
 			u.tally.stopped.Add(1)
 		}
-		if c.Outcome == spool.OutcomeFailed {
+		if c.Outcome == chunk.OutcomeFailed {
 			return fmt.Errorf("run %s failed: %s", c.RunID, c.Error)
 		}
-	case *spool.RunSuspended:
+	case *chunk.RunSuspended:
 		u.open = false
 		u.tally.pauses.Add(1)
-	case *spool.ExecutorSuperseded:
+	case *chunk.ExecutorSuperseded:
 		u.tally.takeovers.Add(1)
-	case *spool.ToolApprovalRequest:
+	case *chunk.ToolApprovalRequest:
 		if u.rnd.IntN(2) == 0 {
-			answers = append(answers, u.answer(c.ToolCallID, &spool.Approval{ID: c.ApprovalID}))
+			answers = append(answers, u.answer(c.ToolCallID, &chunk.Approval{ID: c.ApprovalID}))
 		}
-	case *spool.ToolStart:
+	case *chunk.ToolStart:
 		if c.Client && u.rnd.IntN(2) == 0 {
 			answers = append(answers, u.answer(c.ToolCallID, nil))
 		}
 	}
 	if len(answers) > 0 && u.rnd.IntN(4) == 0 {
-		if d, ok := answers[0].(*spool.ToolApprovalResponse); ok {
+		if d, ok := answers[0].(*chunk.ToolApprovalResponse); ok {
 			u.n++
-			answers = append(answers, &spool.ToolApprovalResponse{CommandID: fmt.Sprint("c", u.n), ApprovalID: d.ApprovalID, Approved: !d.Approved})
+			answers = append(answers, &chunk.ToolApprovalResponse{CommandID: fmt.Sprint("c", u.n), ApprovalID: d.ApprovalID, Approved: !d.Approved})
 		}
 	}
 	if len(answers) == 0 {
@@ -456,31 +458,31 @@ func (u *soakUser) react(ctx context.Context, r spool.Record) error {
 	return u.command(ctx, answers...)
 }
 
-func (u *soakUser) answer(callID string, approval *spool.Approval) spool.Chunk {
+func (u *soakUser) answer(callID string, approval *chunk.Approval) chunk.Chunk {
 	u.n++
 	id := fmt.Sprint("c", u.n)
 	switch {
 	case approval != nil:
-		return &spool.ToolApprovalResponse{CommandID: id, ApprovalID: approval.ID, Approved: u.rnd.IntN(3) > 0}
+		return &chunk.ToolApprovalResponse{CommandID: id, ApprovalID: approval.ID, Approved: u.rnd.IntN(3) > 0}
 	case u.rnd.IntN(5) == 0:
-		return &spool.ToolResultSubmitted{CommandID: id, ToolCallID: callID, Error: "no permission"}
+		return &chunk.ToolResultSubmitted{CommandID: id, ToolCallID: callID, Error: "no permission"}
 	}
-	return &spool.ToolResultSubmitted{CommandID: id, ToolCallID: callID, Result: json.RawMessage(`{"lat":52.5}`)}
+	return &chunk.ToolResultSubmitted{CommandID: id, ToolCallID: callID, Result: json.RawMessage(`{"lat":52.5}`)}
 }
 
 func (u *soakUser) stop(ctx context.Context) error {
 	u.n++
-	return u.command(ctx, &spool.StopRequested{CommandID: fmt.Sprint("c", u.n)})
+	return u.command(ctx, &chunk.StopRequested{CommandID: fmt.Sprint("c", u.n)})
 }
 
-func (u *soakUser) command(ctx context.Context, chunks ...spool.Chunk) error {
+func (u *soakUser) command(ctx context.Context, chunks ...chunk.Chunk) error {
 	_, err := u.g.Command(ctx, spool.Row{}, chunks...)
 	return err
 }
 
 // compare holds what was seen against the log and the folds of it.
 func (u *soakUser) compare(ctx context.Context, session string) error {
-	all, kept := spool.NewFold(session), spool.NewFold(session)
+	all, kept := fold.New(session), fold.New(session)
 	for i, r := range u.seen {
 		if r.Seq != uint64(i)+1 {
 			return fmt.Errorf("record %d has the sequence %d", i+1, r.Seq)
@@ -488,7 +490,7 @@ func (u *soakUser) compare(ctx context.Context, session string) error {
 		if err := all.Apply(r); err != nil {
 			return err
 		}
-		if r.Class == spool.Kept {
+		if r.Class == chunk.Kept {
 			if err := kept.Apply(r); err != nil {
 				return err
 			}
@@ -499,12 +501,12 @@ func (u *soakUser) compare(ctx context.Context, session string) error {
 	if got := mustJSON(kept); got != want {
 		return fmt.Errorf("kept records say something else:\n%s\n%s", got, want)
 	}
-	wantMessages := mustJSON(all.Snapshot(spool.SnapshotOptions{}).Messages)
-	err := u.g.View(ctx, func(f *spool.Fold) error {
+	wantMessages := mustJSON(all.Snapshot(fold.SnapshotOptions{}).Messages)
+	err := u.g.View(ctx, func(f *fold.Fold) error {
 		if got := mustJSON(f); got != want {
 			return fmt.Errorf("the log folds into something else than what was read:\n%s\n%s", got, want)
 		}
-		if got := mustJSON(f.Snapshot(spool.SnapshotOptions{}).Messages); got != wantMessages {
+		if got := mustJSON(f.Snapshot(fold.SnapshotOptions{}).Messages); got != wantMessages {
 			return fmt.Errorf("the snapshot holds other messages:\n%s\n%s", got, wantMessages)
 		}
 		return nil
@@ -519,7 +521,7 @@ func (u *soakUser) compare(ctx context.Context, session string) error {
 			}
 		}
 	}
-	if all.Status != spool.StatusEnded {
+	if all.Status != chunk.StatusEnded {
 		return fmt.Errorf("it ended as %s %s", all.Status, all.Reason)
 	}
 	u.tally.folds.Store(session, sha256.Sum256([]byte(want)))

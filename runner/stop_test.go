@@ -7,14 +7,16 @@ import (
 	"time"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
 	"github.com/spool-run/spool/model/scripted"
 	"github.com/spool-run/spool/runner"
 )
 
-func (w *world) wantStopped(session string) *spool.Fold {
+func (w *world) wantStopped(session string) *fold.Fold {
 	w.t.Helper()
 	f := w.fold(session)
-	if f.Status != spool.StatusEnded || f.Reason != "stopped" {
+	if f.Status != chunk.StatusEnded || f.Reason != "stopped" {
 		w.t.Errorf("status %s %s", f.Status, f.Reason)
 	}
 	w.wantMarked(f)
@@ -23,7 +25,7 @@ func (w *world) wantStopped(session string) *spool.Fold {
 
 // wantMarked checks that nothing of a cut answer is left open or due, and that
 // its message says so.
-func (w *world) wantMarked(f *spool.Fold) {
+func (w *world) wantMarked(f *fold.Fold) {
 	w.t.Helper()
 	m := f.Messages[len(f.Messages)-1]
 	for _, p := range m.Parts {
@@ -42,22 +44,22 @@ func (w *world) wantMarked(f *spool.Fold) {
 
 // stopBeforeTheLast folds a log as it were if a stop had landed before its last
 // record, and checks that the stop is not forgotten.
-func (w *world) stopBeforeTheLast(session string) *spool.Fold {
+func (w *world) stopBeforeTheLast(session string) *fold.Fold {
 	w.t.Helper()
 	records := w.records(session)
 	last := records[len(records)-1]
-	f := spool.NewFold(session)
+	f := fold.New(session)
 	for _, r := range records[:len(records)-1] {
 		if err := f.Apply(r); err != nil {
 			w.t.Fatal(err)
 		}
 	}
-	f.ApplyChunk(spool.Record{Seq: last.Seq, Type: spool.TypeStopRequested, Agent: session}, &spool.StopRequested{CommandID: "x"})
+	f.ApplyChunk(chunk.Record{Seq: last.Seq, Type: chunk.TypeStopRequested, Agent: session}, &chunk.StopRequested{CommandID: "x"})
 	last.Seq++
 	if err := f.Apply(last); err != nil {
 		w.t.Fatal(err)
 	}
-	if f.Continue == nil || f.Continue.Mode != spool.ModeStop || f.Stop == nil {
+	if f.Continue == nil || f.Continue.Mode != chunk.ModeStop || f.Stop == nil {
 		w.t.Errorf("the stop is forgotten: %s", mustJSON(f))
 	}
 	return f
@@ -67,7 +69,7 @@ func TestStopInMidText(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.start(demo(nil), nil)
 		w.say("s", "u1", "slowly")
-		w.until("s", spool.TypeTextDelta, func(c spool.Chunk) bool { return c.(*spool.TextDelta).Delta == "w4 " })
+		w.until("s", chunk.TypeTextDelta, func(c chunk.Chunk) bool { return c.(*chunk.TextDelta).Delta == "w4 " })
 		begun := time.Now()
 		w.stop("s", "x1")
 		w.stop("s", "x1") // a double click
@@ -89,7 +91,7 @@ func TestStopBeforeTheFirstToken(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.start(demo(nil), &runner.Options{StopGrace: time.Second})
 		w.say("s", "u1", "silent") // and deaf to its context
-		w.until("s", spool.TypeStepStarted, nil)
+		w.until("s", chunk.TypeStepStarted, nil)
 		synctest.Wait()
 		w.stop("s", "x1")
 		f := w.wantStopped("s")
@@ -121,7 +123,7 @@ func TestStopInATool(t *testing.T) {
 			call("a", "slow", "{}"), call("b", "deaf", "{}"), call("c", "plan_trip", `{"city":"Rome","days":1}`), call("d", "dutiful", "{}"))}),
 			&runner.Options{StopGrace: time.Second})
 		w.say("s", "u1", "go")
-		w.until("s", spool.TypeToolEnd, nil)
+		w.until("s", chunk.TypeToolEnd, nil)
 		synctest.Wait()
 		w.stop("s", "x1")
 		f := w.wantStopped("s")
@@ -155,7 +157,7 @@ func TestStopWithNothingRunning(t *testing.T) {
 			t.Errorf("%d records became %d", len(before), len(after))
 		}
 		head, err := w.log("s").Head(w.t.Context())
-		if err != nil || head.Due != 0 || head.Status != spool.StatusEnded {
+		if err != nil || head.Due != 0 || head.Status != chunk.StatusEnded {
 			t.Errorf("%+v, %v", head, err)
 		}
 		w.say("s", "u2", "hello") // the old stop does not hit it
@@ -169,9 +171,9 @@ func TestQueuedMessageIsServedNext(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.start(demo(nil), nil)
 		w.say("s", "u1", "slowly")
-		w.until("s", spool.TypeTextDelta, nil)
+		w.until("s", chunk.TypeTextDelta, nil)
 		queued := say("u2", "hello")
-		queued.WhenBusy = spool.BusyQueue
+		queued.WhenBusy = chunk.BusyQueue
 		w.command("s", queued)
 		refused := say("u3", "hello")
 		w.command("s", refused)
@@ -182,15 +184,15 @@ func TestQueuedMessageIsServedNext(t *testing.T) {
 		if got := f.Messages[1].Text(); !strings.HasSuffix(got, "w99 ") {
 			t.Errorf("the first answer was cut: %q", got)
 		}
-		if v := f.Verdict("u3"); v.State != spool.VerdictRefused || v.Code != spool.RefusedBusy {
+		if v := f.Verdict("u3"); v.State != fold.VerdictRefused || v.Code != fold.RefusedBusy {
 			t.Errorf("u3: %+v", v)
 		}
 	})
 }
 
-func edit(id, after, text string) []spool.Chunk {
-	return []spool.Chunk{
-		&spool.HistoryRewound{CommandID: id + "-rewind", AfterMessageID: after, Trigger: "edit", WhenBusy: spool.BusyInterrupt},
+func edit(id, after, text string) []chunk.Chunk {
+	return []chunk.Chunk{
+		&chunk.HistoryRewound{CommandID: id + "-rewind", AfterMessageID: after, Trigger: "edit", WhenBusy: chunk.BusyInterrupt},
 		say(id, text),
 	}
 }
@@ -208,7 +210,7 @@ func TestEditAndRegenerate(t *testing.T) {
 			t.Errorf("after the edit: %s", mustJSON(f.Messages))
 		}
 		answer := f.Messages[3].ID
-		w.command("s", &spool.HistoryRewound{CommandID: "g1", AfterMessageID: "u3", Trigger: "regenerate", WhenBusy: spool.BusyInterrupt})
+		w.command("s", &chunk.HistoryRewound{CommandID: "g1", AfterMessageID: "u3", Trigger: "regenerate", WhenBusy: chunk.BusyInterrupt})
 		f = w.fold("s")
 		if len(f.Messages) != 4 || f.Messages[3].ID == answer || f.LastTurn().ID != "g1" || len(toolParts(f)) != 3 {
 			t.Errorf("after the regenerate: %s", mustJSON(f.Messages))
@@ -220,10 +222,10 @@ func TestEditAndRegenerateWhileRunning(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.start(demo(nil), nil)
 		w.say("s", "u1", "slowly")
-		w.until("s", spool.TypeTextDelta, nil)
+		w.until("s", chunk.TypeTextDelta, nil)
 		w.command("s", edit("u2", "", "slowly again")...)
-		w.until("s", spool.TypeTextDelta, func(c spool.Chunk) bool { return c.ChunkBase().RunID != w.run("s", "u1") })
-		w.command("s", &spool.HistoryRewound{CommandID: "g1", AfterMessageID: "u2", Trigger: "regenerate", WhenBusy: spool.BusyInterrupt})
+		w.until("s", chunk.TypeTextDelta, func(c chunk.Chunk) bool { return c.ChunkBase().RunID != w.run("s", "u1") })
+		w.command("s", &chunk.HistoryRewound{CommandID: "g1", AfterMessageID: "u2", Trigger: "regenerate", WhenBusy: chunk.BusyInterrupt})
 		w.command("s", edit("u2", "", "slowly again")...) // the edit's POST comes once more
 		f := w.fold("s")
 		if len(f.Turns) != 3 || f.Turns[0].LastRun().Outcome != "stopped" || f.Turns[1].LastRun().Outcome != "stopped" || f.Reason != "completed" {
@@ -238,7 +240,7 @@ func TestEditAndRegenerateWhileRunning(t *testing.T) {
 // run returns the id of a turn's run.
 func (w *world) run(session, turn string) (id string) {
 	w.t.Helper()
-	err := w.log(session).View(w.t.Context(), func(f *spool.Fold) error {
+	err := w.log(session).View(w.t.Context(), func(f *fold.Fold) error {
 		id = f.Turn(turn).LastRun().ID
 		return nil
 	})
@@ -253,8 +255,8 @@ func TestReplacedHistory(t *testing.T) {
 		w.start(demo(nil), nil)
 		w.say("s", "u1", "hello")
 		w.settled("s")
-		messages := []spool.Message{say("m1", "tools").Message}
-		w.command("s", &spool.HistoryReplaced{CommandID: "h1", Messages: &messages, State: []byte(`{"itinerary":["home"]}`)})
+		messages := []chunk.Message{say("m1", "tools").Message}
+		w.command("s", &chunk.HistoryReplaced{CommandID: "h1", Messages: &messages, State: []byte(`{"itinerary":["home"]}`)})
 		w.settled("s")
 		head, err := w.log("s").Head(w.t.Context())
 		if err != nil || head.Due != 0 {
@@ -272,18 +274,18 @@ func TestInterruptDoesNotHitWhatIsQueuedBeforeIt(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.start(demo(nil), nil)
 		w.say("s", "u1", "slowly")
-		w.until("s", spool.TypeTextDelta, nil)
+		w.until("s", chunk.TypeTextDelta, nil)
 		for _, id := range []string{"u2", "u3"} {
 			m := say(id, "slowly")
-			m.WhenBusy = spool.BusyQueue
+			m.WhenBusy = chunk.BusyQueue
 			if id == "u3" {
-				m.WhenBusy = spool.BusyInterrupt
+				m.WhenBusy = chunk.BusyInterrupt
 			}
 			w.command("s", m)
 		}
-		w.until("s", spool.TypeTextDelta, func(c spool.Chunk) bool { return c.ChunkBase().RunID != w.run("s", "u1") })
+		w.until("s", chunk.TypeTextDelta, func(c chunk.Chunk) bool { return c.ChunkBase().RunID != w.run("s", "u1") })
 		m := say("u4", "hello")
-		m.WhenBusy = spool.BusyQueue
+		m.WhenBusy = chunk.BusyQueue
 		w.command("s", m)
 		var ends []string
 		for _, turn := range w.fold("s").Turns {
@@ -299,9 +301,9 @@ func TestToolThatIsLeftBehindWritesNothing(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.start(demo(map[string]scripted.Scene{"go": useTool(call("b", "deaf", "{}")), "longer": sayFor(100, time.Second)}), nil)
 		w.say("s", "u1", "go")
-		w.until("s", spool.TypeToolStart, nil)
+		w.until("s", chunk.TypeToolStart, nil)
 		next := say("u2", "longer") // the same owner goes on with it when the tool comes back
-		next.WhenBusy = spool.BusyQueue
+		next.WhenBusy = chunk.BusyQueue
 		w.command("s", next)
 		w.stop("s", "x1")
 		f := w.fold("s")

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
 	"github.com/spool-run/spool/runner"
 	"github.com/spool-run/spool/tool"
 	"github.com/spool-run/spool/wire/aisdk"
@@ -15,7 +17,7 @@ import (
 )
 
 // recoveredLog is a scenario's log, whose first owner died at an append.
-func recoveredLog(t *testing.T, s scenario, k int) (records []spool.Record) {
+func recoveredLog(t *testing.T, s scenario, k int) (records []chunk.Record) {
 	inWorld(t, func(w *world) {
 		first, store := w.second("first")
 		store.lives = k
@@ -61,12 +63,12 @@ func TestRecoveredRunsOnTheWire(t *testing.T) {
 }
 
 // onTheWire checks that whoever attaches anywhere in a log ends with what it says.
-func onTheWire(t *testing.T, log []spool.Record, ui7 bool) {
+func onTheWire(t *testing.T, log []chunk.Record, ui7 bool) {
 	t.Helper()
 	wiretest.Run(t, wiretest.Wire{
 		Log:     log,
 		PerTurn: true,
-		New: func(turn *spool.Turn) spool.Projector {
+		New: func(turn *fold.Turn) spool.Projector {
 			return aisdk.NewProjector(turn.ID, &aisdk.Options{UI7: ui7})
 		},
 		Fold: func(stream []byte) (json.RawMessage, error) {
@@ -100,7 +102,7 @@ func TestSavedFoldOfAPause(t *testing.T) {
 			continue
 		}
 		log := recoveredLog(t, s, 0) // nobody dies
-		whole, part := spool.NewFold("s"), spool.NewFold("s")
+		whole, part := fold.New("s"), fold.New("s")
 		loads := 0
 		for _, r := range log {
 			if err := whole.Apply(r); err != nil {
@@ -114,7 +116,7 @@ func TestSavedFoldOfAPause(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if part, err = spool.LoadFold(saved); err != nil {
+				if part, err = fold.Load(saved); err != nil {
 					t.Fatal(err)
 				}
 				loads++

@@ -13,6 +13,8 @@ import (
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/agent"
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
 	"github.com/spool-run/spool/model/scripted"
 	"github.com/spool-run/spool/server/chat"
 	"github.com/spool-run/spool/tool"
@@ -62,17 +64,17 @@ func (k *kit) gated() *wipe {
 
 // paused says something that makes the run pause, and returns the calls that
 // wait and the id of their message.
-func (k *kit) paused(session, text string) (calls []spool.ToolPart, messageID string) {
+func (k *kit) paused(session, text string) (calls []chunk.ToolPart, messageID string) {
 	k.Helper()
 	list := datas(k.say(session, "u1", text).all())
 	if !strings.HasSuffix(list, `{"type":"finish","finishReason":"tool-calls"}`+"\n[DONE]\n") {
 		k.Fatalf("the stream of a pause: %s", list)
 	}
 	snap := k.snapshot(session)
-	if snap.Status != spool.StatusPaused {
+	if snap.Status != chunk.StatusPaused {
 		k.Fatalf("status %s", snap.Status)
 	}
-	err := k.fold(session, func(f *spool.Fold) {
+	err := k.fold(session, func(f *fold.Fold) {
 		for _, t := range f.Pending() {
 			calls = append(calls, *t)
 		}
@@ -84,12 +86,12 @@ func (k *kit) paused(session, text string) (calls []spool.ToolPart, messageID st
 	return calls, messageID
 }
 
-func (k *kit) fold(session string, fn func(*spool.Fold)) error {
+func (k *kit) fold(session string, fn func(*fold.Fold)) error {
 	g, err := k.logs.Log(session)
 	if err != nil {
 		return err
 	}
-	return g.View(k.Context(), func(f *spool.Fold) error { fn(f); return nil })
+	return g.View(k.Context(), func(f *fold.Fold) error { fn(f); return nil })
 }
 
 // answers is what the stock client posts when its user has answered some calls.
@@ -103,12 +105,12 @@ func answers(messageID string, parts ...map[string]any) string {
 	}})
 }
 
-func decision(t spool.ToolPart, approved bool, reason string) map[string]any {
+func decision(t chunk.ToolPart, approved bool, reason string) map[string]any {
 	return map[string]any{"toolCallId": t.CallID, "state": "approval-responded",
 		"approval": map[string]any{"id": t.Approval.ID, "approved": approved, "reason": reason}}
 }
 
-func (k *kit) settled(session string) *spool.Fold {
+func (k *kit) settled(session string) *fold.Fold {
 	k.Helper()
 	g, err := k.logs.Log(session)
 	if err != nil {
@@ -155,7 +157,7 @@ func TestApprovalByChat(t *testing.T) {
 	if len(f.Messages) != 2 || f.Messages[1].Text() != "may I? so be it" || f.Reason != "completed" || len(f.Turns[0].Runs) != 2 {
 		t.Errorf("%s %s", f.Reason, mustJSON(f.Messages))
 	}
-	k.problem(http.StatusConflict, "nothing_to_continue", "POST", "/api/chat/s", answers(id, decision(spool.ToolPart{CallID: "c1", Approval: &spool.Approval{ID: "made-up"}}, true, "")))
+	k.problem(http.StatusConflict, "nothing_to_continue", "POST", "/api/chat/s", answers(id, decision(chunk.ToolPart{CallID: "c1", Approval: &chunk.Approval{ID: "made-up"}}, true, "")))
 }
 
 func TestApprovalByRoute(t *testing.T) {
@@ -175,12 +177,12 @@ func TestApprovalByRoute(t *testing.T) {
 	k.problem(http.StatusConflict, "already_answered", "POST", url, `{"approved":true}`)
 	f := k.settled("s")
 	part := f.Messages[1].Parts[2].Tool
-	if w.list() != "" || part.State != spool.ToolDenied || part.Approval.Reason != "not that one" || f.Reason != "completed" {
+	if w.list() != "" || part.State != chunk.ToolDenied || part.Approval.Reason != "not that one" || f.Reason != "completed" {
 		t.Errorf("done %q: %s %s", w.list(), f.Reason, mustJSON(part))
 	}
 	responses := 0
 	for _, r := range k.log("s")[before:] {
-		if r.Type == spool.TypeToolApprovalResponse {
+		if r.Type == chunk.TypeToolApprovalResponse {
 			responses++
 		}
 	}
@@ -200,7 +202,7 @@ func TestTwoTabsAnswer(t *testing.T) {
 	if want := `{"type":"start","messageId":"` + id + `"}` + "\n" + `{"type":"finish","finishReason":"tool-calls"}` + "\n[DONE]\n"; got != want {
 		t.Errorf("the first of two answers: %s", got)
 	}
-	if w.list() != "" || k.snapshot("s").Status != spool.StatusPaused {
+	if w.list() != "" || k.snapshot("s").Status != chunk.StatusPaused {
 		t.Errorf("it went on with an answer missing: %s", w.list())
 	}
 	var wg sync.WaitGroup
@@ -223,7 +225,7 @@ func TestTwoTabsAnswer(t *testing.T) {
 	}
 	f := k.settled("s")
 	want := "a"
-	if f.Messages[1].Parts[3].Tool.State == spool.ToolCompleted {
+	if f.Messages[1].Parts[3].Tool.State == chunk.ToolCompleted {
 		want = "a b"
 	}
 	if w.list() != want || f.Reason != "completed" {
@@ -275,7 +277,7 @@ func TestStopOfAPause(t *testing.T) {
 		if err := json.Unmarshal(k.status(http.StatusOK, "POST", "/api/chat/s/stop", ""), &s); err != nil {
 			t.Fatal(err)
 		}
-		if s.Status != spool.StatusEnded || s.Reason != "stopped" || s.Pending {
+		if s.Status != chunk.StatusEnded || s.Reason != "stopped" || s.Pending {
 			t.Errorf("%+v", s)
 		}
 	}
@@ -299,7 +301,7 @@ func TestMessageInsteadOfAnAnswer(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 	f := k.settled("s")
-	if len(f.Messages) != 4 || f.Messages[2].ID != "u2" || f.Turns[0].LastRun().Outcome != spool.OutcomeStopped || f.Reason != "completed" {
+	if len(f.Messages) != 4 || f.Messages[2].ID != "u2" || f.Turns[0].LastRun().Outcome != chunk.OutcomeStopped || f.Reason != "completed" {
 		t.Errorf("%s %s", mustJSON(f.Turns), mustJSON(f.Messages))
 	}
 	if part := f.Messages[1].Parts[2].Tool; !part.State.Settled() {
@@ -322,14 +324,14 @@ func TestStopIsForced(t *testing.T) {
 	o.text("half ")
 	e.until("half ")
 	s, err := chat.Stop(t.Context(), &chat.Deps{Logs: k.logs, ForceStop: time.Millisecond}, "s", chat.StopOptions{})
-	if err != nil || s.Status != spool.StatusEnded || s.Reason != "stopped" || s.Pending {
+	if err != nil || s.Status != chunk.StatusEnded || s.Reason != "stopped" || s.Pending {
 		t.Errorf("%+v, %v", s, err)
 	}
 	if got := datas(e.all()); !strings.Contains(got, "abort") {
 		t.Errorf("the reader: %s", got)
 	}
 	before := len(k.log("s"))
-	if err := o.w.Append(t.Context(), &spool.TextDelta{Delta: "late"}); err == nil {
+	if err := o.w.Append(t.Context(), &chunk.TextDelta{Delta: "late"}); err == nil {
 		err = o.w.Flush(t.Context())
 		if !errors.Is(err, spool.ErrSuperseded) {
 			t.Errorf("the old owner: %v", err)

@@ -11,6 +11,9 @@ import (
 	"testing"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
+	"github.com/spool-run/spool/internal/blobref"
 	"github.com/spool-run/spool/internal/sse"
 	"github.com/spool-run/spool/store/memstore"
 )
@@ -29,18 +32,18 @@ func TestLargeValues(t *testing.T) {
 	o := k.own("s")
 	o.start("u1")
 	o.commit(spool.Row{}, nil,
-		&spool.ToolArgStreamStart{ToolCallID: "c1", ToolName: "dump"},
-		&spool.ToolArgStreamDelta{ToolCallID: "c1", Delta: string(input)},
-		&spool.ToolArgStreamEnd{ToolCallID: "c1", ToolName: "dump"})
-	var words []spool.Chunk
-	if err := o.g.View(t.Context(), func(f *spool.Fold) error { words = f.CloseModelPhase("tool-calls", nil); return nil }); err != nil {
+		&chunk.ToolArgStreamStart{ToolCallID: "c1", ToolName: "dump"},
+		&chunk.ToolArgStreamDelta{ToolCallID: "c1", Delta: string(input)},
+		&chunk.ToolArgStreamEnd{ToolCallID: "c1", ToolName: "dump"})
+	var words []chunk.Chunk
+	if err := o.g.View(t.Context(), func(f *fold.Fold) error { words = f.CloseModelPhase("tool-calls", nil); return nil }); err != nil {
 		t.Fatal(err)
 	}
 	o.commit(spool.Row{}, nil, append(words,
-		&spool.ToolStart{ToolCallID: "c1", ToolName: "dump", Arguments: input},
-		&spool.Custom{EventName: "table", ID: "1", Data: data},
-		&spool.Progress{ID: "p", Data: state},
-		&spool.ToolEnd{ToolCallID: "c1", ToolName: "dump", Result: output, Success: true})...)
+		&chunk.ToolStart{ToolCallID: "c1", ToolName: "dump", Arguments: input},
+		&chunk.Custom{EventName: "table", ID: "1", Data: data},
+		&chunk.Progress{ID: "p", Data: state},
+		&chunk.ToolEnd{ToolCallID: "c1", ToolName: "dump", Result: output, Success: true})...)
 	o.finish()
 
 	holds := func(name, got string, escaped bool) {
@@ -71,7 +74,7 @@ func TestLargeValues(t *testing.T) {
 		if json.Unmarshal([]byte(e.Data), &end) != nil || end.Type != "tool_end" {
 			continue
 		}
-		hash, _, ok := spool.ParseBlobRef(end.Result)
+		hash, _, ok := blobref.Parse(end.Result)
 		if !ok {
 			t.Fatalf("native: %.100s", end.Result)
 		}
@@ -115,7 +118,7 @@ func TestLargeValueOutOfReach(t *testing.T) {
 	o.text("a table: ")
 	head := post.until("a table: ")
 	store.down.Store(true)
-	o.commit(spool.Row{}, nil, &spool.Custom{EventName: "table", Data: json.RawMessage(`"` + strings.Repeat("d", 100<<10) + `"`)})
+	o.commit(spool.Row{}, nil, &chunk.Custom{EventName: "table", Data: json.RawMessage(`"` + strings.Repeat("d", 100<<10) + `"`)})
 	o.finish()
 	cut := func(name string, e *events) {
 		t.Helper()
@@ -153,7 +156,7 @@ func TestLargeUserMessage(t *testing.T) {
 	post := k.stream("POST", "/api/chat/s", body)
 	o := k.own("s")
 	o.start("u1")
-	o.commit(spool.Row{}, nil, &spool.File{URL: answer, MediaType: "image/png"})
+	o.commit(spool.Row{}, nil, &chunk.File{URL: answer, MediaType: "image/png"})
 	o.finish()
 	if !strings.Contains(datas(post.all()), answer) {
 		t.Error("the stream lacks the answer's file")

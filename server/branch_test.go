@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
 	"github.com/spool-run/spool/server"
 	"github.com/spool-run/spool/server/chat"
 )
@@ -22,7 +24,7 @@ func (k *kit) twoSteps(session string, header ...string) {
 	o.start("u1")
 	o.text("one ")
 	o.settleStep()
-	o.commit(spool.Row{}, nil, &spool.CheckpointCreated{CheckpointID: "cp-1", StepCount: 1})
+	o.commit(spool.Row{}, nil, &chunk.CheckpointCreated{CheckpointID: "cp-1", StepCount: 1})
 	o.nextStep()
 	o.text("two")
 	o.finish()
@@ -31,10 +33,10 @@ func (k *kit) twoSteps(session string, header ...string) {
 
 type branched struct {
 	SessionID string
-	Status    spool.Status
+	Status    chunk.Status
 	Reason    string
 	Pending   bool
-	Origin    spool.Origin
+	Origin    fold.Origin
 }
 
 func (k *kit) branch(session, body string, header ...string) branched {
@@ -51,11 +53,11 @@ func TestBranchByRoute(t *testing.T) {
 	k := newKit(t, nil)
 	k.twoSteps("s")
 	b := k.branch("s", `{"mode":"branch","checkpointId":"cp-1","commandId":"c1"}`)
-	if b.SessionID == "s" || b.Status != spool.StatusPaused || b.Reason != "interrupted" || b.Origin.Session != "s" || b.Origin.CheckpointID != "cp-1" {
+	if b.SessionID == "s" || b.Status != chunk.StatusPaused || b.Reason != "interrupted" || b.Origin.Session != "s" || b.Origin.CheckpointID != "cp-1" {
 		t.Fatalf("answer %+v", b)
 	}
 	s := k.snapshot(b.SessionID)
-	if s.Origin == nil || *s.Origin != b.Origin || len(s.Messages) != 2 || s.Messages[1].ID != "answer-u1" || s.Status != spool.StatusPaused {
+	if s.Origin == nil || *s.Origin != b.Origin || len(s.Messages) != 2 || s.Messages[1].ID != "answer-u1" || s.Status != chunk.StatusPaused {
 		t.Errorf("snapshot %s", mustJSON(s))
 	}
 	if text := mustJSON(s.Messages[1]); !strings.Contains(text, `"one "`) || strings.Contains(text, "two") || !strings.Contains(text, "data-run-interrupted") {
@@ -73,7 +75,7 @@ func TestBranchByRoute(t *testing.T) {
 	}
 	// Behind the run's last step nothing is left to do.
 	whole := k.branch("s", `{"mode":"branch","checkpointId":"cp-run-u1","sessionId":"whole"}`)
-	if whole.Status != spool.StatusEnded || whole.Reason != "completed" || !strings.Contains(mustJSON(k.snapshot("whole").Messages), "two") {
+	if whole.Status != chunk.StatusEnded || whole.Reason != "completed" || !strings.Contains(mustJSON(k.snapshot("whole").Messages), "two") {
 		t.Errorf("at the end: %+v", whole)
 	}
 	var list struct{ Sessions []spool.SessionInfo }
@@ -104,7 +106,7 @@ func TestBranchWithAMessage(t *testing.T) {
 	k.twoSteps("s")
 	body := `{"mode":"branch","checkpointId":"cp-1","commandId":"c1","message":{"id":"u9","role":"user","parts":[{"type":"text","text":"another way"}]}}`
 	b := k.branch("s", body)
-	if b.Status != spool.StatusActive || !b.Pending {
+	if b.Status != chunk.StatusActive || !b.Pending {
 		t.Errorf("answer %+v", b)
 	}
 	if again := k.branch("s", body); again.SessionID != b.SessionID {
@@ -113,7 +115,7 @@ func TestBranchWithAMessage(t *testing.T) {
 	page := k.stream("GET", "/api/chat/"+b.SessionID, "")
 	o := k.own(b.SessionID)
 	id := ""
-	if err := o.g.View(k.Context(), func(f *spool.Fold) error {
+	if err := o.g.View(k.Context(), func(f *fold.Fold) error {
 		if len(f.Waiting) != 1 {
 			return fmt.Errorf("%d commands wait", len(f.Waiting))
 		}
@@ -132,7 +134,7 @@ func TestBranchWithAMessage(t *testing.T) {
 	if len(s.Messages) != 4 || s.Messages[2].ID != "u9" {
 		t.Errorf("messages %s", mustJSON(s.Messages))
 	}
-	if again := k.branch("s", body); again.Status != spool.StatusEnded || k.snapshot(b.SessionID).StreamSequence != s.StreamSequence {
+	if again := k.branch("s", body); again.Status != chunk.StatusEnded || k.snapshot(b.SessionID).StreamSequence != s.StreamSequence {
 		t.Errorf("a late repeat: %+v", again)
 	}
 }
@@ -218,7 +220,7 @@ func TestCheckpointPages(t *testing.T) {
 	e := k.stream("POST", "/api/chat/s", strings.Replace(userBody("s", "u2", "other"), "{", `{"messageId":"u2",`, 1))
 	o := k.own("s")
 	id := ""
-	_ = o.g.View(k.Context(), func(f *spool.Fold) error { id = f.Waiting[0].ID; return nil })
+	_ = o.g.View(k.Context(), func(f *fold.Fold) error { id = f.Waiting[0].ID; return nil })
 	o.start(id)
 	o.finish()
 	e.all()
@@ -241,7 +243,7 @@ func TestWaitingMessages(t *testing.T) {
 	}
 	queued := k.stream("POST", "/api/chat/s", strings.Replace(userBody("s", "u2", "later"), "{", `{"whenBusy":"queue",`, 1))
 	s := k.snapshot("s")
-	if len(s.Waiting) != 1 || s.Waiting[0].ID != "u2" || s.Waiting[0].WhenBusy != spool.BusyQueue ||
+	if len(s.Waiting) != 1 || s.Waiting[0].ID != "u2" || s.Waiting[0].WhenBusy != chunk.BusyQueue ||
 		!strings.Contains(mustJSON(s.Waiting), `"text":"later"`) || strings.Contains(mustJSON(s.Messages), "later") {
 		t.Errorf("snapshot %s", mustJSON(s))
 	}
@@ -252,7 +254,7 @@ func TestWaitingMessages(t *testing.T) {
 	first.all()
 	// It is next: the stream shows the answer, so that the page must show it.
 	s = k.snapshot("s")
-	if len(s.Waiting) != 0 || len(s.Messages) != 3 || s.Messages[2].ID != "u2" || s.Status != spool.StatusActive {
+	if len(s.Waiting) != 0 || len(s.Messages) != 3 || s.Messages[2].ID != "u2" || s.Status != chunk.StatusActive {
 		t.Errorf("before its run: %s", mustJSON(s))
 	}
 	page := k.stream("GET", "/api/chat/s", "", "X-Resume-From-Sequence", fmt.Sprint(s.StreamSequence))
@@ -293,7 +295,7 @@ func TestCheckpointsAfterARollback(t *testing.T) {
 	}
 	k.problem(http.StatusNotFound, "not_found", "GET", "/api/chat/s/snapshot?checkpoint=cp-2", "")
 	b := k.branch("s", `{"mode":"branch","checkpointId":"cp-run-u1","sessionId":"after"}`)
-	if b.Status != spool.StatusEnded || mustJSON(k.snapshot("after").Messages) != mustJSON(k.snapshot("before").Messages) {
+	if b.Status != chunk.StatusEnded || mustJSON(k.snapshot("after").Messages) != mustJSON(k.snapshot("before").Messages) {
 		t.Errorf("a branch at the one left behind: %+v %s", b, mustJSON(k.snapshot("after").Messages))
 	}
 	// A branch of what is there now holds the rollback, too.
@@ -322,10 +324,10 @@ func TestCopiesAreNotThere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	record := spool.Record{Type: spool.TypeUserMessage, Agent: "b",
+	record := chunk.Record{Type: chunk.TypeUserMessage, Agent: "b",
 		Data: json.RawMessage(`{"type":"user_message","agentId":"b","timestamp":1,"commandId":"u","message":{"id":"u","role":"user","parts":[]}}`)}
-	if _, err := k.store.Append(k.Context(), spool.Append{Session: "b", Epoch: lease.Epoch, Records: []spool.Record{record},
-		Row: spool.Row{Status: spool.StatusCopying}}); err != nil {
+	if _, err := k.store.Append(k.Context(), spool.Append{Session: "b", Epoch: lease.Epoch, Records: []chunk.Record{record},
+		Row: spool.Row{Status: chunk.StatusCopying}}); err != nil {
 		t.Fatal(err)
 	}
 	for _, route := range []string{"snapshot", "messages", "checkpoints"} {
@@ -361,12 +363,12 @@ func TestBranchOfARunningSession(t *testing.T) {
 	o.start("u1")
 	o.text("one ")
 	o.settleStep()
-	o.commit(spool.Row{}, nil, &spool.CheckpointCreated{CheckpointID: "cp-1", StepCount: 1})
+	o.commit(spool.Row{}, nil, &chunk.CheckpointCreated{CheckpointID: "cp-1", StepCount: 1})
 	o.nextStep()
 	o.text("two ")
 	queued := k.stream("POST", "/api/chat/s", strings.Replace(userBody("s", "u2", "later"), "{", `{"whenBusy":"queue",`, 1))
 	o.settleStep()
-	o.commit(spool.Row{}, nil, &spool.CheckpointCreated{CheckpointID: "cp-2", StepCount: 2})
+	o.commit(spool.Row{}, nil, &chunk.CheckpointCreated{CheckpointID: "cp-2", StepCount: 2})
 	o.nextStep()
 	o.text("three")
 	for checkpoint, want := range map[string]string{"cp-1": "one ", "cp-2": "one two "} {
@@ -376,7 +378,7 @@ func TestBranchOfARunningSession(t *testing.T) {
 		for _, p := range s.Messages[1].Parts {
 			text += p.Text
 		}
-		if b.Status != spool.StatusPaused || b.Pending || text != want || len(s.Messages) != 2 || len(s.Waiting) != 0 {
+		if b.Status != chunk.StatusPaused || b.Pending || text != want || len(s.Messages) != 2 || len(s.Waiting) != 0 {
 			t.Errorf("%s: %+v, %q, %s", checkpoint, b, text, mustJSON(s))
 		}
 	}

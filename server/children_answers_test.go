@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/agent"
+	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/model/scripted"
 	"github.com/spool-run/spool/tool"
 	"github.com/spool-run/spool/wire/aisdk"
@@ -93,7 +93,7 @@ func TestChildrenAskByChat(t *testing.T) {
 					t.Errorf("the same answers again: %s\nwas: %s", datas(again), datas(list))
 				}
 				snap := k.snapshot("s")
-				if snap.Status != spool.StatusEnded {
+				if snap.Status != chunk.StatusEnded {
 					t.Errorf("the session is %s", snap.Status)
 				}
 				want := map[string]string{parts[0].ToolCallID: aisdk.StateOutputAvailable, parts[1].ToolCallID: aisdk.StateOutputAvailable}
@@ -163,10 +163,10 @@ func TestStopOfAChild(t *testing.T) {
 	k.status(http.StatusOK, "POST", "/api/chat/"+locator+"/stop", "")
 	k.await("s")
 	snap := k.snapshot("s")
-	if got := textOfMessage(snap.Messages[1]); snap.Status != spool.StatusEnded || got != "two of mine. done" {
+	if got := textOfMessage(snap.Messages[1]); snap.Status != chunk.StatusEnded || got != "two of mine. done" {
 		t.Errorf("the session is %s and says %q", snap.Status, got)
 	}
-	if c := k.snapshot(locator); c.Status != spool.StatusEnded || c.Reason != string(spool.OutcomeStopped) {
+	if c := k.snapshot(locator); c.Status != chunk.StatusEnded || c.Reason != string(chunk.OutcomeStopped) {
 		t.Errorf("the child is %s (%s)", c.Status, c.Reason)
 	}
 }

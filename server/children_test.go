@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
 	"github.com/spool-run/spool/server"
 	"github.com/spool-run/spool/server/chat"
 	"github.com/spool-run/spool/wire/aisdk"
@@ -23,13 +25,13 @@ import (
 type player struct {
 	*kit
 	o    *owner
-	left []spool.Record
+	left []chunk.Record
 }
 
 func (k *kit) player() *player { return &player{kit: k, left: wiretest.Agents()} }
 
 // until writes up to and with the first record of this agent and type.
-func (p *player) until(agent string, t spool.Type) {
+func (p *player) until(agent string, t chunk.Type) {
 	p.Helper()
 	for len(p.left) > 0 {
 		r := p.left[0]
@@ -48,9 +50,9 @@ func (p *player) all() {
 	}
 }
 
-func (p *player) write(r spool.Record) {
+func (p *player) write(r chunk.Record) {
 	p.Helper()
-	c, err := spool.DecodeChunk(r.Data)
+	c, err := chunk.Decode(r.Data)
 	if err != nil {
 		p.Fatal(err)
 	}
@@ -58,7 +60,7 @@ func (p *player) write(r spool.Record) {
 	if err != nil {
 		p.Fatal(err)
 	}
-	if spool.IsCommand(r.Type) && r.Agent == wiretest.Session || r.Type == spool.TypeToolApprovalResponse || r.Type == spool.TypeToolResultSubmitted {
+	if chunk.IsCommand(r.Type) && r.Agent == wiretest.Session || r.Type == chunk.TypeToolApprovalResponse || r.Type == chunk.TypeToolResultSubmitted {
 		if _, err := g.Command(p.Context(), spool.Row{}, c); err != nil {
 			p.Fatal(err)
 		}
@@ -71,12 +73,12 @@ func (p *player) write(r spool.Record) {
 	var settle *spool.Settle
 	if r.Agent == wiretest.Session {
 		switch r.Type {
-		case spool.TypeRunStarted:
-			row.Status, settle = spool.StatusActive, &spool.Settle{Seen: r.Seq}
-		case spool.TypeRunSuspended:
-			row.Status = spool.StatusPaused
-		case spool.TypeRunFinished:
-			row.Status = spool.StatusEnded
+		case chunk.TypeRunStarted:
+			row.Status, settle = chunk.StatusActive, &spool.Settle{Seen: r.Seq}
+		case chunk.TypeRunSuspended:
+			row.Status = chunk.StatusPaused
+		case chunk.TypeRunFinished:
+			row.Status = chunk.StatusEnded
 		}
 	}
 	if res := p.o.commit(row, settle, c); res.First != r.Seq {
@@ -107,9 +109,9 @@ func ofAgents(list []event) (agents []string) {
 // foldOf returns the messages that a native stream folds into.
 func foldOf(t *testing.T, session string, list []event) string {
 	t.Helper()
-	f := spool.NewFold(session)
+	f := fold.New(session)
 	for _, e := range list {
-		c, err := spool.DecodeChunk([]byte(e.Data))
+		c, err := chunk.Decode([]byte(e.Data))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -121,7 +123,7 @@ func foldOf(t *testing.T, session string, list []event) string {
 			t.Fatal(err)
 		}
 		b := c.ChunkBase()
-		f.ApplyChunk(spool.Record{Seq: seq, Type: c.ChunkType(), Agent: b.AgentID, Time: b.Timestamp}, c)
+		f.ApplyChunk(chunk.Record{Seq: seq, Type: c.ChunkType(), Agent: b.AgentID, Time: b.Timestamp}, c)
 	}
 	return encoded(t, f.Messages)
 }
@@ -140,7 +142,7 @@ func (k *kit) childMessages(session string) (messages string) {
 	k.Helper()
 	g, err := k.logs.Log(wiretest.Session)
 	if err == nil {
-		err = g.View(k.Context(), func(f *spool.Fold) error {
+		err = g.View(k.Context(), func(f *fold.Fold) error {
 			messages = encoded(k.T, f.Child(session).Messages)
 			return nil
 		})
@@ -158,7 +160,7 @@ func TestChildStreams(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, nil)
 	p := k.player()
-	p.until(planes, spool.TypeTextDelta)
+	p.until(planes, chunk.TypeTextDelta)
 	native := k.stream("GET", "/stream/"+trains, "")
 	self := k.stream("GET", "/stream/"+trains+"?agent=self", "")
 	replay := k.stream("GET", "/api/chat/"+trains+"/stream", "")
@@ -167,14 +169,14 @@ func TestChildStreams(t *testing.T) {
 	grandchild := func() *events { return k.stream("GET", "/stream/"+history, "") }
 	root := k.stream("GET", "/stream/"+wiretest.Session+"?agent=self", "")
 	snap := k.snapshot(trains)
-	if snap.SessionID != trains || snap.Status != spool.StatusActive || snap.Title != "Trains?" || len(snap.Messages) != 1 {
+	if snap.SessionID != trains || snap.Status != chunk.StatusActive || snap.Title != "Trains?" || len(snap.Messages) != 1 {
 		t.Errorf("the child's snapshot is %+v", snap)
 	}
 	early := k.stream("GET", "/api/chat/"+trains+"/stream", "", "X-Resume-From-Sequence", fmt.Sprint(snap.StreamSequence))
 
-	p.until(history, spool.TypeTextDelta)
+	p.until(history, chunk.TypeTextDelta)
 	below := grandchild()
-	p.until(trains, spool.TypeRunFinished)
+	p.until(trains, chunk.TypeRunFinished)
 	whole := native.all()
 	// That another owner has the session is of all agents.
 	if got := ofAgents(whole); !slices.Equal(got, []string{wiretest.Session, trains, history}) || whole[len(whole)-1].Data != `{"type":"end"}` {
@@ -206,7 +208,7 @@ func TestChildStreams(t *testing.T) {
 			t.Fatalf("the child's records after %s: %s", e.ID, datas(rest))
 		}
 	}
-	p.until(wiretest.Session, spool.TypeRunFinished)
+	p.until(wiretest.Session, chunk.TypeRunFinished)
 	if got := ofAgents(root.all()); !slices.Equal(got, []string{wiretest.Session}) {
 		t.Errorf("the root's own records are those of %v", got)
 	}
@@ -256,7 +258,7 @@ func TestChildSessions(t *testing.T) {
 	p := k.player()
 	p.all()
 	snap := k.snapshot(trains)
-	if len(snap.Messages) != 2 || snap.Messages[0].Role != "user" || snap.Status != spool.StatusEnded {
+	if len(snap.Messages) != 2 || snap.Messages[0].Role != "user" || snap.Status != chunk.StatusEnded {
 		t.Errorf("the child's messages are %+v", snap.Messages)
 	}
 	if i := slices.IndexFunc(snap.Messages[1].Parts, func(p aisdk.UIPart) bool { return p.Type == "data-subagent" && p.ID == history }); i < 0 {
@@ -281,7 +283,7 @@ func TestChildSessions(t *testing.T) {
 		t.Errorf("the child at its checkpoint %+v: %+v, %v", was, then, err)
 	}
 	var info chat.Info
-	if err := json.Unmarshal(k.status(http.StatusOK, "GET", "/stream/"+trains+"/info", ""), &info); err != nil || info.Status != spool.StatusEnded ||
+	if err := json.Unmarshal(k.status(http.StatusOK, "GET", "/stream/"+trains+"/info", ""), &info); err != nil || info.Status != chunk.StatusEnded ||
 		info.Session != trains || info.Latest == 0 || info.Latest >= k.snapshot(wiretest.Session).StreamSequence {
 		t.Errorf("the child's info: %+v, %v", info, err)
 	}
@@ -309,7 +311,7 @@ func TestChildrenOnTheRoot(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, &server.Options{SubAgents: aisdk.Summary})
 	p := k.player()
-	p.until(trains, spool.TypeTextDelta)
+	p.until(trains, chunk.TypeTextDelta)
 	base := "/api/chat/" + wiretest.Session
 	type reading struct {
 		e *events
@@ -319,9 +321,9 @@ func TestChildrenOnTheRoot(t *testing.T) {
 	for _, q := range []string{"", "?agents=nest", "?agents=summary"} {
 		list = append(list, reading{k.stream("GET", base+"/stream"+q, ""), q})
 	}
-	p.until(planes, spool.TypeStepDiscarded) // which cuts those who were sent its words
+	p.until(planes, chunk.TypeStepDiscarded) // which cuts those who were sent its words
 	list = append(list, reading{k.stream("GET", base+"/stream?agents=flatten", ""), "?agents=flatten"})
-	p.until(wiretest.Session, spool.TypeRunFinished)
+	p.until(wiretest.Session, chunk.TypeRunFinished)
 	check := func(list []reading) {
 		t.Helper()
 		for _, r := range list {
@@ -355,12 +357,12 @@ func TestChildrenOnTheRoot(t *testing.T) {
 		}
 	}
 	check(list)
-	p.until(book, spool.TypeRunStarted)
+	p.until(book, chunk.TypeRunStarted)
 	list = nil
 	for _, q := range []string{"?agents=nest", "?agents=summary", "?agents=flatten"} {
 		list = append(list, reading{k.stream("GET", base+"/stream"+q, ""), q})
 	}
-	p.until(wiretest.Session, spool.TypeRunSuspended)
+	p.until(wiretest.Session, chunk.TypeRunSuspended)
 	check(list)
 	snap := k.snapshot(wiretest.Session)
 	if !strings.Contains(mustJSON(snap.Messages), aisdk.ChildCallID(book, "pay")) {
@@ -397,11 +399,11 @@ func TestFlattenedRetraction(t *testing.T) {
 			t.Parallel()
 			k := newKit(t, nil)
 			p := k.player()
-			p.until(planes, spool.TypeTextDelta)
+			p.until(planes, chunk.TypeTextDelta)
 			base := "/api/chat/" + wiretest.Session + "/stream"
 			there := k.stream("GET", base+q, "")
 			seen := there.until(`"delta":"Planes "`)
-			p.until(planes, spool.TypeStepDiscarded)
+			p.until(planes, chunk.TypeStepDiscarded)
 			rest, err := there.rest()
 			if err == io.EOF || !strings.Contains(datas(rest), "data-stream-resync") {
 				t.Errorf("%v after %s", err, datas(rest))
@@ -412,7 +414,7 @@ func TestFlattenedRetraction(t *testing.T) {
 				}
 			}
 			again := k.stream("GET", base+q, "")
-			p.until(wiretest.Session, spool.TypeRunFinished)
+			p.until(wiretest.Session, chunk.TypeRunFinished)
 			c := aisdk.Client{UI7: strings.Contains(q, "ui=7")}
 			for _, e := range again.all() {
 				if err := c.Write([]byte("data: " + e.Data + "\n\n")); err != nil {

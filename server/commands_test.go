@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
 	"github.com/spool-run/spool/server"
 	"github.com/spool-run/spool/server/chat"
 )
@@ -43,7 +45,7 @@ func TestBusy(t *testing.T) {
 	}
 }
 
-func (k *kit) log(session string) []spool.Record {
+func (k *kit) log(session string) []chunk.Record {
 	k.Helper()
 	recs, err := k.store.Read(k.Context(), session, 0, 1000)
 	if err != nil {
@@ -66,7 +68,7 @@ func TestEdit(t *testing.T) {
 		repeat := k.stream("POST", "/api/chat/s", body(text))
 		o := k.own("s")
 		var command string
-		if err := o.g.View(t.Context(), func(f *spool.Fold) error { command = f.Waiting[0].ID; return nil }); err != nil {
+		if err := o.g.View(t.Context(), func(f *fold.Fold) error { command = f.Waiting[0].ID; return nil }); err != nil {
 			t.Fatal(err)
 		}
 		o.start(command)
@@ -84,7 +86,7 @@ func TestEdit(t *testing.T) {
 	before := len(k.log("s"))
 	play("A", "about A")
 	recs := k.log("s")[before:]
-	if recs[0].Type != spool.TypeHistoryRewound || recs[1].Type != spool.TypeUserMessage {
+	if recs[0].Type != chunk.TypeHistoryRewound || recs[1].Type != chunk.TypeUserMessage {
 		t.Errorf("the edit is %s, %s", recs[0].Type, recs[1].Type)
 	}
 	// Back and forth is two more edits, not repeats.
@@ -103,7 +105,7 @@ func TestRegenerate(t *testing.T) {
 	repeat := k.stream("POST", "/api/chat/s", regen("answer-u1"))
 	o := k.own("s")
 	var command string
-	if err := o.g.View(t.Context(), func(f *spool.Fold) error { command = f.Waiting[0].ID; return nil }); err != nil {
+	if err := o.g.View(t.Context(), func(f *fold.Fold) error { command = f.Waiting[0].ID; return nil }); err != nil {
 		t.Fatal(err)
 	}
 	o.start(command)
@@ -132,10 +134,10 @@ func TestStop(t *testing.T) {
 		o.start("u1")
 		o.text("half ")
 		answered := k.later("/api/chat/s/stop", `{"reason":"enough"}`)
-		k.until("s", ofType(spool.TypeStopRequested))
-		o.end(spool.OutcomeStopped, "") // the owner obeys
+		k.until("s", ofType(chunk.TypeStopRequested))
+		o.end(chunk.OutcomeStopped, "") // the owner obeys
 		settled := <-answered
-		if settled.Status != spool.StatusEnded || settled.Reason != "stopped" || settled.RunID != "run-u1" || settled.Pending {
+		if settled.Status != chunk.StatusEnded || settled.Reason != "stopped" || settled.RunID != "run-u1" || settled.Pending {
 			t.Errorf("settled: %+v", settled)
 		}
 		if got := e.all(); textOf(got) != "half " || !strings.Contains(datas(got), `"type":"abort"`) {
@@ -156,17 +158,17 @@ func TestClientTool(t *testing.T) {
 	e := k.say("s", "u1", "where am I?")
 	o := k.own("s")
 	o.start("u1")
-	base := []spool.Chunk{
-		&spool.ToolArgStreamStart{ToolCallID: "c1", ToolName: "locate"},
-		&spool.ToolArgStreamEnd{ToolCallID: "c1", ToolName: "locate", Arguments: json.RawMessage(`{}`)},
+	base := []chunk.Chunk{
+		&chunk.ToolArgStreamStart{ToolCallID: "c1", ToolName: "locate"},
+		&chunk.ToolArgStreamEnd{ToolCallID: "c1", ToolName: "locate", Arguments: json.RawMessage(`{}`)},
 	}
 	o.commit(spool.Row{}, nil, base...)
-	var close []spool.Chunk
-	if err := o.g.View(t.Context(), func(f *spool.Fold) error { close = f.CloseModelPhase("tool-calls", nil); return nil }); err != nil {
+	var close []chunk.Chunk
+	if err := o.g.View(t.Context(), func(f *fold.Fold) error { close = f.CloseModelPhase("tool-calls", nil); return nil }); err != nil {
 		t.Fatal(err)
 	}
-	o.commit(spool.Row{}, nil, append(close, &spool.ToolStart{ToolCallID: "c1", ToolName: "locate", Arguments: json.RawMessage(`{}`)})...)
-	o.commit(spool.Row{Status: spool.StatusPaused}, nil, &spool.RunSuspended{Kind: "awaiting_client_tool", ToolCallIDs: []string{"c1"}, StepID: o.stepID()})
+	o.commit(spool.Row{}, nil, append(close, &chunk.ToolStart{ToolCallID: "c1", ToolName: "locate", Arguments: json.RawMessage(`{}`)})...)
+	o.commit(spool.Row{Status: chunk.StatusPaused}, nil, &chunk.RunSuspended{Kind: "awaiting_client_tool", ToolCallIDs: []string{"c1"}, StepID: o.stepID()})
 	o.release()
 	first := e.all()
 	if !strings.Contains(datas(first), `"finishReason":"tool-calls"`) {
@@ -255,13 +257,13 @@ func TestSnapshot(t *testing.T) {
 	k := newKit(t, nil)
 	k.problem(http.StatusNotFound, "not_found", "GET", "/api/chat/unknown/snapshot", "")
 	e := k.say("s", "u1", "a question")
-	if s := k.snapshot("s"); s.Status != spool.StatusActive || len(s.Messages) != 1 || s.StreamSequence != 1 || s.StartSequence != 0 || s.Title != "a question" {
+	if s := k.snapshot("s"); s.Status != chunk.StatusActive || len(s.Messages) != 1 || s.StreamSequence != 1 || s.StartSequence != 0 || s.Title != "a question" {
 		t.Errorf("waiting: %s", mustJSON(s))
 	}
 	o := k.own("s")
 	o.start("u1")
 	o.text("half")
-	if s := k.snapshot("s"); s.Status != spool.StatusActive || len(s.Messages) != 1 || s.ExistingMessageID != "answer-u1" {
+	if s := k.snapshot("s"); s.Status != chunk.StatusActive || len(s.Messages) != 1 || s.ExistingMessageID != "answer-u1" {
 		t.Errorf("live: %s", mustJSON(s))
 	}
 	partial := k.beside(&server.Options{NoContentReplay: true})
@@ -277,7 +279,7 @@ func TestSnapshot(t *testing.T) {
 		t.Errorf("live, without content replay, the stream: %s", datas(got))
 	}
 	s := k.snapshot("s")
-	if s.Status != spool.StatusEnded || len(s.Messages) != 2 || s.Messages[1].ID != "answer-u1" || s.CheckpointID == nil || *s.CheckpointID != "cp-run-u1" || s.Incarnation != 1 {
+	if s.Status != chunk.StatusEnded || len(s.Messages) != 2 || s.Messages[1].ID != "answer-u1" || s.CheckpointID == nil || *s.CheckpointID != "cp-run-u1" || s.Incarnation != 1 {
 		t.Errorf("settled: %s", mustJSON(s))
 	}
 	k.turn("s", "u2", "more")

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/server"
 	"github.com/spool-run/spool/store/memstore"
 )
@@ -28,7 +29,7 @@ func FuzzPosition(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	if _, err := g.Command(ctx, spool.Row{}, &spool.UserMessage{CommandID: "u1", Message: spool.Message{ID: "u1", Role: spool.RoleUser}}); err != nil {
+	if _, err := g.Command(ctx, spool.Row{}, &chunk.UserMessage{CommandID: "u1", Message: chunk.Message{ID: "u1", Role: chunk.RoleUser}}); err != nil {
 		f.Fatal(err)
 	}
 	lease, err := logs.Claim(ctx, spool.Claim{Owner: "fuzz", TTL: time.Hour, Session: "s", Force: true})
@@ -36,9 +37,9 @@ func FuzzPosition(f *testing.F) {
 		f.Fatal(err)
 	}
 	w := g.Writer(lease, spool.WriterOptions{RunID: "r"})
-	if _, err := w.Commit(ctx, spool.Row{Status: spool.StatusEnded}, &spool.Settle{Seen: 1},
-		&spool.RunStarted{TurnID: "u1", MessageID: "m", Commands: []string{"u1"}},
-		&spool.RunFinished{Outcome: spool.OutcomeCompleted, FinishReason: "stop"}); err != nil {
+	if _, err := w.Commit(ctx, spool.Row{Status: chunk.StatusEnded}, &spool.Settle{Seen: 1},
+		&chunk.RunStarted{TurnID: "u1", MessageID: "m", Commands: []string{"u1"}},
+		&chunk.RunFinished{Outcome: chunk.OutcomeCompleted, FinishReason: "stop"}); err != nil {
 		f.Fatal(err)
 	}
 	srv := server.New(logs, nil)

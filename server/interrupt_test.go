@@ -7,7 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
 	"github.com/spool-run/spool/server/chat"
 )
 
@@ -15,7 +16,7 @@ func TestInterruptAndContinue(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, nil)
 	g, post, s := k.interrupted("s")
-	if s.Status != spool.StatusPaused || s.Reason != "interrupted" || s.Pending || s.RunID == "" {
+	if s.Status != chunk.StatusPaused || s.Reason != "interrupted" || s.Pending || s.RunID == "" {
 		t.Errorf("%+v", s)
 	}
 	if got := datas(post); textOf(post) != "one " || !strings.Contains(got, `{"type":"data-run-interrupted","data":{"reason":"interrupted","runId":"`+s.RunID+`"}}`) ||
@@ -27,7 +28,7 @@ func TestInterruptAndContinue(t *testing.T) {
 		t.Errorf("native: %s", native[max(0, len(native)-200):])
 	}
 	snap := k.snapshot("s")
-	if snap.Status != spool.StatusPaused || len(snap.Messages) != 2 || *snap.CheckpointID == "" {
+	if snap.Status != chunk.StatusPaused || len(snap.Messages) != 2 || *snap.CheckpointID == "" {
 		t.Errorf("snapshot: %s", mustJSON(snap))
 	}
 	if again := k.command("/api/chat/s/interrupt", ""); again != s {
@@ -37,7 +38,7 @@ func TestInterruptAndContinue(t *testing.T) {
 	k.status(http.StatusNoContent, "GET", "/api/chat/s", "", "X-Resume-From-Sequence", at)
 
 	on := k.command("/api/chat/s/resume", "")
-	if on.Status != spool.StatusActive || on.RunID == "" || on.RunID == s.RunID || on.Pending {
+	if on.Status != chunk.StatusActive || on.RunID == "" || on.RunID == s.RunID || on.Pending {
 		t.Errorf("%+v", on)
 	}
 	if busy := k.problem(http.StatusConflict, "busy", "POST", "/api/chat/s/resume", `{"mode":"with_message","message":"hello"}`); busy.RunID != on.RunID {
@@ -46,7 +47,7 @@ func TestInterruptAndContinue(t *testing.T) {
 	page := k.stream("GET", "/api/chat/s", "", "X-Resume-From-Sequence", at)
 	rest := k.stream("GET", "/api/chat/s", "", "Last-Event-ID", post[len(post)-1].ID)
 	<-g.enter
-	if again := k.command("/api/chat/s/resume", `{"mode":"continue"}`); again.RunID != on.RunID || again.Status != spool.StatusActive {
+	if again := k.command("/api/chat/s/resume", `{"mode":"continue"}`); again.RunID != on.RunID || again.Status != chunk.StatusActive {
 		t.Errorf("again while it runs: %+v", again)
 	}
 	g.pass <- struct{}{}
@@ -57,7 +58,7 @@ func TestInterruptAndContinue(t *testing.T) {
 		t.Errorf("cursor: %s", datas(list))
 	}
 	again := k.command("/api/chat/s/resume", `{"runId":"`+s.RunID+`"}`)
-	if again.RunID != on.RunID || again.Status != spool.StatusEnded || again.Reason != "completed" {
+	if again.RunID != on.RunID || again.Status != chunk.StatusEnded || again.Reason != "completed" {
 		t.Errorf("again when it is over: %+v", again)
 	}
 
@@ -89,16 +90,16 @@ func TestInterruptWithNothingRunning(t *testing.T) {
 	k.say("s", "u1", "hello").all()
 	before := len(k.log("s"))
 	for range 2 {
-		if s := k.command("/api/chat/s/interrupt", ""); s.Status != spool.StatusEnded || s.Reason != "completed" || s.Pending {
+		if s := k.command("/api/chat/s/interrupt", ""); s.Status != chunk.StatusEnded || s.Reason != "completed" || s.Pending {
 			t.Errorf("%+v", s)
 		}
 	}
 	k.say("s", "u2", "wipe").all()
-	if s := k.command("/api/chat/s/interrupt", ""); s.Status != spool.StatusPaused || s.Reason != "awaiting_approval" {
+	if s := k.command("/api/chat/s/interrupt", ""); s.Status != chunk.StatusPaused || s.Reason != "awaiting_approval" {
 		t.Errorf("a run that waits: %+v", s)
 	}
 	for _, r := range k.log("s")[before:] {
-		if r.Type == spool.TypeInterruptRequested {
+		if r.Type == chunk.TypeInterruptRequested {
 			t.Error("an interrupt of nothing was stored")
 		}
 	}
@@ -132,11 +133,11 @@ func TestMessageOnAnInterruptedSession(t *testing.T) {
 		first := k.command("/api/chat/s/resume", body)
 		k.settled("s")
 		again := k.command("/api/chat/s/resume", body)
-		if first.RunID == "" || again.RunID != first.RunID || again.Status != spool.StatusEnded {
+		if first.RunID == "" || again.RunID != first.RunID || again.Status != chunk.StatusEnded {
 			t.Errorf("%s: %+v, again %+v", body, first, again)
 		}
 	}
-	if f := k.settled("s"); len(f.Messages) != 8 || f.LastTurn().LastRun().Mode != spool.ModeWithMessage {
+	if f := k.settled("s"); len(f.Messages) != 8 || f.LastTurn().LastRun().Mode != chunk.ModeWithMessage {
 		t.Errorf("%d messages, %s", len(f.Messages), mustJSON(f.LastTurn()))
 	}
 }
@@ -148,9 +149,9 @@ func TestSteerOverHTTP(t *testing.T) {
 	first := k.say("s", "u1", "walk")
 	<-g.enter
 	second := k.stream("POST", "/api/chat/s", strings.Replace(userBody("s", "u2", "hello"), "{", `{"whenBusy":"steer",`, 1))
-	k.until("s", func(r spool.Record) bool {
-		c, err := spool.DecodeChunk(r.Data)
-		return err == nil && spool.CommandID(c) == "u2"
+	k.until("s", func(r chunk.Record) bool {
+		c, err := chunk.Decode(r.Data)
+		return err == nil && chunk.CommandID(c) == "u2"
 	})
 	g.pass <- struct{}{}
 	list := first.all()
@@ -161,7 +162,7 @@ func TestSteerOverHTTP(t *testing.T) {
 		t.Errorf("the turn after: %s", datas(got))
 	}
 	f := k.settled("s")
-	if len(f.Turns) != 2 || f.Turns[0].LastRun().Outcome != spool.OutcomeSteered || f.Turns[0].LastRun().Steps != 1 {
+	if len(f.Turns) != 2 || f.Turns[0].LastRun().Outcome != chunk.OutcomeSteered || f.Turns[0].LastRun().Steps != 1 {
 		t.Errorf("%s", mustJSON(f.Turns))
 	}
 	if got := textOf(k.stream("GET", "/api/chat/s", "").all()); got != "hello" {
@@ -184,7 +185,7 @@ func TestInterruptOfAQuestion(t *testing.T) {
 	if err := json.Unmarshal(k.status(http.StatusOK, "POST", "/api/chat/s/interrupt", ""), &s); err != nil {
 		t.Fatal(err)
 	}
-	if s.Pending || s.Status != spool.StatusPaused || s.Reason != "awaiting_client_tool" {
+	if s.Pending || s.Status != chunk.StatusPaused || s.Reason != "awaiting_client_tool" {
 		t.Errorf("interrupted: %s", mustJSON(s))
 	}
 	_ = queued.res.Body.Close()
@@ -192,7 +193,7 @@ func TestInterruptOfAQuestion(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := g.View(t.Context(), func(f *spool.Fold) error {
+	if err := g.View(t.Context(), func(f *fold.Fold) error {
 		if f.Interrupt != nil {
 			t.Error("the run that goes on after the answer will be interrupted")
 		}

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
 	"github.com/spool-run/spool/internal/sse"
 	"github.com/spool-run/spool/server"
 	"github.com/spool-run/spool/store/memstore"
@@ -243,7 +245,7 @@ func (k *kit) own(session string) *owner {
 	return &owner{k: k, g: g, lease: lease, w: g.Writer(lease, spool.WriterOptions{Name: "test", AgentType: "test"})}
 }
 
-func (o *owner) commit(row spool.Row, settle *spool.Settle, chunks ...spool.Chunk) spool.Appended {
+func (o *owner) commit(row spool.Row, settle *spool.Settle, chunks ...chunk.Chunk) spool.Appended {
 	o.k.Helper()
 	res, err := o.w.Commit(o.k.Context(), row, settle, chunks...)
 	if err != nil {
@@ -266,8 +268,8 @@ func (o *owner) start(command string, turn ...string) {
 	if err != nil {
 		o.k.Fatal(err)
 	}
-	o.commit(spool.Row{Status: spool.StatusActive}, &spool.Settle{Seen: h.Seq},
-		&spool.RunStarted{TurnID: t, MessageID: o.msg, Mode: "start", Commands: []string{command}})
+	o.commit(spool.Row{Status: chunk.StatusActive}, &spool.Settle{Seen: h.Seq},
+		&chunk.RunStarted{TurnID: t, MessageID: o.msg, Mode: "start", Commands: []string{command}})
 	o.nextStep()
 }
 
@@ -275,7 +277,7 @@ func (o *owner) nextStep() {
 	o.step++
 	o.texts = ""
 	o.w.SetStep(o.step)
-	o.commit(spool.Row{}, nil, &spool.StepStarted{StepID: o.stepID()})
+	o.commit(spool.Row{}, nil, &chunk.StepStarted{StepID: o.stepID()})
 }
 
 func (o *owner) stepID() string { return o.run + "-" + string(rune('0'+o.step)) }
@@ -285,15 +287,15 @@ func (o *owner) text(deltas ...string) {
 	o.k.Helper()
 	for _, d := range deltas {
 		o.texts += d
-		o.commit(spool.Row{}, nil, &spool.TextDelta{Delta: d})
+		o.commit(spool.Row{}, nil, &chunk.TextDelta{Delta: d})
 	}
 }
 
 // settleStep closes the model phase and commits the step, as the fold says.
 func (o *owner) settleStep() {
 	o.k.Helper()
-	var chunks []spool.Chunk
-	err := o.g.View(o.k.Context(), func(f *spool.Fold) error {
+	var chunks []chunk.Chunk
+	err := o.g.View(o.k.Context(), func(f *fold.Fold) error {
 		chunks = f.Unsettled("stopped")
 		return nil
 	})
@@ -305,17 +307,17 @@ func (o *owner) settleStep() {
 	}
 }
 
-func (o *owner) finish() { o.end(spool.OutcomeCompleted, "") }
+func (o *owner) finish() { o.end(chunk.OutcomeCompleted, "") }
 
-func (o *owner) end(outcome spool.Outcome, errText string) {
+func (o *owner) end(outcome chunk.Outcome, errText string) {
 	o.k.Helper()
 	o.settleStep()
-	o.commit(spool.Row{}, nil, &spool.CheckpointCreated{CheckpointID: "cp-" + o.run, StepCount: o.step})
-	reason, status := "stop", spool.StatusEnded
-	if outcome == spool.OutcomeFailed {
-		reason, status = "error", spool.StatusFailed
+	o.commit(spool.Row{}, nil, &chunk.CheckpointCreated{CheckpointID: "cp-" + o.run, StepCount: o.step})
+	reason, status := "stop", chunk.StatusEnded
+	if outcome == chunk.OutcomeFailed {
+		reason, status = "error", chunk.StatusFailed
 	}
-	o.commit(spool.Row{Status: status}, nil, &spool.RunFinished{Outcome: outcome, FinishReason: reason, Error: errText})
+	o.commit(spool.Row{Status: status}, nil, &chunk.RunFinished{Outcome: outcome, FinishReason: reason, Error: errText})
 	o.release()
 }
 

@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/server"
 	"github.com/spool-run/spool/server/chat"
 	"github.com/spool-run/spool/wire/merlin"
@@ -85,26 +86,26 @@ func (m *merlinStream) all() *merlinStream {
 func merlinRun(o *owner, command string) {
 	o.k.Helper()
 	o.start(command)
-	child := spool.Base{AgentID: o.g.Session() + ".1", AgentType: "helper", RunID: "run-child"}
-	one := func(c spool.Chunk) { o.k.Helper(); o.commit(spool.Row{}, nil, c) }
-	one(&spool.Thinking{Content: "Hm."})
-	one(&spool.ToolArgStreamStart{ToolCallID: "c1", ToolName: "ask"})
-	one(&spool.ToolArgStreamEnd{ToolCallID: "c1", Arguments: json.RawMessage(`{"q":1}`)})
-	one(&spool.AssistantMessage{MessageID: o.msg, StepID: o.stepID(), FinishReason: "tool-calls", Parts: []spool.Part{
-		{Type: spool.PartReasoning, First: headOf(o) - 2, Text: "Hm."},
-		{Type: spool.PartTool, First: headOf(o) - 1, Tool: &spool.ToolPart{CallID: "c1", Name: "ask", Input: json.RawMessage(`{"q":1}`)}},
+	child := chunk.Base{AgentID: o.g.Session() + ".1", AgentType: "helper", RunID: "run-child"}
+	one := func(c chunk.Chunk) { o.k.Helper(); o.commit(spool.Row{}, nil, c) }
+	one(&chunk.Thinking{Content: "Hm."})
+	one(&chunk.ToolArgStreamStart{ToolCallID: "c1", ToolName: "ask"})
+	one(&chunk.ToolArgStreamEnd{ToolCallID: "c1", Arguments: json.RawMessage(`{"q":1}`)})
+	one(&chunk.AssistantMessage{MessageID: o.msg, StepID: o.stepID(), FinishReason: "tool-calls", Parts: []chunk.Part{
+		{Type: chunk.PartReasoning, First: headOf(o) - 2, Text: "Hm."},
+		{Type: chunk.PartTool, First: headOf(o) - 1, Tool: &chunk.ToolPart{CallID: "c1", Name: "ask", Input: json.RawMessage(`{"q":1}`)}},
 	}})
-	one(&spool.ToolStart{ToolCallID: "c1", ToolName: "ask", Arguments: json.RawMessage(`{"q":1}`)})
-	one(&spool.Progress{ID: "c1/look", Label: "Looking", State: "running"})
-	one(&spool.SubAgentStart{SubAgentType: "helper", SubSessionID: child.AgentID, CallID: "c1"})
-	one(&spool.TextDelta{Base: child, Delta: "for"})
-	one(&spool.TextDelta{Base: child, Delta: "ty-two"})
-	one(&spool.Progress{ID: "c1/look", Label: "Looking", State: "done"})
-	one(&spool.ToolEnd{ToolCallID: "c1", ToolName: "ask", Result: json.RawMessage(`"forty-two"`), Success: true})
+	one(&chunk.ToolStart{ToolCallID: "c1", ToolName: "ask", Arguments: json.RawMessage(`{"q":1}`)})
+	one(&chunk.Progress{ID: "c1/look", Label: "Looking", State: "running"})
+	one(&chunk.SubAgentStart{SubAgentType: "helper", SubSessionID: child.AgentID, CallID: "c1"})
+	one(&chunk.TextDelta{Base: child, Delta: "for"})
+	one(&chunk.TextDelta{Base: child, Delta: "ty-two"})
+	one(&chunk.Progress{ID: "c1/look", Label: "Looking", State: "done"})
+	one(&chunk.ToolEnd{ToolCallID: "c1", ToolName: "ask", Result: json.RawMessage(`"forty-two"`), Success: true})
 	o.settleStep()
 	o.nextStep()
 	o.text("It is ", "forty-two.")
-	one(&spool.Citation{SourceID: "s", URL: "https://a.example", Title: "A", CitedText: "42"})
+	one(&chunk.Citation{SourceID: "s", URL: "https://a.example", Title: "A", CitedText: "42"})
 	o.finish()
 }
 
@@ -198,8 +199,8 @@ func TestMerlinProgressAtOnce(t *testing.T) {
 		post := k.merlin("POST", "/merlin/"+version+"/s", `{"message":"?","commandId":"m1"}`)
 		o := k.own("s")
 		o.start("m1")
-		o.commit(spool.Row{}, nil, &spool.ToolStart{ToolCallID: "c1", ToolName: "look", Arguments: json.RawMessage(`{"q":1}`)})
-		events, err := merlin.NewEventManager(func(p *spool.Progress) error {
+		o.commit(spool.Row{}, nil, &chunk.ToolStart{ToolCallID: "c1", ToolName: "look", Arguments: json.RawMessage(`{"q":1}`)})
+		events, err := merlin.NewEventManager(func(p *chunk.Progress) error {
 			c := *p
 			c.ID = "c1/" + c.ID
 			o.commit(spool.Row{}, nil, &c)
@@ -232,7 +233,7 @@ func TestMerlinProgressAtOnce(t *testing.T) {
 			}
 			err = next.then()
 		}
-		o.commit(spool.Row{}, nil, &spool.ToolEnd{ToolCallID: "c1", ToolName: "look", Result: json.RawMessage(`1`), Success: true})
+		o.commit(spool.Row{}, nil, &chunk.ToolEnd{ToolCallID: "c1", ToolName: "look", Result: json.RawMessage(`1`), Success: true})
 		o.finish()
 		post.all()
 	}
@@ -254,7 +255,7 @@ func TestMerlinAttach(t *testing.T) {
 			if p := k.problem(409, "busy", "POST", path, `{"message":"again?"}`); p.Attach != path {
 				t.Errorf("a busy session is to be followed at %s", p.Attach)
 			}
-			o.commit(spool.Row{}, nil, &spool.File{URL: "https://f.example", MediaType: "text/plain"})
+			o.commit(spool.Row{}, nil, &chunk.File{URL: "https://f.example", MediaType: "text/plain"})
 			late := k.merlin("GET", path, "")
 			for late.c.Text() != "one two " || len(late.c.Attachments) == 0 {
 				if err := late.next(); err != nil {
@@ -291,7 +292,7 @@ func TestMerlinRetracts(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	o.commit(spool.Row{}, nil, &spool.StepDiscarded{StepID: o.stepID(), Reason: "crash_recovery"})
+	o.commit(spool.Row{}, nil, &chunk.StepDiscarded{StepID: o.stepID(), Reason: "crash_recovery"})
 	if err := post.next(); err == nil || errors.Is(err, io.EOF) {
 		t.Errorf("who saw a discarded phase was told %v", err)
 	}
@@ -299,7 +300,7 @@ func TestMerlinRetracts(t *testing.T) {
 	again := k.merlin("GET", "/merlin/v1/s", "")
 	o.nextStep()
 	o.text("right")
-	o.end(spool.OutcomeFailed, "no power")
+	o.end(chunk.OutcomeFailed, "no power")
 	again.all()
 	if again.c.Text() != "right" || again.c.Error == nil || again.c.Error.Message != "no power" {
 		t.Errorf("the client has %+v", again.c)
@@ -315,23 +316,23 @@ func TestMerlinRetractsOfSubAgents(t *testing.T) {
 	post := k.merlin("POST", path, `{"message":"?","commandId":"m1"}`)
 	o := k.own("s")
 	o.start("m1")
-	child := spool.Base{AgentID: "s.1", AgentType: "helper", RunID: "run-child"}
-	one := func(c spool.Chunk) { t.Helper(); o.commit(spool.Row{}, nil, c) }
-	one(&spool.ToolStart{ToolCallID: "c1", ToolName: "ask", Arguments: json.RawMessage(`{"q":1}`)})
-	one(&spool.SubAgentStart{SubAgentType: "helper", SubSessionID: "s.1", CallID: "c1"})
-	one(&spool.StepStarted{Base: child, StepID: "s.1-1"})
-	one(&spool.Thinking{Base: child, Content: "wrong"})
+	child := chunk.Base{AgentID: "s.1", AgentType: "helper", RunID: "run-child"}
+	one := func(c chunk.Chunk) { t.Helper(); o.commit(spool.Row{}, nil, c) }
+	one(&chunk.ToolStart{ToolCallID: "c1", ToolName: "ask", Arguments: json.RawMessage(`{"q":1}`)})
+	one(&chunk.SubAgentStart{SubAgentType: "helper", SubSessionID: "s.1", CallID: "c1"})
+	one(&chunk.StepStarted{Base: child, StepID: "s.1-1"})
+	one(&chunk.Thinking{Base: child, Content: "wrong"})
 	for len(post.c.Blocks) == 0 || post.c.Blocks[0].Reasoning != "wrong" {
 		if err := post.next(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	one(&spool.StepDiscarded{Base: child, StepID: "s.1-1", Reason: "crash_recovery"})
+	one(&chunk.StepDiscarded{Base: child, StepID: "s.1-1", Reason: "crash_recovery"})
 	if err := post.next(); err == nil || errors.Is(err, io.EOF) {
 		t.Errorf("who saw a discarded phase was told %v", err)
 	}
-	one(&spool.StepStarted{Base: child, StepID: "s.1-2"})
-	one(&spool.Thinking{Base: child, Content: "right"})
+	one(&chunk.StepStarted{Base: child, StepID: "s.1-2"})
+	one(&chunk.Thinking{Base: child, Content: "right"})
 	k.problem(409, "cursor_retracted", "GET", path, "", "Last-Event-ID", post.r.Cursor().String())
 	again := k.merlin("GET", path, "")
 	for len(again.c.Blocks) == 0 || again.c.Blocks[0].Reasoning != "right" {
@@ -340,7 +341,7 @@ func TestMerlinRetractsOfSubAgents(t *testing.T) {
 		}
 	}
 	back := k.merlin("GET", path, "", "Last-Event-ID", again.r.Cursor().String())
-	one(&spool.ToolEnd{ToolCallID: "c1", ToolName: "ask", Result: json.RawMessage(`"so"`), Success: true})
+	one(&chunk.ToolEnd{ToolCallID: "c1", ToolName: "ask", Result: json.RawMessage(`"so"`), Success: true})
 	o.finish()
 	back.c = again.c
 	if back.all(); back.c.Blocks[0].Results[0].Text != "so" {
@@ -363,7 +364,7 @@ func TestMerlinPause(t *testing.T) {
 			o.text("Let me see. ")
 			o.ask("c1")
 			post.all()
-			if snap := k.snapshot("s"); snap.Status != spool.StatusPaused {
+			if snap := k.snapshot("s"); snap.Status != chunk.StatusPaused {
 				t.Errorf("the session is %s", snap.Status)
 			}
 			k.status(http.StatusOK, "POST", "/api/chat/s/tools/c1", `{"output":"here"}`)
@@ -391,7 +392,7 @@ func TestMerlinSubAgents(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, &server.Options{Merlin: chat.MerlinOptions{Suppress: func(agent string) bool { return agent == "nobody" }}})
 	p := k.player()
-	p.until(planes, spool.TypeTextDelta)
+	p.until(planes, chunk.TypeTextDelta)
 	path := "/merlin/v2/" + wiretest.Session
 	silent, nest, summary := k.merlin("GET", path, ""), k.merlin("GET", path+"?agents=nest", ""), k.merlin("GET", path+"?agents=summary", "")
 	p.all()

@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/server/chat"
 	"github.com/spool-run/spool/wire/native"
 )
@@ -24,21 +25,21 @@ func (s *Server) native(w http.ResponseWriter, r *request) error {
 	case "session":
 		o.Follow = true
 	default:
-		return spool.ErrInvalid.Because("follow is session, or is left out")
+		return chunk.ErrInvalid.Because("follow is session, or is left out")
 	}
 	switch q.Get("framing") {
 	case "", "bare":
 	case "event":
 		o.Framing = native.Event
 	default:
-		return spool.ErrInvalid.Because("framing is bare or event")
+		return chunk.ErrInvalid.Because("framing is bare or event")
 	}
 	switch q.Get("agent") {
 	case "", "tree":
 	case "self":
 		o.Self = true
 	default:
-		return spool.ErrInvalid.Because("agent is self or tree")
+		return chunk.ErrInvalid.Because("agent is self or tree")
 	}
 	res, err := chat.Native(r.Context(), s.logs, r.session, o)
 	if err != nil {

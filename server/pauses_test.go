@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
 	"github.com/spool-run/spool/server/chat"
 	"github.com/spool-run/spool/store/memstore"
 )
@@ -15,14 +17,14 @@ import (
 func (o *owner) ask(call string) {
 	o.k.Helper()
 	o.commit(spool.Row{}, nil,
-		&spool.ToolArgStreamStart{ToolCallID: call, ToolName: "locate"},
-		&spool.ToolArgStreamEnd{ToolCallID: call, ToolName: "locate", Arguments: json.RawMessage(`{}`)})
-	var words []spool.Chunk
-	if err := o.g.View(o.k.Context(), func(f *spool.Fold) error { words = f.CloseModelPhase("tool-calls", nil); return nil }); err != nil {
+		&chunk.ToolArgStreamStart{ToolCallID: call, ToolName: "locate"},
+		&chunk.ToolArgStreamEnd{ToolCallID: call, ToolName: "locate", Arguments: json.RawMessage(`{}`)})
+	var words []chunk.Chunk
+	if err := o.g.View(o.k.Context(), func(f *fold.Fold) error { words = f.CloseModelPhase("tool-calls", nil); return nil }); err != nil {
 		o.k.Fatal(err)
 	}
-	o.commit(spool.Row{}, nil, append(words, &spool.ToolStart{ToolCallID: call, ToolName: "locate", Arguments: json.RawMessage(`{}`)})...)
-	o.commit(spool.Row{Status: spool.StatusPaused}, nil, &spool.RunSuspended{Kind: "awaiting_client_tool", ToolCallIDs: []string{call}, StepID: o.stepID()})
+	o.commit(spool.Row{}, nil, append(words, &chunk.ToolStart{ToolCallID: call, ToolName: "locate", Arguments: json.RawMessage(`{}`)})...)
+	o.commit(spool.Row{Status: chunk.StatusPaused}, nil, &chunk.RunSuspended{Kind: "awaiting_client_tool", ToolCallIDs: []string{call}, StepID: o.stepID()})
 	o.release()
 }
 

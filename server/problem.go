@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/server/chat"
 )
 
@@ -25,19 +25,19 @@ type Problem struct {
 }
 
 var (
-	errMethod      = &spool.Error{Code: "method_not_allowed", Message: "the route does not take this method"}
-	errRoute       = &spool.Error{Code: "no_such_route", Message: "there is nothing at this path"}
-	errCrossOrigin = &spool.Error{Code: "cross_origin", Message: "this origin may not change anything here", Hint: "add it to the server's allowed origins"}
-	errHost        = &spool.Error{Code: "host_not_allowed", Message: "this server may not be asked under this host name", Hint: "add it to the server's allowed hosts"}
-	errBodyTimeout = &spool.Error{Code: "body_timeout", Message: "the body did not come in time"}
-	errTooMany     = &spool.Error{Code: "too_many_readers", Message: "as many streams are open here as may be", Hint: "raise MaxReaders, or add servers"}
-	errDraining    = &spool.Error{Code: "draining", Message: "the server is shutting down"}
+	errMethod      = &chunk.Error{Code: "method_not_allowed", Message: "the route does not take this method"}
+	errRoute       = &chunk.Error{Code: "no_such_route", Message: "there is nothing at this path"}
+	errCrossOrigin = &chunk.Error{Code: "cross_origin", Message: "this origin may not change anything here", Hint: "add it to the server's allowed origins"}
+	errHost        = &chunk.Error{Code: "host_not_allowed", Message: "this server may not be asked under this host name", Hint: "add it to the server's allowed hosts"}
+	errBodyTimeout = &chunk.Error{Code: "body_timeout", Message: "the body did not come in time"}
+	errTooMany     = &chunk.Error{Code: "too_many_readers", Message: "as many streams are open here as may be", Hint: "raise MaxReaders, or add servers"}
+	errDraining    = &chunk.Error{Code: "draining", Message: "the server is shutting down"}
 	errMalformed   = chat.ErrMalformed
-	errUnexpected  = &spool.Error{Code: "internal", Message: "something went wrong here"}
+	errUnexpected  = &chunk.Error{Code: "internal", Message: "something went wrong here"}
 )
 
 // statusOf returns the HTTP status of an error: its code's.
-func statusOf(err error) int { return spool.InfoOf(spool.CodeOf(err)).Status }
+func statusOf(err error) int { return chunk.InfoOf(chunk.CodeOf(err)).Status }
 
 // fail answers with an error. What the table does not know is logged and not
 // shown.
@@ -46,7 +46,7 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 		return // nobody is there
 	}
 	status := statusOf(err)
-	var known *spool.Error
+	var known *chunk.Error
 	if !errors.As(err, &known) {
 		known = errUnexpected
 	}
@@ -92,7 +92,7 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 func body(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
 	if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return nil, spool.ErrTooLarge.Because("the body is larger than " + strconv.FormatInt(tooLarge.Limit, 10) + " bytes")
+		return nil, chunk.ErrTooLarge.Because("the body is larger than " + strconv.FormatInt(tooLarge.Limit, 10) + " bytes")
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return nil, errBodyTimeout

@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/runner"
 	"github.com/spool-run/spool/server/chat"
 )
@@ -38,11 +39,11 @@ func (s *Server) produce(w http.ResponseWriter, r *request) error {
 	}
 	epoch, err := strconv.ParseUint(r.Header.Get(HeaderProducerEpoch), 10, 64)
 	if err != nil || epoch == 0 {
-		return spool.ErrInvalid.Because("an append needs the header Producer-Epoch, from POST ?claim")
+		return chunk.ErrInvalid.Because("an append needs the header Producer-Epoch, from POST ?claim")
 	}
 	seq, err := strconv.ParseUint(r.Header.Get(HeaderProducerSeq), 10, 64)
 	if err != nil {
-		return spool.ErrInvalid.Because("an append needs the header Producer-Seq: how many chunks were appended under this claim before")
+		return chunk.ErrInvalid.Because("an append needs the header Producer-Seq: how many chunks were appended under this claim before")
 	}
 	chunks, err := parseChunks(data)
 	if err != nil {
@@ -60,7 +61,7 @@ func (s *Server) produce(w http.ResponseWriter, r *request) error {
 }
 
 // parseChunks reads one chunk, a JSON array of them, or JSON lines.
-func parseChunks(data []byte) ([]spool.Chunk, error) {
+func parseChunks(data []byte) ([]chunk.Chunk, error) {
 	var raw []json.RawMessage
 	if t := bytes.TrimSpace(data); len(t) > 0 && t[0] == '[' {
 		if err := json.Unmarshal(t, &raw); err != nil {
@@ -76,9 +77,9 @@ func parseChunks(data []byte) ([]spool.Chunk, error) {
 		}
 	}
 	if len(raw) > spool.MaxAppendRecords {
-		return nil, spool.ErrTooLarge.Because("an append has at most 1000 chunks")
+		return nil, chunk.ErrTooLarge.Because("an append has at most 1000 chunks")
 	}
-	chunks := make([]spool.Chunk, len(raw))
+	chunks := make([]chunk.Chunk, len(raw))
 	for i, one := range raw {
 		c, err := runner.ParseProducerChunk(one)
 		if err != nil {

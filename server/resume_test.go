@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/server/chat"
 )
 
@@ -19,7 +19,7 @@ func TestFromCheckpoint(t *testing.T) {
 	before := len(k.log("s"))
 	req := body("mode", "from_checkpoint", "checkpointId", cps[0].ID)
 	s := k.command("/api/chat/s/resume", req)
-	if s.Status != spool.StatusActive || s.RunID == "" {
+	if s.Status != chunk.StatusActive || s.RunID == "" {
 		t.Errorf("%+v", s)
 	}
 	<-g.enter
@@ -45,11 +45,11 @@ func TestFromCheckpoint(t *testing.T) {
 	var types []string
 	for _, r := range k.log("s")[before:] {
 		types = append(types, string(r.Type))
-		if c, err := spool.DecodeChunk(r.Data); err == nil {
-			if c, ok := c.(*spool.StreamResync); ok && (c.Reason != "rollback" || c.CheckpointID != cps[0].ID || c.FromSequence != cps[0].Seq || c.MessageCount != 2) {
+		if c, err := chunk.Decode(r.Data); err == nil {
+			if c, ok := c.(*chunk.StreamResync); ok && (c.Reason != "rollback" || c.CheckpointID != cps[0].ID || c.FromSequence != cps[0].Seq || c.MessageCount != 2) {
 				t.Errorf("%s", r.Data)
 			}
-			if c, ok := c.(*spool.RunResumed); ok && (c.Mode != "from_checkpoint" || *c.FromCheckpointID != cps[0].ID || c.FromStepCount != 1) {
+			if c, ok := c.(*chunk.RunResumed); ok && (c.Mode != "from_checkpoint" || *c.FromCheckpointID != cps[0].ID || c.FromStepCount != 1) {
 				t.Errorf("%s", r.Data)
 			}
 		}
@@ -59,7 +59,7 @@ func TestFromCheckpoint(t *testing.T) {
 	}
 	// What the rollback has left is still there to go to.
 	s = k.command("/api/chat/s/resume", body("mode", "from_checkpoint", "checkpointId", cps[2].ID))
-	if s.Status != spool.StatusEnded || s.RunID != "" || s.Pending {
+	if s.Status != chunk.StatusEnded || s.RunID != "" || s.Pending {
 		t.Errorf("%+v", s)
 	}
 	back := k.settled("s")
@@ -80,7 +80,7 @@ func TestRewind(t *testing.T) {
 	k.say("s", "u2", "hello").all()
 	req := body("mode", "from_checkpoint", "checkpointId", cps[2].ID)
 	for range 2 {
-		if s := k.command("/api/chat/s/resume", req); s.Status != spool.StatusEnded || s.RunID != "" || s.Pending {
+		if s := k.command("/api/chat/s/resume", req); s.Status != chunk.StatusEnded || s.RunID != "" || s.Pending {
 			t.Errorf("%+v", s)
 		}
 	}
@@ -88,7 +88,7 @@ func TestRewind(t *testing.T) {
 		t.Errorf("%d rollbacks", n)
 	}
 	snap := k.snapshot("s")
-	if mustJSON(snap.Messages) != mustJSON(at.Messages) || snap.Status != spool.StatusEnded || *snap.CheckpointID != cps[2].ID {
+	if mustJSON(snap.Messages) != mustJSON(at.Messages) || snap.Status != chunk.StatusEnded || *snap.CheckpointID != cps[2].ID {
 		t.Errorf("%s\nwas %s", mustJSON(snap), mustJSON(at))
 	}
 	// Nobody is shown the turn that is gone.
@@ -100,7 +100,7 @@ func TestRewind(t *testing.T) {
 	}
 	first := k.command("/api/chat/s/resume", body("mode", "from_checkpoint", "checkpointId", cps[2].ID, "message", "hello"))
 	f := k.settled("s")
-	if len(f.Messages) != 4 || f.Messages[3].Text() != "hello" || f.LastTurn().LastRun().ID != first.RunID || f.LastTurn().LastRun().Mode != spool.ModeFromCheckpoint {
+	if len(f.Messages) != 4 || f.Messages[3].Text() != "hello" || f.LastTurn().LastRun().ID != first.RunID || f.LastTurn().LastRun().Mode != chunk.ModeFromCheckpoint {
 		t.Errorf("%s %s", mustJSON(f.LastTurn()), mustJSON(f.Messages))
 	}
 	if again := k.command("/api/chat/s/resume", body("mode", "from_checkpoint", "checkpointId", cps[2].ID, "message", "hello")); again.RunID != first.RunID {
@@ -138,11 +138,11 @@ func TestRetry(t *testing.T) {
 	e := k.say("s", "u1", "walk")
 	g.open(2)
 	e.all()
-	if f := k.settled("s"); f.Status != spool.StatusFailed || f.Messages[3].Text() != "one two th" {
+	if f := k.settled("s"); f.Status != chunk.StatusFailed || f.Messages[3].Text() != "one two th" {
 		t.Errorf("%s %s", f.Status, mustJSON(f.Messages))
 	}
 	failed := k.command("/api/chat/s/resume", `{"mode":"retry"}`)
-	if f := k.settled("s"); f.Status != spool.StatusFailed || len(f.Messages) != 5 || f.Messages[3].Text() != "one two " || f.Messages[4].Text() != "th" {
+	if f := k.settled("s"); f.Status != chunk.StatusFailed || len(f.Messages) != 5 || f.Messages[3].Text() != "one two " || f.Messages[4].Text() != "th" {
 		t.Errorf("failed again: %s %s", f.Status, mustJSON(f.Messages))
 	}
 	g.fail.Store(false)
@@ -152,7 +152,7 @@ func TestRetry(t *testing.T) {
 		t.Errorf("%s %s", f.Reason, mustJSON(f.Messages))
 	}
 	again := k.command("/api/chat/s/resume", `{"mode":"retry"}`)
-	if again.RunID != s.RunID || again.Status != spool.StatusEnded {
+	if again.RunID != s.RunID || again.Status != chunk.StatusEnded {
 		t.Errorf("%+v, again %+v", s, again)
 	}
 	if string(f.State) != `{"steps":2}` || len(g.enter) != 0 {
@@ -187,11 +187,11 @@ func TestFromCheckpointOfAPause(t *testing.T) {
 	_, cps := k.walked("s")
 	k.say("s", "u2", "wipe").all()
 	k.problem(http.StatusConflict, "nothing_to_resume", "POST", "/api/chat/s/resume", `{"mode":"retry"}`)
-	if s := k.command("/api/chat/s/resume", body("mode", "from_checkpoint", "checkpointId", cps[2].ID)); s.Status != spool.StatusEnded {
+	if s := k.command("/api/chat/s/resume", body("mode", "from_checkpoint", "checkpointId", cps[2].ID)); s.Status != chunk.StatusEnded {
 		t.Errorf("%+v", s)
 	}
 	f := k.settled("s")
-	if f.Status != spool.StatusEnded || len(f.Messages) != 2 || len(f.Pending()) != 0 || f.Turns[1].LastRun().Outcome != spool.OutcomeStopped {
+	if f.Status != chunk.StatusEnded || len(f.Messages) != 2 || len(f.Pending()) != 0 || f.Turns[1].LastRun().Outcome != chunk.OutcomeStopped {
 		t.Errorf("%s %s", f.Status, mustJSON(f.Turns))
 	}
 }
@@ -238,7 +238,7 @@ func TestRewindOfALongHistory(t *testing.T) {
 	before := k.snapshot("s")
 	k.turn("s", "u2", "to be forgotten")
 	s := k.command("/api/chat/s/resume", body("mode", "from_checkpoint", "checkpointId", "cp-run-u1"))
-	if s.Status != spool.StatusEnded || s.RunID != "" {
+	if s.Status != chunk.StatusEnded || s.RunID != "" {
 		t.Errorf("%+v", s)
 	}
 	if after := k.snapshot("s"); mustJSON(after.Messages) != mustJSON(before.Messages) {
@@ -246,7 +246,7 @@ func TestRewindOfALongHistory(t *testing.T) {
 	}
 	n := 0
 	for _, r := range k.log("s") {
-		if r.Type == spool.TypeHistoryReplaced {
+		if r.Type == chunk.TypeHistoryReplaced {
 			n++
 		}
 	}
@@ -288,7 +288,7 @@ func TestResumedByManyTabs(t *testing.T) {
 	}
 }
 
-func kindsOf(recs []spool.Record) (types []spool.Type) {
+func kindsOf(recs []chunk.Record) (types []chunk.Type) {
 	for _, r := range recs {
 		types = append(types, r.Type)
 	}

@@ -8,13 +8,14 @@ import (
 	"testing"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 )
 
 // discard takes the open model phase back and begins the next step.
 func (o *owner) discard() {
 	o.k.Helper()
-	o.commit(spool.Row{}, nil, &spool.StepDiscarded{StepID: o.stepID(), Reason: "crash_recovery"},
-		&spool.StreamResync{Reason: "crash_recovery"})
+	o.commit(spool.Row{}, nil, &chunk.StepDiscarded{StepID: o.stepID(), Reason: "crash_recovery"},
+		&chunk.StreamResync{Reason: "crash_recovery"})
 	o.nextStep()
 }
 
@@ -80,7 +81,7 @@ func TestTrimmed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := g.Command(t.Context(), spool.Row{}, &spool.StopRequested{CommandID: "late"}); err != nil {
+	if _, err := g.Command(t.Context(), spool.Row{}, &chunk.StopRequested{CommandID: "late"}); err != nil {
 		t.Fatal(err)
 	}
 	head := k.snapshot("s").StreamSequence

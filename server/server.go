@@ -18,6 +18,7 @@ import (
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/agent"
+	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/internal/redact"
 	"github.com/spool-run/spool/runner"
 	"github.com/spool-run/spool/server/chat"
@@ -264,7 +265,7 @@ func (s *Server) authorize(r *http.Request, session string, action Action) (prin
 			return "", err
 		}
 	}
-	root := spool.RootID(session)
+	root := chunk.RootID(session)
 	principal, err = s.principal(r)
 	if err == nil && s.o.Authorize != nil {
 		err = s.o.Authorize(r.Context(), principal, root, action)

@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/server/chat"
 )
 
@@ -58,7 +59,7 @@ func number(q url.Values, name string) (int, error) {
 	}
 	n, err := strconv.Atoi(v)
 	if err != nil || n < 0 {
-		return 0, spool.ErrInvalid.Because(name + " is a whole number, 0 or more")
+		return 0, chunk.ErrInvalid.Because(name + " is a whole number, 0 or more")
 	}
 	return n, nil
 }
@@ -83,7 +84,7 @@ func (s *Server) blob(w http.ResponseWriter, r *request) error {
 	if !ok {
 		return spool.ErrUnsupported
 	}
-	data, err := b.GetBlob(r.Context(), spool.RootID(r.session), r.vars["hash"])
+	data, err := b.GetBlob(r.Context(), chunk.RootID(r.session), r.vars["hash"])
 	if err != nil {
 		return err
 	}
@@ -112,11 +113,11 @@ func (s *Server) sessions(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
-	query := spool.SessionQuery{Status: spool.Status(q.Get("status")), After: q.Get("after"), Max: min(limit, 1000)}
+	query := spool.SessionQuery{Status: chunk.Status(q.Get("status")), After: q.Get("after"), Max: min(limit, 1000)}
 	switch query.Status {
-	case "", spool.StatusActive, spool.StatusPaused, spool.StatusEnded, spool.StatusFailed:
+	case "", chunk.StatusActive, chunk.StatusPaused, chunk.StatusEnded, chunk.StatusFailed:
 	default:
-		return spool.ErrInvalid.Because("status is one of active, paused, ended and failed")
+		return chunk.ErrInvalid.Because("status is one of active, paused, ended and failed")
 	}
 	// Whoever is somebody sees their own.
 	query.Principal = r.principal

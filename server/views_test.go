@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/server/chat"
 )
 
@@ -372,9 +373,9 @@ func TestCountedBehindSilentRecords(t *testing.T) {
 	o.text("one ")
 	post.until("one ")
 	for range 3 { // more than a page
-		reports := make([]spool.Chunk, 400)
+		reports := make([]chunk.Chunk, 400)
 		for i := range reports {
-			reports[i] = &spool.UsageReport{}
+			reports[i] = &chunk.UsageReport{}
 		}
 		o.commit(spool.Row{}, nil, reports...)
 	}

@@ -10,6 +10,8 @@ import (
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/agent"
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
 	"github.com/spool-run/spool/model"
 	"github.com/spool-run/spool/model/scripted"
 	"github.com/spool-run/spool/server/chat"
@@ -102,7 +104,7 @@ func (k *kit) later(path, body string) <-chan chat.Settled {
 }
 
 // until waits for a record.
-func (k *kit) until(session string, match func(spool.Record) bool) {
+func (k *kit) until(session string, match func(chunk.Record) bool) {
 	k.Helper()
 	g, err := k.logs.Log(session)
 	if err != nil {
@@ -118,8 +120,8 @@ func (k *kit) until(session string, match func(spool.Record) bool) {
 	}
 }
 
-func ofType(typ spool.Type) func(spool.Record) bool {
-	return func(r spool.Record) bool { return r.Type == typ }
+func ofType(typ chunk.Type) func(chunk.Record) bool {
+	return func(r chunk.Record) bool { return r.Type == typ }
 }
 
 // interrupted walks one step and is interrupted there.
@@ -129,13 +131,13 @@ func (k *kit) interrupted(session string) (g *gate, post []event, s chat.Settled
 	e := k.say(session, "u1", "walk")
 	<-g.enter
 	settled := k.later("/api/chat/"+session+"/interrupt", `{"reason":"wait"}`)
-	k.until(session, ofType(spool.TypeInterruptRequested))
+	k.until(session, ofType(chunk.TypeInterruptRequested))
 	g.pass <- struct{}{}
 	return g, e.all(), <-settled
 }
 
 // walked has a session that walked both steps, and its checkpoints.
-func (k *kit) walked(session string) (*gate, []spool.Checkpoint) {
+func (k *kit) walked(session string) (*gate, []fold.Checkpoint) {
 	k.Helper()
 	g := k.walking()
 	e := k.say(session, "u1", "walk")

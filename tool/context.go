@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 )
 
 // ErrCallOver is what a call's context answers once the call has its outcome.
@@ -25,7 +25,7 @@ type Call struct {
 // Host is what a running call talks to: the agent that dispatched it.
 type Host interface {
 	// Emit appends a chunk to the session's log, or says [ErrCallOver].
-	Emit(ctx context.Context, c spool.Chunk) error
+	Emit(ctx context.Context, c chunk.Chunk) error
 	// State returns the session's custom state as this step sees it; nil if
 	// there is none.
 	State() json.RawMessage
@@ -68,14 +68,14 @@ func (c Context) Emit(name string, data any, o *EmitOptions) error {
 	if err != nil {
 		return fmt.Errorf("tool: event %s: %w", name, err)
 	}
-	chunk := &spool.Custom{EventName: name, Data: raw}
+	event := &chunk.Custom{EventName: name, Data: raw}
 	if o != nil {
-		chunk.ID, chunk.Transient = o.ID, o.Transient
+		event.ID, event.Transient = o.ID, o.Transient
 	}
-	if chunk.ID == "" && !chunk.Transient {
-		chunk.ToolCallID = c.call.ID
+	if event.ID == "" && !event.Transient {
+		event.ToolCallID = c.call.ID
 	}
-	return c.host.Emit(c, chunk)
+	return c.host.Emit(c, event)
 }
 
 // Progress is a step of work to show while it lasts.
@@ -90,32 +90,32 @@ type Progress struct {
 
 // Progress reports how far the call is.
 func (c Context) Progress(p Progress) error {
-	chunk := &spool.Progress{ID: c.progressID(p.ID), Label: p.Label, State: p.State, Percent: p.Percent}
+	event := &chunk.Progress{ID: c.progressID(p.ID), Label: p.Label, State: p.State, Percent: p.Percent}
 	if p.Parent != "" {
-		chunk.Parent = c.progressID(p.Parent)
+		event.Parent = c.progressID(p.Parent)
 	}
-	if chunk.State == "" {
-		chunk.State = "running"
+	if event.State == "" {
+		event.State = "running"
 	}
 	if p.Data != nil {
 		raw, err := json.Marshal(p.Data)
 		if err != nil {
 			return fmt.Errorf("tool: progress: %w", err)
 		}
-		chunk.Data = raw
+		event.Data = raw
 	}
-	return c.host.Emit(c, chunk)
+	return c.host.Emit(c, event)
 }
 
 // EmitProgress sends a progress chunk that was made elsewhere, by an event
 // manager of a wire, say. Its ids are the call's, as those of [Context.Progress].
-func (c Context) EmitProgress(p *spool.Progress) error {
-	chunk := *p
-	chunk.ID = c.progressID(p.ID)
+func (c Context) EmitProgress(p *chunk.Progress) error {
+	event := *p
+	event.ID = c.progressID(p.ID)
 	if p.Parent != "" {
-		chunk.Parent = c.progressID(p.Parent)
+		event.Parent = c.progressID(p.Parent)
 	}
-	return c.host.Emit(c, &chunk)
+	return c.host.Emit(c, &event)
 }
 
 // progressID keeps the reports of parallel calls of one tool apart.
@@ -129,12 +129,12 @@ func (c Context) progressID(id string) string {
 // File adds a file to the message: an image that the call has made, say. Its URL
 // may be a data URL.
 func (c Context) File(url, mediaType, filename string) error {
-	return c.host.Emit(c, &spool.File{URL: url, MediaType: mediaType, Filename: filename})
+	return c.host.Emit(c, &chunk.File{URL: url, MediaType: mediaType, Filename: filename})
 }
 
 // Cite adds a source to the message. The id is unique within the call.
 func (c Context) Cite(id, url, title, mediaType string) error {
-	return c.host.Emit(c, &spool.Citation{SourceID: c.progressID(id), URL: url, Title: title, MediaType: mediaType})
+	return c.host.Emit(c, &chunk.Citation{SourceID: c.progressID(id), URL: url, Title: title, MediaType: mediaType})
 }
 
 // Preliminary shows a result before the call is done. The outcome replaces it.
@@ -143,7 +143,7 @@ func (c Context) Preliminary(value any) error {
 	if err != nil {
 		return fmt.Errorf("tool: preliminary result: %w", err)
 	}
-	return c.host.Emit(c, &spool.ToolEnd{
+	return c.host.Emit(c, &chunk.ToolEnd{
 		ToolCallID: c.call.ID, ToolName: c.call.Name, Result: raw, Success: true, Preliminary: true,
 	})
 }
@@ -192,7 +192,7 @@ func UpdateState[S any](c Context, fn func(draft *S) error) error {
 // discard is the host of contexts without one.
 type discard struct{ state json.RawMessage }
 
-func (d *discard) Emit(context.Context, spool.Chunk) error { return nil }
+func (d *discard) Emit(context.Context, chunk.Chunk) error { return nil }
 func (d *discard) State() json.RawMessage                  { return d.state }
 func (d *discard) Update(_ context.Context, change func(json.RawMessage) (json.RawMessage, error)) error {
 	next, err := change(d.state)

@@ -10,14 +10,14 @@ import (
 
 	"github.com/wI2L/jsondiff"
 
-	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 )
 
 // Diff returns the RFC 6902 operations (add, remove and replace only) that make
 // after from before. Elements appended to an array are added at "/-", so that
 // calls which append at the same time do not undo each other. A nil before is
 // taken for an empty object, as a session's state is.
-func Diff(before, after json.RawMessage) ([]spool.PatchOperation, error) {
+func Diff(before, after json.RawMessage) ([]chunk.PatchOperation, error) {
 	if len(before) == 0 {
 		before = json.RawMessage("{}")
 	}
@@ -29,9 +29,9 @@ func Diff(before, after json.RawMessage) ([]spool.PatchOperation, error) {
 	if err := unmarshal(before, &doc); err != nil {
 		return nil, err
 	}
-	ops := make([]spool.PatchOperation, 0, len(patch))
+	ops := make([]chunk.PatchOperation, 0, len(patch))
 	for _, op := range patch {
-		o := spool.PatchOperation{Op: op.Type, Path: op.Path}
+		o := chunk.PatchOperation{Op: op.Type, Path: op.Path}
 		switch op.Type {
 		case jsondiff.OperationAdd, jsondiff.OperationReplace:
 			value, err := json.Marshal(op.Value)

@@ -6,7 +6,7 @@ import (
 	"reflect"
 	"testing"
 
-	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 )
 
 func TestDiffOperations(t *testing.T) {
@@ -33,7 +33,7 @@ func TestDiffOperations(t *testing.T) {
 				t.Errorf("got  %s\nwant %s", got, tt.want)
 			}
 			var patched, after any
-			raw, err := spool.PatchState(json.RawMessage(tt.before), ops)
+			raw, err := chunk.PatchState(json.RawMessage(tt.before), ops)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -61,7 +61,7 @@ func TestDiffApplies(t *testing.T) {
 			}
 		}
 		var got, want any
-		patched, err := spool.PatchState(before, ops)
+		patched, err := chunk.PatchState(before, ops)
 		if err != nil {
 			t.Fatalf("apply %s to %s: %v", mustJSON(ops), before, err)
 		}

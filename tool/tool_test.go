@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/tool"
 )
 
@@ -139,11 +139,11 @@ func TestNewPanicsOnMistakes(t *testing.T) {
 }
 
 type recorder struct {
-	chunks []spool.Chunk
+	chunks []chunk.Chunk
 	state  json.RawMessage
 }
 
-func (r *recorder) Emit(_ context.Context, c spool.Chunk) error {
+func (r *recorder) Emit(_ context.Context, c chunk.Chunk) error {
 	r.chunks = append(r.chunks, c)
 	return nil
 }
@@ -180,8 +180,8 @@ func TestContextEmits(t *testing.T) {
 		`"id":"c1/a","parent":"c1/b","state":"done","data":[1]}`,
 		`"toolCallId":"c1","toolName":"t","result":"draft","success":true,"preliminary":true}`,
 	}
-	for i, chunk := range r.chunks {
-		raw, err := spool.AppendChunk(nil, chunk)
+	for i, event := range r.chunks {
+		raw, err := chunk.Append(nil, event)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,7 +7,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
 	"github.com/spool-run/spool/model/scripted"
 	"github.com/spool-run/spool/server/chat"
 	"github.com/spool-run/spool/store/sqlitestore"
@@ -37,7 +38,7 @@ func TestEveryBranchGoesOn(t *testing.T) {
 		for live := true; live; {
 			h, err := store.Head(t.Context(), session)
 			if err == nil {
-				err = g.View(t.Context(), func(f *spool.Fold) error { live = f.Live(); return nil })
+				err = g.View(t.Context(), func(f *fold.Fold) error { live = f.Live(); return nil })
 			}
 			if err == nil && live {
 				_, err = store.Wait(t.Context(), session, h)
@@ -56,7 +57,7 @@ func TestEveryBranchGoesOn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if s.Status != spool.StatusEnded || s.Reason != "completed" {
+		if s.Status != chunk.StatusEnded || s.Reason != "completed" {
 			t.Fatalf("%s: %s, %s", session, s.Status, s.Reason)
 		}
 		return string(data), string(s.State)
@@ -81,10 +82,10 @@ func TestEveryBranchGoesOn(t *testing.T) {
 				if err != nil {
 					t.Fatalf("%s at %s: %v", to, c.ID, err)
 				}
-				if paused := made.Status == spool.StatusPaused; paused == (i == len(page.Items)-1) {
+				if paused := made.Status == chunk.StatusPaused; paused == (i == len(page.Items)-1) {
 					t.Errorf("%s is %s", to, made.Status)
 				} else if paused {
-					if _, err := chat.Resume(t.Context(), d, to, chat.ResumeOptions{Mode: spool.ModeContinue}); err != nil {
+					if _, err := chat.Resume(t.Context(), d, to, chat.ResumeOptions{Mode: chunk.ModeContinue}); err != nil {
 						t.Fatalf("%s: %v", to, err)
 					}
 				}

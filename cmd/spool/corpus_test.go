@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
 	"github.com/spool-run/spool/model/modeltest"
 	"github.com/spool-run/spool/wire/aisdk"
 	"github.com/spool-run/spool/wire/merlin"
@@ -22,7 +24,7 @@ import (
 const corpus = "../../model/modeltest/testdata"
 
 // corpusLogs ingests every recorded provider stream into a log.
-func corpusLogs(t *testing.T, visit func(t *testing.T, records []spool.Record, fold *spool.Fold, said *folded)) {
+func corpusLogs(t *testing.T, visit func(t *testing.T, records []chunk.Record, state *fold.Fold, said *folded)) {
 	for from, ingest := range ingesters {
 		for file, data := range modeltest.Streams(t, filepath.Join(corpus, from), "*.sse") {
 			if len(data) > 32<<10 {
@@ -34,15 +36,15 @@ func corpusLogs(t *testing.T, visit func(t *testing.T, records []spool.Record, f
 				if err := errors.Join(transcribe(t.Context(), out, ingest(bytes.NewReader(data), nil)), out.Flush()); err != nil {
 					t.Fatal(err)
 				}
-				var records []spool.Record
-				fold := spool.NewFold("ingest")
-				if err := readChunks(&lines, func(r spool.Record) error {
+				var records []chunk.Record
+				state := fold.New("ingest")
+				if err := readChunks(&lines, func(r chunk.Record) error {
 					records = append(records, r)
-					return fold.Apply(r)
+					return state.Apply(r)
 				}); err != nil {
 					t.Fatal(err)
 				}
-				visit(t, records, fold, foldParts(ingest(bytes.NewReader(data), nil)))
+				visit(t, records, state, foldParts(ingest(bytes.NewReader(data), nil)))
 			})
 		}
 	}
@@ -51,36 +53,36 @@ func corpusLogs(t *testing.T, visit func(t *testing.T, records []spool.Record, f
 // Every chunk of an ingested stream is valid, and the log's message says what the
 // provider said.
 func TestCorpusInTheLog(t *testing.T) {
-	corpusLogs(t, func(t *testing.T, records []spool.Record, fold *spool.Fold, said *folded) {
+	corpusLogs(t, func(t *testing.T, records []chunk.Record, state *fold.Fold, said *folded) {
 		for _, r := range records {
-			c, err := spool.DecodeChunk(r.Data)
+			c, err := chunk.Decode(r.Data)
 			if err == nil {
-				err = spool.ValidateChunk(c)
+				err = chunk.Validate(c)
 			}
 			if err != nil {
 				t.Errorf("%s: %v", r.Data, err)
 			}
 		}
-		m := fold.Message("message-1")
+		m := state.Message("message-1")
 		var reasoning strings.Builder
 		calls, sources, files := 0, 0, 0
 		for _, p := range m.Parts {
 			switch p.Type {
-			case spool.PartReasoning:
+			case chunk.PartReasoning:
 				reasoning.WriteString(p.Text)
-			case spool.PartTool:
+			case chunk.PartTool:
 				calls++
-			case spool.PartSource:
+			case chunk.PartSource:
 				sources++
-			case spool.PartFile:
+			case chunk.PartFile:
 				files++
 			}
 		}
 		if m.Text() != said.Text || reasoning.String() != said.Reasoning || calls != len(said.ToolCalls) || sources != len(said.Sources) || files != len(said.Files) {
 			t.Errorf("the log says %+v\nthe provider said %+v", m.Parts, said)
 		}
-		if said.Usage != nil && said.Status == "complete" && fold.Usage != *said.Usage {
-			t.Errorf("usage %+v, not %+v", fold.Usage, *said.Usage)
+		if said.Usage != nil && said.Status == "complete" && state.Usage != *said.Usage {
+			t.Errorf("usage %+v, not %+v", state.Usage, *said.Usage)
 		}
 	})
 }
@@ -89,17 +91,17 @@ func TestCorpusInTheLog(t *testing.T) {
 // message.
 func TestCorpusOnTheWires(t *testing.T) {
 	wires := map[string]wiretest.Wire{
-		"native": {NoPlan: true, New: func(*spool.Turn) spool.Projector { return native.New(native.Bare) }, Fold: foldNative},
+		"native": {NoPlan: true, New: func(*fold.Turn) spool.Projector { return native.New(native.Bare) }, Fold: foldNative},
 	}
 	for name, o := range map[string]aisdk.Options{"aisdk 6": {}, "aisdk 7": {UI7: true}} {
 		wires[name] = wiretest.Wire{PerTurn: true, Fold: foldUI(o.UI7),
-			New: func(turn *spool.Turn) spool.Projector { return aisdk.NewProjector(turn.ID, &o) }}
+			New: func(turn *fold.Turn) spool.Projector { return aisdk.NewProjector(turn.ID, &o) }}
 	}
 	for name, o := range map[string]merlin.Options{"merlin v1": {Version: merlin.V1}, "merlin v2": {}} {
 		wires[name] = wiretest.Wire{PerTurn: true, Fold: foldMerlin,
-			New: func(turn *spool.Turn) spool.Projector { return merlin.NewProjector(turn.ID, &o) }}
+			New: func(turn *fold.Turn) spool.Projector { return merlin.NewProjector(turn.ID, &o) }}
 	}
-	corpusLogs(t, func(t *testing.T, records []spool.Record, _ *spool.Fold, _ *folded) {
+	corpusLogs(t, func(t *testing.T, records []chunk.Record, _ *fold.Fold, _ *folded) {
 		for name, w := range wires {
 			w.Log, w.OnlyLog = records, true
 			t.Run(name, func(t *testing.T) { wiretest.Run(t, w) })
@@ -150,9 +152,9 @@ func foldMerlin(stream []byte) (json.RawMessage, error) {
 
 // What Merlin's clients are shown is what the provider said.
 func TestCorpusOnMerlin(t *testing.T) {
-	corpusLogs(t, func(t *testing.T, records []spool.Record, fold *spool.Fold, said *folded) {
+	corpusLogs(t, func(t *testing.T, records []chunk.Record, state *fold.Fold, said *folded) {
 		for _, version := range []merlin.Version{merlin.V1, merlin.V2} {
-			p := merlin.NewProjector(fold.LastTurn().ID, &merlin.Options{Version: version})
+			p := merlin.NewProjector(state.LastTurn().ID, &merlin.Options{Version: version})
 			var frames []spool.Frame
 			for _, r := range records {
 				var err error
@@ -182,7 +184,7 @@ func TestCorpusOnMerlin(t *testing.T) {
 			if version == merlin.V1 {
 				text = markers.ReplaceAllString(text, "")
 			}
-			if text != said.Text || !c.Ended && fold.OpenRun() == nil || (c.Error != nil) != (said.Error != nil) {
+			if text != said.Text || !c.Ended && state.OpenRun() == nil || (c.Error != nil) != (said.Error != nil) {
 				t.Errorf("V%d: %q, ended %v, %v; the provider said %+v", version, text, c.Ended, c.Error, said)
 			}
 			if version == merlin.V1 {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/store/memstore"
 )
 
@@ -24,8 +25,8 @@ func TestGate(t *testing.T) {
 	defer srv.Close()
 	g := newGate(memstore.New(nil), srv.URL+"/")
 	ctx := context.Background()
-	rec := spool.Record{Type: spool.TypeTextDelta, Agent: "s", Data: []byte(`{"type":"text_delta"}`)}
-	if _, err := g.Append(ctx, spool.Append{Session: "s", Records: []spool.Record{rec}}); err != nil {
+	rec := chunk.Record{Type: chunk.TypeTextDelta, Agent: "s", Data: []byte(`{"type":"text_delta"}`)}
+	if _, err := g.Append(ctx, spool.Append{Session: "s", Records: []chunk.Record{rec}}); err != nil {
 		t.Fatal(err)
 	}
 	lease, err := g.Claim(ctx, spool.Claim{Owner: "t", TTL: time.Hour, Session: "s"})
@@ -34,7 +35,7 @@ func TestGate(t *testing.T) {
 	}
 	done := make(chan error, 1)
 	put := func(ordinal uint64) {
-		_, err := g.Append(ctx, spool.Append{Session: "s", Epoch: lease.Epoch, Ordinal: ordinal, Records: []spool.Record{rec, rec}})
+		_, err := g.Append(ctx, spool.Append{Session: "s", Epoch: lease.Epoch, Ordinal: ordinal, Records: []chunk.Record{rec, rec}})
 		done <- err
 	}
 	for _, step := range []struct {

@@ -9,8 +9,9 @@ import (
 	"io"
 	"iter"
 
-	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/agent"
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
 	"github.com/spool-run/spool/model"
 )
 
@@ -65,8 +66,8 @@ func (s *source) Read(p []byte) (int, error) {
 
 // transcribe writes the run that the parts are the model phase of.
 func transcribe(ctx context.Context, out *bufio.Writer, parts iter.Seq2[model.Part, error]) error {
-	info := agent.RunInfo{Session: "ingest", RunID: "run-1", TurnID: "turn-1", MessageID: "message-1", Mode: spool.ModeStart}
-	log := &lineLog{out: out, fold: spool.NewFold(info.Session)}
+	info := agent.RunInfo{Session: "ingest", RunID: "run-1", TurnID: "turn-1", MessageID: "message-1", Mode: chunk.ModeStart}
+	log := &lineLog{out: out, fold: fold.New(info.Session)}
 	a := &agent.Agent{Name: "ingest"}
 	if err := log.Append(ctx, a.Start(ctx, info, nil)); err != nil {
 		return err
@@ -78,40 +79,40 @@ func transcribe(ctx context.Context, out *bufio.Writer, parts iter.Seq2[model.Pa
 	info.Usage = t.Usage
 	if err != nil {
 		said := agent.Describe(err)
-		info.Outcome, info.FinishReason = spool.OutcomeFailed, "error"
+		info.Outcome, info.FinishReason = chunk.OutcomeFailed, "error"
 		end := a.Finish(ctx, info)
 		end.Error, end.Code, end.Recoverable = said.Error, said.Code, said.Recoverable
 		return log.Append(ctx, log.fold.Settle(end)...)
 	}
 	if len(t.Pending) > 0 {
 		// Nobody here runs the calls: whoever reads this may.
-		return log.Append(ctx, &spool.RunSuspended{Base: spool.Base{RunID: info.RunID, Step: 1}, Kind: spool.SuspendedClientTool,
+		return log.Append(ctx, &chunk.RunSuspended{Base: chunk.Base{RunID: info.RunID, Step: 1}, Kind: chunk.SuspendedClientTool,
 			ToolCallIDs: t.Pending, StepID: info.RunID + "-s1"})
 	}
-	info.Outcome, info.FinishReason = spool.OutcomeCompleted, t.FinishReason
+	info.Outcome, info.FinishReason = chunk.OutcomeCompleted, t.FinishReason
 	return log.Append(ctx, append(log.fold.CloseStep(""), a.Finish(ctx, info))...)
 }
 
 // lineLog is an agent's log that writes chunks as lines.
 type lineLog struct {
 	out  *bufio.Writer
-	fold *spool.Fold
+	fold *fold.Fold
 	err  error
 }
 
 var _ agent.Log = (*lineLog)(nil)
 
-func (l *lineLog) Append(_ context.Context, chunks ...spool.Chunk) error {
+func (l *lineLog) Append(_ context.Context, chunks ...chunk.Chunk) error {
 	for _, c := range chunks {
 		b := c.ChunkBase()
 		b.AgentID, b.AgentType = l.fold.Session, "ingest"
-		data, err := spool.AppendChunk(nil, c)
+		data, err := chunk.Append(nil, c)
 		if err == nil {
 			_, err = l.out.Write(append(data, '\n'))
 		}
 		if err == nil {
 			// Decoded from what was written, so that it is what readers get.
-			err = l.fold.Apply(spool.Record{Seq: l.fold.Seq + 1, Type: c.ChunkType(), Agent: b.AgentID, Class: spool.ClassOf(c), Data: data})
+			err = l.fold.Apply(chunk.Record{Seq: l.fold.Seq + 1, Type: c.ChunkType(), Agent: b.AgentID, Class: chunk.ClassOf(c), Data: data})
 		}
 		if err != nil {
 			l.err = err
@@ -123,7 +124,7 @@ func (l *lineLog) Append(_ context.Context, chunks ...spool.Chunk) error {
 
 func (l *lineLog) Flush(context.Context) error { return l.out.Flush() }
 
-func (l *lineLog) View(_ context.Context, fn func(*spool.Fold) error) error { return fn(l.fold) }
+func (l *lineLog) View(_ context.Context, fn func(*fold.Fold) error) error { return fn(l.fold) }
 
 func (l *lineLog) Blob(_ context.Context, ref json.RawMessage) (json.RawMessage, error) {
 	return ref, nil
@@ -135,7 +136,7 @@ type folded struct {
 	Reasoning    string       `json:"reasoning"`
 	ToolCalls    []*toolCall  `json:"toolCalls"`
 	FinishReason *string      `json:"finishReason"` // as the provider said it
-	Usage        *spool.Usage `json:"usage"`
+	Usage        *chunk.Usage `json:"usage"`
 	Error        *failure     `json:"error"`
 	Status       string       `json:"status"` // complete, error, truncated
 

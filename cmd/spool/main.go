@@ -22,7 +22,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/internal/redact"
 )
 
@@ -91,7 +91,7 @@ func run(args []string, std streams) int {
 // about it.
 func said(err error) string {
 	text := strings.TrimPrefix(err.Error(), "spool: ")
-	if e, ok := errors.AsType[*spool.Error](err); ok && e.Hint != "" {
+	if e, ok := errors.AsType[*chunk.Error](err); ok && e.Hint != "" {
 		text += " (" + e.Hint + ")"
 	}
 	return redact.Text(text)

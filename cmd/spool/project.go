@@ -9,6 +9,8 @@ import (
 	"io"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
 	"github.com/spool-run/spool/wire/aisdk"
 	"github.com/spool-run/spool/wire/merlin"
 	"github.com/spool-run/spool/wire/native"
@@ -38,16 +40,16 @@ func (c *projectCmd) Run(_ context.Context, std streams) error {
 type projection struct {
 	cmd    *projectCmd
 	out    *bufio.Writer
-	fold   *spool.Fold
+	fold   *fold.Fold
 	turn   string
 	proj   spool.Projector
 	frames []spool.Frame
 	held   []spool.Frame // ends that may not be the last word
 }
 
-func (p *projection) apply(r spool.Record) error {
+func (p *projection) apply(r chunk.Record) error {
 	if p.fold == nil {
-		p.fold = spool.NewFold(spool.RootID(r.Agent))
+		p.fold = fold.New(chunk.RootID(r.Agent))
 	}
 	if err := p.fold.Apply(r); err != nil {
 		return err
@@ -148,7 +150,7 @@ func (c *projectCmd) projector(turn string) (spool.Projector, error) {
 const maxLine = 32 << 20
 
 // readChunks reads one JSON chunk a line, as records 1, 2, 3, … of a log.
-func readChunks(in io.Reader, fn func(spool.Record) error) error {
+func readChunks(in io.Reader, fn func(chunk.Record) error) error {
 	lines := bufio.NewScanner(in)
 	lines.Buffer(nil, maxLine)
 	n, seq := 1, uint64(0)
@@ -157,11 +159,11 @@ func readChunks(in io.Reader, fn func(spool.Record) error) error {
 			continue
 		}
 		data := bytes.Clone(lines.Bytes())
-		c, err := spool.DecodeChunk(data)
+		c, err := chunk.Decode(data)
 		if err == nil {
 			seq++
 			b := c.ChunkBase()
-			err = fn(spool.Record{Seq: seq, Type: c.ChunkType(), Agent: b.AgentID, Time: b.Timestamp, Class: spool.ClassOf(c), Data: data})
+			err = fn(chunk.Record{Seq: seq, Type: c.ChunkType(), Agent: b.AgentID, Time: b.Timestamp, Class: chunk.ClassOf(c), Data: data})
 		}
 		if err != nil {
 			return fmt.Errorf("line %d: %w", n, err)

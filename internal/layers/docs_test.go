@@ -38,23 +38,23 @@ var given = map[string]struct {
 			var ctx tool.Context
 			var w http.ResponseWriter
 			var res *http.Response
-			var chunks, agent iter.Seq2[spool.Chunk, error]`},
+			var chunks, agent iter.Seq2[chunk.Chunk, error]`},
 	"docs/writing-a-store.md": {names: `
 			var mystore struct{ Open func(string) (*sqlitestore.Store, error) }
 			var emptyPlace func(testing.TB) string
 			var open func(testing.TB) spool.Store`},
 	"docs/writing-a-wire.md": {names: `
 			type Frame = spool.Frame
-			type Record = spool.Record
+			type Record = chunk.Record
 			var mywire struct{ New func(turn string) spool.Projector }`},
 }
 
 var packages = []string{
 	"context", "encoding/json", "fmt", "iter", "log", "net/http", "os", "testing", "time",
-	"github.com/spool-run/spool", "github.com/spool-run/spool/agent", "github.com/spool-run/spool/model",
+	"github.com/spool-run/spool", "github.com/spool-run/spool/agent", "github.com/spool-run/spool/chunk", "github.com/spool-run/spool/fold", "github.com/spool-run/spool/model",
 	"github.com/spool-run/spool/model/openai", "github.com/spool-run/spool/runner", "github.com/spool-run/spool/server",
 	"github.com/spool-run/spool/store/sqlitestore", "github.com/spool-run/spool/store/storetest",
-	"github.com/spool-run/spool/tool", "github.com/spool-run/spool/web",
+	"github.com/spool-run/spool/stream", "github.com/spool-run/spool/tool", "github.com/spool-run/spool/web",
 	"github.com/spool-run/spool/wire/merlin", "github.com/spool-run/spool/wire/wiretest",
 }
 

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/model"
 	"github.com/spool-run/spool/model/anthropic"
 	"github.com/spool-run/spool/model/modeltest"
@@ -20,25 +20,25 @@ import (
 
 const key = "sk-ant-test-0123456789abcdef"
 
-func say(s string) spool.Part { return spool.Part{Type: spool.PartText, Text: s} }
+func say(s string) chunk.Part { return chunk.Part{Type: chunk.PartText, Text: s} }
 
-func think(s, metadata string) spool.Part {
-	return spool.Part{Type: spool.PartReasoning, Text: s, ProviderMetadata: json.RawMessage(metadata)}
+func think(s, metadata string) chunk.Part {
+	return chunk.Part{Type: chunk.PartReasoning, Text: s, ProviderMetadata: json.RawMessage(metadata)}
 }
 
-func tool(t spool.ToolPart) spool.Part { return spool.Part{Type: spool.PartTool, Tool: &t} }
+func tool(t chunk.ToolPart) chunk.Part { return chunk.Part{Type: chunk.PartTool, Tool: &t} }
 
-func user(parts ...spool.Part) spool.Message {
-	return spool.Message{Role: spool.RoleUser, Parts: parts}
+func user(parts ...chunk.Part) chunk.Message {
+	return chunk.Message{Role: chunk.RoleUser, Parts: parts}
 }
 
-func answer(parts ...spool.Part) spool.Message {
-	return spool.Message{Role: spool.RoleAssistant, Parts: parts}
+func answer(parts ...chunk.Part) chunk.Message {
+	return chunk.Message{Role: chunk.RoleAssistant, Parts: parts}
 }
 
 var (
-	step     = spool.Part{Type: spool.PartStep}
-	question = &model.Request{Messages: []spool.Message{user(say("Hi"))}}
+	step     = chunk.Part{Type: chunk.PartStep}
+	question = &model.Request{Messages: []chunk.Message{user(say("Hi"))}}
 )
 
 // serve answers as h does; the options need no address and key.
@@ -130,21 +130,21 @@ func TestRequest(t *testing.T) {
 		request model.Request
 		want    string
 	}{
-		{"text", anthropic.Options{}, model.Request{Instructions: "Be brief.", Temperature: &zero, MaxTokens: 9, Messages: []spool.Message{
-			{Role: spool.RoleSystem, Parts: []spool.Part{say("Really.")}}, user(say("Hel"), say("lo")), answer(step, say("Hi"), say(" ")), user(), user(say("Go")), user(say("on"))}},
+		{"text", anthropic.Options{}, model.Request{Instructions: "Be brief.", Temperature: &zero, MaxTokens: 9, Messages: []chunk.Message{
+			{Role: chunk.RoleSystem, Parts: []chunk.Part{say("Really.")}}, user(say("Hel"), say("lo")), answer(step, say("Hi"), say(" ")), user(), user(say("Go")), user(say("on"))}},
 			`{"max_tokens":9,"temperature":0,"system":[{"type":"text","text":"Be brief."},{"type":"text","text":"Really."}],"messages":[
 			  {"role":"user","content":[{"type":"text","text":"Hel"},{"type":"text","text":"lo"}]},
 			  {"role":"assistant","content":[{"type":"text","text":"Hi"}]},
 			  {"role":"user","content":[{"type":"text","text":"Go"},{"type":"text","text":"on"}]}]}`},
 		{"thinking and tools", anthropic.Options{ThinkingBudget: 1000}, model.Request{Temperature: &zero,
 			Tools: []model.ToolSpec{{Name: "f", Description: "does f", InputSchema: raw(`{"type":"object"}`)}, {Name: "g"}},
-			Messages: []spool.Message{user(say("go")), answer(
+			Messages: []chunk.Message{user(say("go")), answer(
 				step, think("", redacted), think("Hm", signed), think("other", `{"openai":{}}`), think("none", ``), say("I look."),
-				tool(spool.ToolPart{CallID: "a", Name: "f", State: spool.ToolCompleted, Input: raw(`{"x":1}`), Output: raw(`"plain"`)}),
-				tool(spool.ToolPart{CallID: "b/2", Name: "g", State: spool.ToolFailed, Error: "boom"}),
+				tool(chunk.ToolPart{CallID: "a", Name: "f", State: chunk.ToolCompleted, Input: raw(`{"x":1}`), Output: raw(`"plain"`)}),
+				tool(chunk.ToolPart{CallID: "b/2", Name: "g", State: chunk.ToolFailed, Error: "boom"}),
 				step, think("", `{"anthropic":{"signature":"S2"}}`),
-				tool(spool.ToolPart{CallID: "c", Name: "g", State: spool.ToolDenied}),
-				tool(spool.ToolPart{CallID: "d", Name: "g", State: spool.ToolStreaming, InputText: `{"`}),
+				tool(chunk.ToolPart{CallID: "c", Name: "g", State: chunk.ToolDenied}),
+				tool(chunk.ToolPart{CallID: "d", Name: "g", State: chunk.ToolStreaming, InputText: `{"`}),
 				step, say("Done.")), user(say("thanks"))}},
 			`{"max_tokens":9192,"thinking":{"type":"enabled","budget_tokens":1000},
 			  "tools":[{"name":"f","description":"does f","input_schema":{"type":"object"}},{"name":"g","input_schema":{"type":"object","properties":{}}}],"messages":[
@@ -156,13 +156,13 @@ func TestRequest(t *testing.T) {
 			  {"role":"user","content":[{"type":"tool_result","tool_use_id":"c","content":"The user denied this call.","is_error":true}]},
 			  {"role":"assistant","content":[{"type":"text","text":"Done."}]},
 			  {"role":"user","content":[{"type":"text","text":"thanks"}]}]}`},
-		{"server tools", anthropic.Options{Tools: []map[string]any{{"type": "web_search_20250305", "name": "web_search"}}}, model.Request{Messages: []spool.Message{user(say("go")), answer(
+		{"server tools", anthropic.Options{Tools: []map[string]any{{"type": "web_search_20250305", "name": "web_search"}}}, model.Request{Messages: []chunk.Message{user(say("go")), answer(
 			step, say("I search."),
-			tool(spool.ToolPart{CallID: "srvtoolu_1", Name: "web_search", State: spool.ToolCompleted, ProviderExecuted: true, Input: raw(`{"query":"go"}`), Output: search}),
+			tool(chunk.ToolPart{CallID: "srvtoolu_1", Name: "web_search", State: chunk.ToolCompleted, ProviderExecuted: true, Input: raw(`{"query":"go"}`), Output: search}),
 			say("Found."),
-			tool(spool.ToolPart{CallID: "ws_1", Name: "web_search", State: spool.ToolCompleted, ProviderExecuted: true, Output: raw(`{"openai":1}`)}),
-			tool(spool.ToolPart{CallID: "mcptoolu_1", Name: "echo", State: spool.ToolCompleted, ProviderExecuted: true, Output: raw(`{"type":"mcp_tool_result","tool_use_id":"x","server_name":"s","content":[]}`)}),
-			step, tool(spool.ToolPart{CallID: "srvtoolu_2", Name: "web_search", State: spool.ToolPending, ProviderExecuted: true, Input: raw(`{"query":"more"}`)}))}},
+			tool(chunk.ToolPart{CallID: "ws_1", Name: "web_search", State: chunk.ToolCompleted, ProviderExecuted: true, Output: raw(`{"openai":1}`)}),
+			tool(chunk.ToolPart{CallID: "mcptoolu_1", Name: "echo", State: chunk.ToolCompleted, ProviderExecuted: true, Output: raw(`{"type":"mcp_tool_result","tool_use_id":"x","server_name":"s","content":[]}`)}),
+			step, tool(chunk.ToolPart{CallID: "srvtoolu_2", Name: "web_search", State: chunk.ToolPending, ProviderExecuted: true, Input: raw(`{"query":"more"}`)}))}},
 			`{"max_tokens":8192,"tools":[{"type":"web_search_20250305","name":"web_search"}],"messages":[{"role":"user","content":[{"type":"text","text":"go"}]},
 			  {"role":"assistant","content":[{"type":"text","text":"I search."},
 			    {"type":"server_tool_use","id":"srvtoolu_1","name":"web_search","input":{"query":"go"}},
@@ -172,7 +172,7 @@ func TestRequest(t *testing.T) {
 			    {"type":"mcp_tool_result","tool_use_id":"mcptoolu_1","content":[]},
 			    {"type":"server_tool_use","id":"srvtoolu_2","name":"web_search","input":{"query":"more"}}]}]}`},
 		{"cache", anthropic.Options{Cache: "1h", MaxTokens: 7}, model.Request{Instructions: "I", Tools: []model.ToolSpec{{Name: "f"}, {Name: "g"}},
-			Messages: []spool.Message{user(say("1")), answer(say("2")), user(say("3")), answer(say("4")), user(say("5"), say("6"))}},
+			Messages: []chunk.Message{user(say("1")), answer(say("2")), user(say("3")), answer(say("4")), user(say("5"), say("6"))}},
 			`{"max_tokens":7,"system":[{"type":"text","text":"I","cache_control":{"type":"ephemeral","ttl":"1h"}}],
 			  "tools":[{"name":"f","input_schema":{"type":"object","properties":{}}},{"name":"g","input_schema":{"type":"object","properties":{}},"cache_control":{"type":"ephemeral","ttl":"1h"}}],
 			  "messages":[{"role":"user","content":[{"type":"text","text":"1"}]},{"role":"assistant","content":[{"type":"text","text":"2"}]},
@@ -182,12 +182,12 @@ func TestRequest(t *testing.T) {
 			`{"max_tokens":8192,"messages":[],"system":[{"type":"text","text":"Your final answer must be nothing but JSON that satisfies this JSON Schema:\n{\"type\":\"object\"}"}]}`},
 		{"native output, extra", anthropic.Options{NativeOutput: true, Extra: map[string]any{"top_k": 3}}, model.Request{Output: raw(`{"type":"object"}`)},
 			`{"max_tokens":8192,"messages":[],"top_k":3,"output_config":{"format":{"type":"json_schema","schema":{"type":"object"}}}}`},
-		{"files", anthropic.Options{}, model.Request{Messages: []spool.Message{user(
-			spool.Part{Type: spool.PartFile, URL: "data:image/png;base64,AA==", MediaType: "image/png"},
-			spool.Part{Type: spool.PartFile, URL: "https://x.example/b.jpg", MediaType: "image/jpeg"},
-			spool.Part{Type: spool.PartFile, URL: "data:application/pdf;base64,CC==", Filename: "c.pdf"},
-			spool.Part{Type: spool.PartFile, URL: "data:text/csv,a%2Cb", Filename: "d.csv"},
-			spool.Part{Type: spool.PartFile, URL: "https://x.example/e.zip", MediaType: "application/zip", Filename: "e.zip"})}},
+		{"files", anthropic.Options{}, model.Request{Messages: []chunk.Message{user(
+			chunk.Part{Type: chunk.PartFile, URL: "data:image/png;base64,AA==", MediaType: "image/png"},
+			chunk.Part{Type: chunk.PartFile, URL: "https://x.example/b.jpg", MediaType: "image/jpeg"},
+			chunk.Part{Type: chunk.PartFile, URL: "data:application/pdf;base64,CC==", Filename: "c.pdf"},
+			chunk.Part{Type: chunk.PartFile, URL: "data:text/csv,a%2Cb", Filename: "d.csv"},
+			chunk.Part{Type: chunk.PartFile, URL: "https://x.example/e.zip", MediaType: "application/zip", Filename: "e.zip"})}},
 			`{"max_tokens":8192,"messages":[{"role":"user","content":[
 			  {"type":"image","source":{"type":"base64","media_type":"image/png","data":"AA=="}},
 			  {"type":"image","source":{"type":"url","url":"https://x.example/b.jpg"}},

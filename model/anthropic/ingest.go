@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/model"
 	"github.com/spool-run/spool/model/internal/provider"
 )
@@ -537,7 +537,7 @@ func (in *ingester) count(u *usage) {
 			*n.total = n.said
 		}
 	}
-	in.out.Usage = &spool.Usage{
+	in.out.Usage = &chunk.Usage{
 		InputTokens:       int64(in.used.Input + in.used.CacheRead + in.used.CacheWrite),
 		OutputTokens:      int64(in.used.Output),
 		CachedInputTokens: int64(in.used.CacheRead),

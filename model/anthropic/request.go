@@ -5,7 +5,7 @@ import (
 	"maps"
 	"strings"
 
-	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/model"
 	"github.com/spool-run/spool/model/internal/provider"
 )
@@ -114,13 +114,13 @@ func history(r *model.Request) (system []piece, turns []turn) {
 	for i := range r.Messages {
 		m := &r.Messages[i]
 		switch m.Role {
-		case spool.RoleSystem:
+		case chunk.RoleSystem:
 			if s := m.Text(); strings.TrimSpace(s) != "" {
 				system = append(system, text(s))
 			}
-		case spool.RoleUser:
+		case chunk.RoleUser:
 			add("user", user(m.Parts)...)
-		case spool.RoleAssistant:
+		case chunk.RoleAssistant:
 			for step := range provider.Steps(m.Parts) {
 				said, outcomes := assistant(step)
 				add("assistant", said...)
@@ -135,29 +135,29 @@ func text(s string) piece { return piece{"type": "text", "text": s} }
 
 // assistant builds what the model said in a step, in its order, and what became
 // of its calls.
-func assistant(parts []spool.Part) (said, outcomes []piece) {
+func assistant(parts []chunk.Part) (said, outcomes []piece) {
 	for i := range parts {
 		p := &parts[i]
 		switch p.Type {
-		case spool.PartText:
+		case chunk.PartText:
 			if strings.TrimSpace(p.Text) != "" { // which the API refuses
 				said = append(said, text(p.Text))
 			}
-		case spool.PartReasoning:
+		case chunk.PartReasoning:
 			if b := thought(p); b != nil {
 				said = append(said, b)
 			}
-		case spool.PartTool:
+		case chunk.PartTool:
 			t := p.Tool
 			switch {
-			case t == nil || t.State == spool.ToolStreaming:
+			case t == nil || t.State == chunk.ToolStreaming:
 			case t.ProviderExecuted:
 				said = append(said, executed(t)...)
 			default:
 				id := provider.CallID(t.CallID)
 				said = append(said, piece{"type": "tool_use", "id": id, "name": t.Name, "input": json.RawMessage(provider.Arguments(t))})
 				result := piece{"type": "tool_result", "tool_use_id": id, "content": provider.Outcome(t)}
-				if t.State == spool.ToolFailed || t.State == spool.ToolDenied {
+				if t.State == chunk.ToolFailed || t.State == chunk.ToolDenied {
 					result["is_error"] = true
 				}
 				outcomes = append(outcomes, result)
@@ -169,7 +169,7 @@ func assistant(parts []spool.Part) (said, outcomes []piece) {
 
 // thought is a reasoning part as it came, if it came from this API: others' have
 // no signature, and the API takes none without.
-func thought(p *spool.Part) piece {
+func thought(p *chunk.Part) piece {
 	var meta struct {
 		Anthropic struct {
 			Signature    string `json:"signature"`
@@ -190,7 +190,7 @@ func thought(p *spool.Part) piece {
 
 // executed is a call that the provider ran, with its outcome as it came. One
 // without an outcome is what the provider goes on with.
-func executed(t *spool.ToolPart) []piece {
+func executed(t *chunk.ToolPart) []piece {
 	use := piece{"type": "server_tool_use", "id": t.CallID, "name": t.Name, "input": json.RawMessage(provider.Arguments(t))}
 	var result piece
 	if json.Unmarshal(t.Output, &result) != nil || result["tool_use_id"] == nil {
@@ -208,14 +208,14 @@ func executed(t *spool.ToolPart) []piece {
 	return []piece{use, result}
 }
 
-func user(parts []spool.Part) (content []piece) {
+func user(parts []chunk.Part) (content []piece) {
 	for i := range parts {
 		switch p := &parts[i]; p.Type {
-		case spool.PartText:
+		case chunk.PartText:
 			if strings.TrimSpace(p.Text) != "" {
 				content = append(content, text(p.Text))
 			}
-		case spool.PartFile:
+		case chunk.PartFile:
 			content = append(content, filePiece(provider.FileOf(p)))
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/model"
 )
 
@@ -41,8 +41,8 @@ func OverHTTP(t *testing.T, dir string, ingest Ingest, connect func(url string) 
 				pieces, rest = append(pieces, rest[:n]), rest[n:]
 			}
 			answer.Store(&pieces)
-			parts, err := Collect(m.Stream(t.Context(), &model.Request{Messages: []spool.Message{
-				{Role: spool.RoleUser, Parts: []spool.Part{{Type: spool.PartText, Text: "Hi"}}}}}))
+			parts, err := Collect(m.Stream(t.Context(), &model.Request{Messages: []chunk.Message{
+				{Role: chunk.RoleUser, Parts: []chunk.Part{{Type: chunk.PartText, Text: "Hi"}}}}}))
 			want.equals(t, file+" over HTTP, "+how, parts, err)
 		}
 	}

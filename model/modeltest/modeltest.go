@@ -19,7 +19,7 @@ import (
 	"testing"
 	"testing/iotest"
 
-	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/model"
 )
 
@@ -29,7 +29,7 @@ type Ingest func(src io.Reader) iter.Seq2[model.Part, error]
 // Answer is a stream folded into what it says.
 type Answer struct {
 	Blocks []Block      `json:"blocks"`
-	Usage  *spool.Usage `json:"usage,omitempty"`
+	Usage  *chunk.Usage `json:"usage,omitempty"`
 	Finish string       `json:"finish,omitempty"`
 	Raw    string       `json:"raw,omitempty"`
 	Error  *Failure     `json:"error,omitempty"`

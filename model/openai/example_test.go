@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 
-	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/model"
 	"github.com/spool-run/spool/model/openai"
 )
@@ -21,8 +21,8 @@ func Example() {
 	defer endpoint.Close()
 
 	m := openai.New(&openai.Options{BaseURL: endpoint.URL, Model: "small"})
-	request := &model.Request{Messages: []spool.Message{
-		{Role: spool.RoleUser, Parts: []spool.Part{{Type: spool.PartText, Text: "Two and two?"}}},
+	request := &model.Request{Messages: []chunk.Message{
+		{Role: chunk.RoleUser, Parts: []chunk.Part{{Type: chunk.PartText, Text: "Two and two?"}}},
 	}}
 	for part, err := range m.Stream(context.Background(), request) {
 		if err != nil {

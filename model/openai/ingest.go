@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/model"
 	"github.com/spool-run/spool/model/internal/provider"
 )
@@ -102,7 +102,7 @@ func (in *ingester) whole(data []byte) {
 }
 
 func (in *ingester) chunk(data []byte) {
-	var c chunk
+	var c completion
 	if data[0] == '"' || data[0] == '[' { // an error without the object, or a list of errors
 		in.failWith(data)
 		return
@@ -350,7 +350,7 @@ func (in *ingester) count(u *usage) {
 		return
 	}
 	if in.out.Usage == nil {
-		in.out.Usage = new(spool.Usage)
+		in.out.Usage = new(chunk.Usage)
 	}
 	sum := in.out.Usage
 	// Totals, which may come in instalments: what is not said stays.

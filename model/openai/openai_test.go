@@ -16,7 +16,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/model"
 	"github.com/spool-run/spool/model/modeltest"
 	"github.com/spool-run/spool/model/openai"
@@ -24,8 +24,8 @@ import (
 
 const key = "sk-test-0123456789abcdef"
 
-var question = &model.Request{Messages: []spool.Message{
-	{Role: spool.RoleUser, Parts: []spool.Part{{Type: spool.PartText, Text: "Hi"}}}}}
+var question = &model.Request{Messages: []chunk.Message{
+	{Role: chunk.RoleUser, Parts: []chunk.Part{{Type: chunk.PartText, Text: "Hi"}}}}}
 
 func serve(t *testing.T, h http.HandlerFunc) *openai.Model {
 	t.Helper()

@@ -5,7 +5,7 @@ import (
 	"maps"
 	"strings"
 
-	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/model"
 	"github.com/spool-run/spool/model/internal/provider"
 )
@@ -101,15 +101,15 @@ func messages(r *model.Request, host string) []message {
 	for i := range r.Messages {
 		m := &r.Messages[i]
 		switch m.Role {
-		case spool.RoleSystem:
+		case chunk.RoleSystem:
 			if text := m.Text(); text != "" {
 				list = append(list, message{Role: "system", Content: text})
 			}
-		case spool.RoleUser:
+		case chunk.RoleUser:
 			if content := userContent(m.Parts); content != nil {
 				list = append(list, message{Role: "user", Content: content})
 			}
-		case spool.RoleAssistant:
+		case chunk.RoleAssistant:
 			thoughtful := wantsReasoning(m.Parts, host)
 			for step := range provider.Steps(m.Parts) {
 				list = append(list, assistant(step, thoughtful, host)...)
@@ -122,18 +122,18 @@ func messages(r *model.Request, host string) []message {
 // wantsReasoning reports whether the provider wants the reasoning_content of a
 // turn's messages in all requests to come: it does if there were calls in the turn,
 // and must not get it otherwise.
-func wantsReasoning(parts []spool.Part, host string) bool {
+func wantsReasoning(parts []chunk.Part, host string) bool {
 	called, thought := false, false
 	for i := range parts {
 		p := &parts[i]
-		called = called || p.Type == spool.PartTool
-		thought = thought || p.Type == spool.PartReasoning && keptOf(p, host).Field == "reasoning_content"
+		called = called || p.Type == chunk.PartTool
+		thought = thought || p.Type == chunk.PartReasoning && keptOf(p, host).Field == "reasoning_content"
 	}
 	return called && thought
 }
 
 // keptOf reads what a reasoning part keeps for an endpoint.
-func keptOf(p *spool.Part, host string) kept {
+func keptOf(p *chunk.Part, host string) kept {
 	var meta struct {
 		OpenAI kept `json:"openai"`
 	}
@@ -148,7 +148,7 @@ func goesTo(from, host string) bool { return from == "" || from == host }
 
 // assistant builds the messages of one step: what the model said and asked for,
 // then each call's outcome. Every call has one, or providers refuse the history.
-func assistant(parts []spool.Part, thoughtful bool, host string) []message {
+func assistant(parts []chunk.Part, thoughtful bool, host string) []message {
 	said := message{Role: "assistant"}
 	var (
 		text     strings.Builder
@@ -158,9 +158,9 @@ func assistant(parts []spool.Part, thoughtful bool, host string) []message {
 	for i := range parts {
 		p := &parts[i]
 		switch p.Type {
-		case spool.PartText:
+		case chunk.PartText:
 			text.WriteString(p.Text)
-		case spool.PartReasoning:
+		case chunk.PartReasoning:
 			k := keptOf(p, host)
 			said.ReasoningDetails = append(said.ReasoningDetails, k.Details...)
 			switch k.Field {
@@ -169,9 +169,9 @@ func assistant(parts []spool.Part, thoughtful bool, host string) []message {
 			case "reasoning_text":
 				said.ReasoningText, said.ReasoningOpaque = said.ReasoningText+p.Text, k.Opaque
 			}
-		case spool.PartTool:
+		case chunk.PartTool:
 			t := p.Tool
-			if t == nil || t.ProviderExecuted || t.State == spool.ToolStreaming {
+			if t == nil || t.ProviderExecuted || t.State == chunk.ToolStreaming {
 				continue
 			}
 			c := callOf(p, host)
@@ -191,7 +191,7 @@ func assistant(parts []spool.Part, thoughtful bool, host string) []message {
 }
 
 // callOf is a call, with what its provider wants back.
-func callOf(p *spool.Part, host string) toolCall {
+func callOf(p *chunk.Part, host string) toolCall {
 	t := p.Tool
 	c := toolCall{ID: provider.CallID(t.CallID), Type: "function"}
 	c.Function.Name, c.Function.Arguments = t.Name, provider.Arguments(t)
@@ -208,19 +208,19 @@ func callOf(p *spool.Part, host string) toolCall {
 }
 
 // userContent returns a string, or pieces if there is more than text.
-func userContent(parts []spool.Part) any {
+func userContent(parts []chunk.Part) any {
 	var pieces []piece
 	var text strings.Builder
 	only := true
 	for i := range parts {
 		p := &parts[i]
 		switch p.Type {
-		case spool.PartText:
+		case chunk.PartText:
 			if p.Text != "" {
 				text.WriteString(p.Text)
 				pieces = append(pieces, piece{Type: "text", Text: p.Text})
 			}
-		case spool.PartFile:
+		case chunk.PartFile:
 			only = false
 			pieces = append(pieces, filePiece(p))
 		}
@@ -234,7 +234,7 @@ func userContent(parts []spool.Part) any {
 	return pieces
 }
 
-func filePiece(p *spool.Part) piece {
+func filePiece(p *chunk.Part) piece {
 	f := provider.FileOf(p)
 	_, format, _ := strings.Cut(f.Media, "/")
 	switch {

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/model"
 	"github.com/spool-run/spool/model/internal/provider"
 )
@@ -411,7 +411,7 @@ func (in *response) settle(body *responseBody) {
 		in.id = body.ID
 	}
 	if u := body.Usage; u != nil && *u != (responseUsed{}) {
-		in.out.Usage = &spool.Usage{InputTokens: int64(u.Input), OutputTokens: int64(u.Output),
+		in.out.Usage = &chunk.Usage{InputTokens: int64(u.Input), OutputTokens: int64(u.Output),
 			ReasoningTokens: int64(u.OutputDetails.Reasoning), CachedInputTokens: int64(u.InputDetails.Cached)}
 	}
 	switch body.Status {

@@ -5,7 +5,7 @@ import (
 	"maps"
 	"strings"
 
-	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/model"
 	"github.com/spool-run/spool/model/internal/provider"
 )
@@ -59,15 +59,15 @@ func input(r *model.Request, host string) []any {
 	for i := range r.Messages {
 		m := &r.Messages[i]
 		switch m.Role {
-		case spool.RoleSystem:
+		case chunk.RoleSystem:
 			if text := m.Text(); text != "" {
 				items = append(items, map[string]any{"role": "system", "content": text})
 			}
-		case spool.RoleUser:
+		case chunk.RoleUser:
 			if content := inputContent(m.Parts); len(content) > 0 {
 				items = append(items, map[string]any{"role": "user", "content": content})
 			}
-		case spool.RoleAssistant:
+		case chunk.RoleAssistant:
 			for step := range provider.Steps(m.Parts) {
 				items = append(items, stepItems(step, host)...)
 			}
@@ -77,23 +77,23 @@ func input(r *model.Request, host string) []any {
 }
 
 // stepItems are what the model said and asked for, then the calls' outcomes.
-func stepItems(parts []spool.Part, host string) []any {
+func stepItems(parts []chunk.Part, host string) []any {
 	var items, outcomes []any
 	said := false // something that reasoning may stand before
 	for i := range parts {
 		p := &parts[i]
 		switch p.Type {
-		case spool.PartText:
+		case chunk.PartText:
 			if p.Text != "" {
 				said = true
 				items = append(items, map[string]any{"role": "assistant", "content": []any{map[string]any{"type": "output_text", "text": p.Text}}})
 			}
-		case spool.PartReasoning:
+		case chunk.PartReasoning:
 			items = appendItem(items, keptOf(p, host).Item, "reasoning")
-		case spool.PartTool:
+		case chunk.PartTool:
 			t := p.Tool
 			switch {
-			case t == nil || t.State == spool.ToolStreaming:
+			case t == nil || t.State == chunk.ToolStreaming:
 			case t.ProviderExecuted:
 				said = true
 				items = appendItem(items, t.Output, "_call")
@@ -127,14 +127,14 @@ func appendItem(items []any, raw json.RawMessage, kind string) []any {
 	return append(items, item)
 }
 
-func inputContent(parts []spool.Part) (content []any) {
+func inputContent(parts []chunk.Part) (content []any) {
 	for i := range parts {
 		switch p := &parts[i]; p.Type {
-		case spool.PartText:
+		case chunk.PartText:
 			if p.Text != "" {
 				content = append(content, map[string]any{"type": "input_text", "text": p.Text})
 			}
-		case spool.PartFile:
+		case chunk.PartFile:
 			content = append(content, inputFile(provider.FileOf(p)))
 		}
 	}

@@ -19,7 +19,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/model"
 	"github.com/spool-run/spool/model/modeltest"
 	"github.com/spool-run/spool/model/openai"
@@ -371,25 +371,25 @@ func (pipeWriter) Flush()              {}
 
 func TestResponsesRequest(t *testing.T) {
 	raw := func(s string) json.RawMessage { return json.RawMessage(s) }
-	part := func(kind spool.PartType, text, meta string) spool.Part {
-		return spool.Part{Type: kind, Text: text, ProviderMetadata: raw(meta)}
+	part := func(kind chunk.PartType, text, meta string) chunk.Part {
+		return chunk.Part{Type: kind, Text: text, ProviderMetadata: raw(meta)}
 	}
-	call := func(c spool.ToolPart) spool.Part { return spool.Part{Type: spool.PartTool, Tool: &c} }
-	step := spool.Part{Type: spool.PartStep}
+	call := func(c chunk.ToolPart) chunk.Part { return chunk.Part{Type: chunk.PartTool, Tool: &c} }
+	step := chunk.Part{Type: chunk.PartStep}
 	req := &model.Request{
 		Instructions: "Be brief.", MaxTokens: 9, Output: raw(`{"type":"object"}`),
 		Tools: []model.ToolSpec{{Name: "f", Description: "does f", InputSchema: raw(`{"type":"object"}`)}},
-		Messages: []spool.Message{
-			{Role: spool.RoleUser, Parts: []spool.Part{part(spool.PartText, "Look", ""), {Type: spool.PartFile, URL: "data:image/png;base64,AA==", MediaType: "image/png"}}},
-			{Role: spool.RoleAssistant, Parts: []spool.Part{step,
-				part(spool.PartReasoning, "Hm", `{"openai":{"item":{"id":"rs_1","type":"reasoning","status":null,"summary":[],"encrypted_content":"E"}}}`),
-				part(spool.PartReasoning, "other", `{"anthropic":{"signature":"S"}}`),
-				call(spool.ToolPart{CallID: "ws_1", Name: "web_search", State: spool.ToolCompleted, ProviderExecuted: true, Output: raw(`{"id":"ws_1","type":"web_search_call","status":"completed"}`)}),
-				call(spool.ToolPart{CallID: "srvtoolu_1", Name: "web_search", State: spool.ToolCompleted, ProviderExecuted: true, Output: raw(`{"type":"web_search_tool_result","tool_use_id":"srvtoolu_1"}`)}),
-				call(spool.ToolPart{CallID: "a", Name: "f", State: spool.ToolCompleted, Input: raw(`{"x":1}`), Output: raw(`"ok"`)}),
-				step, part(spool.PartText, "Done", ""),
-				step, part(spool.PartReasoning, "cut", `{"openai":{"item":{"id":"rs_2","type":"reasoning"}}}`)}},
-			{Role: spool.RoleUser, Parts: []spool.Part{part(spool.PartText, "Thanks", "")}},
+		Messages: []chunk.Message{
+			{Role: chunk.RoleUser, Parts: []chunk.Part{part(chunk.PartText, "Look", ""), {Type: chunk.PartFile, URL: "data:image/png;base64,AA==", MediaType: "image/png"}}},
+			{Role: chunk.RoleAssistant, Parts: []chunk.Part{step,
+				part(chunk.PartReasoning, "Hm", `{"openai":{"item":{"id":"rs_1","type":"reasoning","status":null,"summary":[],"encrypted_content":"E"}}}`),
+				part(chunk.PartReasoning, "other", `{"anthropic":{"signature":"S"}}`),
+				call(chunk.ToolPart{CallID: "ws_1", Name: "web_search", State: chunk.ToolCompleted, ProviderExecuted: true, Output: raw(`{"id":"ws_1","type":"web_search_call","status":"completed"}`)}),
+				call(chunk.ToolPart{CallID: "srvtoolu_1", Name: "web_search", State: chunk.ToolCompleted, ProviderExecuted: true, Output: raw(`{"type":"web_search_tool_result","tool_use_id":"srvtoolu_1"}`)}),
+				call(chunk.ToolPart{CallID: "a", Name: "f", State: chunk.ToolCompleted, Input: raw(`{"x":1}`), Output: raw(`"ok"`)}),
+				step, part(chunk.PartText, "Done", ""),
+				step, part(chunk.PartReasoning, "cut", `{"openai":{"item":{"id":"rs_2","type":"reasoning"}}}`)}},
+			{Role: chunk.RoleUser, Parts: []chunk.Part{part(chunk.PartText, "Thanks", "")}},
 		},
 	}
 	const rest = `"model":"m","stream":true,"instructions":"Be brief.","max_output_tokens":9,

@@ -19,7 +19,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/internal/wait"
 	"github.com/spool-run/spool/model"
 	"github.com/spool-run/spool/model/anthropic"
@@ -114,7 +114,7 @@ func (m *Model) find(r *model.Request) (string, error) {
 	asked := m.file
 	if asked == "" {
 		for i := range r.Messages {
-			if msg := &r.Messages[i]; msg.Role == spool.RoleUser && msg.Text() != "" {
+			if msg := &r.Messages[i]; msg.Role == chunk.RoleUser && msg.Text() != "" {
 				asked = strings.TrimSpace(msg.Text())
 			}
 		}

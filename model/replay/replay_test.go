@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/model"
 	"github.com/spool-run/spool/model/anthropic"
 	"github.com/spool-run/spool/model/modeltest"
@@ -38,7 +38,7 @@ func open(t *testing.T, name string, o *replay.Options) *replay.Model {
 }
 
 func ask(name string, step int) *model.Request {
-	return &model.Request{Step: step, Messages: []spool.Message{{Role: spool.RoleUser, Parts: []spool.Part{{Type: spool.PartText, Text: name}}}}}
+	return &model.Request{Step: step, Messages: []chunk.Message{{Role: chunk.RoleUser, Parts: []chunk.Part{{Type: chunk.PartText, Text: name}}}}}
 }
 
 // Every recording of the corpus plays as its ingester takes it apart.

@@ -3,7 +3,7 @@ package scripted
 import (
 	"iter"
 
-	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/model"
 )
 
@@ -48,7 +48,7 @@ func book(c Call) iter.Seq2[model.Part, error] {
 	}
 	for _, m := range c.Request.Messages {
 		for _, p := range m.Parts {
-			if p.Tool != nil && p.Tool.Name == "book_trip" && p.Tool.State == spool.ToolDenied {
+			if p.Tool != nil && p.Tool.Name == "book_trip" && p.Tool.State == chunk.ToolDenied {
 				return Steps(Say(Text("You said no, so I booked nothing.")))(Call{})
 			}
 		}

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/model"
 )
 
@@ -87,7 +87,7 @@ func approve(c Call) iter.Seq2[model.Part, error] {
 	}
 	for _, m := range c.Request.Messages {
 		for _, p := range m.Parts {
-			if p.Tool != nil && p.Tool.Name == "book_trip" && p.Tool.State == spool.ToolDenied {
+			if p.Tool != nil && p.Tool.Name == "book_trip" && p.Tool.State == chunk.ToolDenied {
 				return Steps(Say(Text("Then I leave it. Nothing was booked.")))(Call{})
 			}
 		}

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/model"
 	"github.com/spool-run/spool/model/scripted"
 )
@@ -16,8 +16,8 @@ func Example() {
 			scripted.Say(scripted.Text("It rains.")),
 		),
 	}})
-	request := &model.Request{Messages: []spool.Message{
-		{Role: spool.RoleUser, Parts: []spool.Part{{Type: spool.PartText, Text: "Weather in Oslo?"}}},
+	request := &model.Request{Messages: []chunk.Message{
+		{Role: chunk.RoleUser, Parts: []chunk.Part{{Type: chunk.PartText, Text: "Weather in Oslo?"}}},
 	}}
 	for part, err := range m.Stream(context.Background(), request) {
 		if err != nil {

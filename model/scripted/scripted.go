@@ -11,7 +11,7 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/model"
 )
 
@@ -72,7 +72,7 @@ func (m *Model) Stream(ctx context.Context, r *model.Request) iter.Seq2[model.Pa
 		}
 		var (
 			pace             = pacer{sleep: m.o.Sleep}
-			out              spool.Usage
+			out              chunk.Usage
 			called, counted  bool
 			finished, failed bool
 		)
@@ -127,7 +127,7 @@ func (m *Model) Stream(ctx context.Context, r *model.Request) iter.Seq2[model.Pa
 }
 
 // usage counts a token for each delta and for every four bytes of prompt.
-func usage(r *model.Request, out spool.Usage) spool.Usage {
+func usage(r *model.Request, out chunk.Usage) chunk.Usage {
 	n := len(r.Instructions)
 	for i := range r.Messages {
 		for j := range r.Messages[i].Parts {
@@ -171,7 +171,7 @@ func newCall(r *model.Request) Call {
 	c := Call{Request: r}
 	last := -1
 	for i := range r.Messages {
-		if r.Messages[i].Role == spool.RoleUser {
+		if r.Messages[i].Role == chunk.RoleUser {
 			last = i
 		}
 	}
@@ -179,7 +179,7 @@ func newCall(r *model.Request) Call {
 		c.Text = r.Messages[last].Text()
 	}
 	for i := last + 1; i < len(r.Messages); i++ {
-		if r.Messages[i].Role == spool.RoleAssistant {
+		if r.Messages[i].Role == chunk.RoleAssistant {
 			c.Round += rounds(r.Messages[i].Parts)
 		}
 	}
@@ -187,13 +187,13 @@ func newCall(r *model.Request) Call {
 }
 
 // rounds counts the steps that called tools.
-func rounds(parts []spool.Part) (n int) {
+func rounds(parts []chunk.Part) (n int) {
 	called := false
 	for i := range parts {
 		switch parts[i].Type {
-		case spool.PartStep:
+		case chunk.PartStep:
 			called = false
-		case spool.PartTool:
+		case chunk.PartTool:
 			if !called {
 				called = true
 				n++

@@ -11,19 +11,19 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/model"
 	"github.com/spool-run/spool/model/scripted"
 )
 
-func ask(text string, answer ...spool.Part) *model.Request {
-	r := &model.Request{Messages: []spool.Message{
-		{Role: spool.RoleUser, Parts: []spool.Part{{Type: spool.PartText, Text: "tools, long ago"}}},
-		{Role: spool.RoleAssistant, Parts: []spool.Part{{Type: spool.PartTool, Tool: &spool.ToolPart{}}}},
-		{Role: spool.RoleUser, Parts: []spool.Part{{Type: spool.PartText, Text: text}}},
+func ask(text string, answer ...chunk.Part) *model.Request {
+	r := &model.Request{Messages: []chunk.Message{
+		{Role: chunk.RoleUser, Parts: []chunk.Part{{Type: chunk.PartText, Text: "tools, long ago"}}},
+		{Role: chunk.RoleAssistant, Parts: []chunk.Part{{Type: chunk.PartTool, Tool: &chunk.ToolPart{}}}},
+		{Role: chunk.RoleUser, Parts: []chunk.Part{{Type: chunk.PartText, Text: text}}},
 	}}
 	if answer != nil {
-		r.Messages = append(r.Messages, spool.Message{Role: spool.RoleAssistant, Parts: answer})
+		r.Messages = append(r.Messages, chunk.Message{Role: chunk.RoleAssistant, Parts: answer})
 	}
 	return r
 }
@@ -42,7 +42,7 @@ type said struct {
 	text, reasoning string
 	calls           []model.ToolCallEnd
 	deltas          int
-	usage           spool.Usage
+	usage           chunk.Usage
 	finish          string
 }
 
@@ -124,20 +124,20 @@ func TestThink(t *testing.T) {
 
 func TestTools(t *testing.T) {
 	m := scripted.New(nil)
-	step := spool.Part{Type: spool.PartStep}
-	call := spool.Part{Type: spool.PartTool, Tool: &spool.ToolPart{State: spool.ToolCompleted}}
+	step := chunk.Part{Type: chunk.PartStep}
+	call := chunk.Part{Type: chunk.PartTool, Tool: &chunk.ToolPart{State: chunk.ToolCompleted}}
 	for _, tt := range []struct {
 		name   string
-		answer []spool.Part
+		answer []chunk.Part
 		calls  []string
 		finish string
 	}{
 		{"first", nil, []string{"get_weather", "search_notes"}, "tool-calls"},
-		{"open step", []spool.Part{step}, []string{"get_weather", "search_notes"}, "tool-calls"},
-		{"second", []spool.Part{step, call, call}, []string{"plan_trip"}, "tool-calls"},
-		{"second, next step begun", []spool.Part{step, call, call, step}, []string{"plan_trip"}, "tool-calls"},
-		{"last", []spool.Part{step, call, call, step, call}, nil, "stop"},
-		{"beyond", []spool.Part{step, call, step, call, step, call}, nil, "stop"},
+		{"open step", []chunk.Part{step}, []string{"get_weather", "search_notes"}, "tool-calls"},
+		{"second", []chunk.Part{step, call, call}, []string{"plan_trip"}, "tool-calls"},
+		{"second, next step begun", []chunk.Part{step, call, call, step}, []string{"plan_trip"}, "tool-calls"},
+		{"last", []chunk.Part{step, call, call, step, call}, nil, "stop"},
+		{"beyond", []chunk.Part{step, call, step, call, step, call}, nil, "stop"},
 	} {
 		parts, err := play(t.Context(), m, ask("tools please", tt.answer...))
 		if err != nil {
@@ -186,7 +186,7 @@ func TestOwnScenes(t *testing.T) {
 			"hello": scripted.Steps(scripted.Say(scripted.Text("mine"))),
 			"empty": scripted.Steps(),
 			"exact": scripted.Steps(scripted.Step{Parts: []model.Part{
-				model.UsageUpdate{Usage: spool.Usage{InputTokens: 7}}, model.Finish{Reason: "length"}, model.TextDelta{Delta: "never"}}}),
+				model.UsageUpdate{Usage: chunk.Usage{InputTokens: 7}}, model.Finish{Reason: "length"}, model.TextDelta{Delta: "never"}}}),
 		},
 		Default: scripted.Steps(scripted.Step{Err: boom}),
 	})
@@ -196,7 +196,7 @@ func TestOwnScenes(t *testing.T) {
 	if parts, err := play(t.Context(), m, ask("empty")); err != nil || sum(t, parts).finish != "stop" {
 		t.Errorf("empty: %v %v", parts, err)
 	}
-	want := []model.Part{model.UsageUpdate{Usage: spool.Usage{InputTokens: 7}}, model.Finish{Reason: "length"}}
+	want := []model.Part{model.UsageUpdate{Usage: chunk.Usage{InputTokens: 7}}, model.Finish{Reason: "length"}}
 	if parts, err := play(t.Context(), m, ask("exact")); err != nil || !reflect.DeepEqual(parts, want) {
 		t.Errorf("exact: %v %v", parts, err)
 	}
@@ -252,10 +252,10 @@ func TestBreak(t *testing.T) {
 
 func TestBranch(t *testing.T) {
 	m := scripted.New(nil)
-	step := spool.Part{Type: spool.PartStep}
-	call := spool.Part{Type: spool.PartTool, Tool: &spool.ToolPart{State: spool.ToolCompleted}}
+	step := chunk.Part{Type: chunk.PartStep}
+	call := chunk.Part{Type: chunk.PartTool, Tool: &chunk.ToolPart{State: chunk.ToolCompleted}}
 	for text, cities := range map[string][]string{"branch": {"Lisbon", "Coimbra", "Porto"}, "Branch south, please": {"Évora", "Faro"}} {
-		var answer []spool.Part
+		var answer []chunk.Part
 		for _, city := range append(cities, "") {
 			parts, err := play(t.Context(), m, ask(text, answer...))
 			if err != nil {

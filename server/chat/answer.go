@@ -7,6 +7,8 @@ import (
 	"errors"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
 )
 
 // ParseDecision reads the body of a decision: {approved, reason}.
@@ -62,7 +64,7 @@ func Submit(ctx context.Context, d *Deps, session string, a Answer) (*Settled, e
 	}
 	s := &Settled{Session: session}
 	known := false
-	look := func(f *spool.Fold) error {
+	look := func(f *fold.Fold) error {
 		s.StreamSequence, s.Status, s.Reason = f.Position(), f.Status, f.Reason
 		s.pend(f.Live() && !f.Asks())
 		owner, t, found := locate(f, a)
@@ -90,7 +92,7 @@ func Submit(ctx context.Context, d *Deps, session string, a Answer) (*Settled, e
 
 // given says whether the session has got this very answer. An error means that
 // it will not take it.
-func given(f, owner *spool.Fold, t *spool.ToolPart, a Answer) (bool, error) {
+func given(f, owner *fold.Fold, t *chunk.ToolPart, a Answer) (bool, error) {
 	switch {
 	case t == nil:
 		return false, ErrNoSuchCall.With(f.Session, nil)
@@ -99,7 +101,7 @@ func given(f, owner *spool.Fold, t *spool.ToolPart, a Answer) (bool, error) {
 			return false, ErrAlreadyAnswered.With(f.Session, nil)
 		}
 		return true, nil
-	case a.ApprovalID == "" && t.State.Settled() && f.Verdict(AnswerID(a)).State == spool.VerdictAccepted:
+	case a.ApprovalID == "" && t.State.Settled() && f.Verdict(AnswerID(a)).State == fold.VerdictAccepted:
 		if t.Error != a.Error || a.Error == "" && !sameValue(t.Output, a.Output) {
 			return false, ErrAlreadyAnswered.With(f.Session, nil)
 		}
@@ -121,5 +123,5 @@ func sameValue(stored, given json.RawMessage) bool {
 	if errors.Join(json.Compact(&a, stored), json.Compact(&b, given)) != nil {
 		return false
 	}
-	return bytes.Equal(a.Bytes(), b.Bytes()) || len(given) > spool.MaxInlineBytes
+	return bytes.Equal(a.Bytes(), b.Bytes()) || len(given) > chunk.MaxInlineBytes
 }

@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"strings"
 
-	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 )
 
 // The triggers of a chat body.
@@ -18,13 +18,13 @@ const (
 // history only the last message is read.
 type Body struct {
 	Session   string // sessionId, else id; "" if the body names none
-	Message   *spool.Message
+	Message   *chunk.Message
 	Answers   []Answer         // of a last assistant message, to its calls
-	Replace   *[]spool.Message // history given beside message; nil: none
+	Replace   *[]chunk.Message // history given beside message; nil: none
 	State     json.RawMessage  // nil: none given
 	Trigger   string           // "" is submit-message
 	MessageID string           // the message the trigger is about
-	WhenBusy  spool.WhenBusy
+	WhenBusy  chunk.WhenBusy
 	CommandID string // the caller's own idempotency key; may be ""
 }
 
@@ -49,14 +49,14 @@ type rawBody struct {
 	State     json.RawMessage   `json:"state"`
 	Trigger   string            `json:"trigger"`
 	MessageID string            `json:"messageId"`
-	WhenBusy  spool.WhenBusy    `json:"whenBusy"`
+	WhenBusy  chunk.WhenBusy    `json:"whenBusy"`
 	CommandID string            `json:"commandId"`
 	Metadata  json.RawMessage   `json:"metadata"` // of the user's message, unless that has its own
 }
 
 type rawMessage struct {
 	ID       string          `json:"id"`
-	Role     spool.Role      `json:"role"`
+	Role     chunk.Role      `json:"role"`
 	Content  json.RawMessage `json:"content"`
 	Parts    []rawPart       `json:"parts"`
 	Metadata json.RawMessage `json:"metadata"`
@@ -116,7 +116,7 @@ func (raw *rawBody) body() (*Body, error) {
 		b.State = raw.State
 	}
 	switch b.WhenBusy {
-	case "", spool.BusyReject, spool.BusyQueue, spool.BusyInterrupt, spool.BusySteer:
+	case "", chunk.BusyReject, chunk.BusyQueue, chunk.BusyInterrupt, chunk.BusySteer:
 	default:
 		return nil, ErrMalformed.Because("whenBusy is one of reject, queue, interrupt and steer")
 	}
@@ -126,22 +126,22 @@ func (raw *rawBody) body() (*Body, error) {
 		return nil, ErrMalformed.Because("trigger is submit-message or regenerate-message")
 	}
 	if !isNull(raw.Message) {
-		m, err := parseMessage(raw.Message, spool.RoleUser)
+		m, err := parseMessage(raw.Message, chunk.RoleUser)
 		if err != nil {
 			return nil, err
 		}
-		if m.msg.Role == spool.RoleUser {
+		if m.msg.Role == chunk.RoleUser {
 			b.Message = &m.msg
 		}
 		b.Answers = m.answers
 		if raw.Messages != nil {
-			list := make([]spool.Message, 0, len(raw.Messages))
+			list := make([]chunk.Message, 0, len(raw.Messages))
 			for _, data := range raw.Messages {
 				m, err := parseMessage(data, "")
 				if err != nil {
 					return nil, err
 				}
-				if m.msg.Role != spool.RoleSystem {
+				if m.msg.Role != chunk.RoleSystem {
 					list = append(list, m.msg)
 				}
 			}
@@ -155,9 +155,9 @@ func (raw *rawBody) body() (*Body, error) {
 			return nil, err
 		}
 		switch m.msg.Role {
-		case spool.RoleUser:
+		case chunk.RoleUser:
 			b.Message = &m.msg
-		case spool.RoleAssistant:
+		case chunk.RoleAssistant:
 			b.Answers = m.answers
 			if b.MessageID == "" {
 				b.MessageID = m.msg.ID
@@ -168,12 +168,12 @@ func (raw *rawBody) body() (*Body, error) {
 }
 
 type parsedMessage struct {
-	msg     spool.Message
+	msg     chunk.Message
 	answers []Answer
 }
 
 // parseMessage reads a UI message, {role, content}, or a bare string.
-func parseMessage(data json.RawMessage, role spool.Role) (parsedMessage, error) {
+func parseMessage(data json.RawMessage, role chunk.Role) (parsedMessage, error) {
 	var p parsedMessage
 	if data = bytes.TrimSpace(data); len(data) > 0 && data[0] == '"' {
 		var text string
@@ -183,7 +183,7 @@ func parseMessage(data json.RawMessage, role spool.Role) (parsedMessage, error) 
 		if role == "" {
 			return p, ErrMalformed.Because("a message in messages is an object with a role")
 		}
-		p.msg = spool.Message{Role: role, Parts: []spool.Part{{Type: spool.PartText, Text: text}}}
+		p.msg = chunk.Message{Role: role, Parts: []chunk.Part{{Type: chunk.PartText, Text: text}}}
 		return p, nil
 	}
 	var raw rawMessage
@@ -194,11 +194,11 @@ func parseMessage(data json.RawMessage, role spool.Role) (parsedMessage, error) 
 		raw.Role = role
 	}
 	switch raw.Role {
-	case spool.RoleUser, spool.RoleAssistant, spool.RoleSystem:
+	case chunk.RoleUser, chunk.RoleAssistant, chunk.RoleSystem:
 	default:
 		return p, ErrMalformed.Because("a message's role is user, assistant or system")
 	}
-	p.msg = spool.Message{ID: raw.ID, Role: raw.Role}
+	p.msg = chunk.Message{ID: raw.ID, Role: raw.Role}
 	if !isNull(raw.Metadata) {
 		p.msg.Metadata = raw.Metadata
 	}
@@ -223,7 +223,7 @@ func parseMessage(data json.RawMessage, role spool.Role) (parsedMessage, error) 
 func (p *parsedMessage) content(data json.RawMessage) error {
 	var text string
 	if json.Unmarshal(data, &text) == nil {
-		p.msg.Parts = []spool.Part{{Type: spool.PartText, Text: text}}
+		p.msg.Parts = []chunk.Part{{Type: chunk.PartText, Text: text}}
 		return nil
 	}
 	var parts []rawPart
@@ -238,33 +238,33 @@ func (p *parsedMessage) content(data json.RawMessage) error {
 	return nil
 }
 
-func (r *rawPart) part() (spool.Part, bool) {
+func (r *rawPart) part() (chunk.Part, bool) {
 	switch {
 	case r.Type == "text":
-		return spool.Part{Type: spool.PartText, Text: r.Text}, true
+		return chunk.Part{Type: chunk.PartText, Text: r.Text}, true
 	case r.Type == "reasoning":
-		return spool.Part{Type: spool.PartReasoning, Text: r.Text, ProviderMetadata: r.ProviderMetadata}, true
+		return chunk.Part{Type: chunk.PartReasoning, Text: r.Text, ProviderMetadata: r.ProviderMetadata}, true
 	case r.Type == "step-start":
-		return spool.Part{Type: spool.PartStep}, true
+		return chunk.Part{Type: chunk.PartStep}, true
 	case r.Type == "file":
-		return spool.Part{Type: spool.PartFile, URL: r.URL, MediaType: r.MediaType, Filename: r.Filename}, true
+		return chunk.Part{Type: chunk.PartFile, URL: r.URL, MediaType: r.MediaType, Filename: r.Filename}, true
 	case r.Type == "source-url", r.Type == "source-document":
-		return spool.Part{Type: spool.PartSource, ID: r.SourceID, URL: r.URL, Title: r.Title, MediaType: r.MediaType, Filename: r.Filename}, true
+		return chunk.Part{Type: chunk.PartSource, ID: r.SourceID, URL: r.URL, Title: r.Title, MediaType: r.MediaType, Filename: r.Filename}, true
 	case strings.HasPrefix(r.Type, "data-"):
-		return spool.Part{Type: spool.PartData, Name: strings.TrimPrefix(r.Type, "data-"), ID: r.ID, Data: r.Data}, true
+		return chunk.Part{Type: chunk.PartData, Name: strings.TrimPrefix(r.Type, "data-"), ID: r.ID, Data: r.Data}, true
 	case r.isTool():
-		t := &spool.ToolPart{CallID: r.ToolCallID, Name: r.toolName(), Input: r.Input, Output: r.Output, Error: r.ErrorText, State: spool.ToolPending}
+		t := &chunk.ToolPart{CallID: r.ToolCallID, Name: r.toolName(), Input: r.Input, Output: r.Output, Error: r.ErrorText, State: chunk.ToolPending}
 		switch r.State {
 		case "output-available":
-			t.State = spool.ToolCompleted
+			t.State = chunk.ToolCompleted
 		case "output-error":
-			t.State = spool.ToolFailed
+			t.State = chunk.ToolFailed
 		case "output-denied":
-			t.State = spool.ToolDenied
+			t.State = chunk.ToolDenied
 		}
-		return spool.Part{Type: spool.PartTool, Tool: t}, true
+		return chunk.Part{Type: chunk.PartTool, Tool: t}, true
 	}
-	return spool.Part{}, false
+	return chunk.Part{}, false
 }
 
 func (r *rawPart) isTool() bool {

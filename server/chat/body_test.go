@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
 )
 
 func TestParseBody(t *testing.T) {
@@ -22,10 +24,10 @@ func TestParseBody(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := &spool.Message{ID: "u", Role: spool.RoleUser, Metadata: json.RawMessage(`{"k":1}`), Parts: []spool.Part{
-		{Type: spool.PartText, Text: "look"},
-		{Type: spool.PartFile, URL: "data:image/png;base64,AA", MediaType: "image/png", Filename: "x.png"},
-		{Type: spool.PartData, Name: "place", ID: "p", Data: json.RawMessage(`{"lat":1}`)},
+	want := &chunk.Message{ID: "u", Role: chunk.RoleUser, Metadata: json.RawMessage(`{"k":1}`), Parts: []chunk.Part{
+		{Type: chunk.PartText, Text: "look"},
+		{Type: chunk.PartFile, URL: "data:image/png;base64,AA", MediaType: "image/png", Filename: "x.png"},
+		{Type: chunk.PartData, Name: "place", ID: "p", Data: json.RawMessage(`{"lat":1}`)},
 	}}
 	if b.Session != "chat" || b.Replace != nil || !reflect.DeepEqual(b.Message, want) {
 		t.Errorf("parsed %+v, message %+v", b, b.Message)
@@ -140,9 +142,9 @@ func FuzzParseBody(f *testing.F) {
 			return
 		}
 		d := &Deps{Logs: spool.NewLogs(nil, nil), AllowOverrides: true}
-		dec, err := d.decide(spool.NewFold("s"), b)
+		dec, err := d.decide(fold.New("s"), b)
 		if err != nil {
-			if spool.CodeOf(err) == "" {
+			if chunk.CodeOf(err) == "" {
 				t.Fatalf("%v has no code", err)
 			}
 			return
@@ -151,10 +153,10 @@ func FuzzParseBody(f *testing.F) {
 			t.Fatalf("nothing to append or to follow: %+v", dec)
 		}
 		for _, c := range dec.chunks {
-			if id := spool.CommandID(c); spool.CheckID(id) != nil {
+			if id := chunk.CommandID(c); chunk.CheckID(id) != nil {
 				t.Fatalf("command id %q", id)
 			}
-			if _, err := spool.AppendChunk(nil, c); err != nil {
+			if _, err := chunk.Append(nil, c); err != nil {
 				t.Fatalf("%s cannot be stored: %v", c.ChunkType(), err)
 			}
 		}

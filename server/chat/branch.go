@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
 )
 
 // BranchOptions say where a branch begins and how it goes on.
@@ -15,7 +17,7 @@ type BranchOptions struct {
 	CommandID    string // makes repeats the same branch; "": Session does, if it is given
 	Principal    string // whose the new session is; "": the source's
 	// Message opens a turn in the branch; nil leaves it at rest.
-	Message *spool.Message
+	Message *chunk.Message
 }
 
 // ModeBranch is the mode of a resume that makes a new session.
@@ -50,16 +52,16 @@ func ParseBranch(data []byte) (BranchOptions, error) {
 		return BranchOptions{}, ErrMalformed.Because("a branch needs a checkpointId")
 	}
 	if o.CommandID != "" {
-		if err := spool.CheckID(o.CommandID); err != nil {
+		if err := chunk.CheckID(o.CommandID); err != nil {
 			return BranchOptions{}, err
 		}
 	}
 	if !isNull(body.Message) {
-		m, err := parseMessage(body.Message, spool.RoleUser)
+		m, err := parseMessage(body.Message, chunk.RoleUser)
 		if err != nil {
 			return BranchOptions{}, err
 		}
-		if m.msg.Role != spool.RoleUser {
+		if m.msg.Role != chunk.RoleUser {
 			return BranchOptions{}, ErrMalformed.Because("the message is not a user's")
 		}
 		o.Message = &m.msg
@@ -70,7 +72,7 @@ func ParseBranch(data []byte) (BranchOptions, error) {
 // Branched is where a branch stands, and where it came from.
 type Branched struct {
 	Settled
-	Origin *spool.Origin `json:"origin"`
+	Origin *fold.Origin `json:"origin"`
 }
 
 // BranchSession returns the id of the session that [Branch] makes.
@@ -88,7 +90,7 @@ func BranchSession(d *Deps, session string, o BranchOptions) string {
 // [spool.Log.Branch]. With a message the branch goes on with a turn, for which
 // Branch does not wait. Errors: [spool.ErrNotFound] for an unknown session or
 // checkpoint, [spool.ErrExists] if the new session's id is taken,
-// [spool.ErrInvalidID], [ErrNoMessage] for an empty message, and the store's.
+// [chunk.ErrInvalidID], [ErrNoMessage] for an empty message, and the store's.
 func Branch(ctx context.Context, d *Deps, session string, o BranchOptions) (*Branched, error) {
 	if o.Message != nil && len(o.Message.Parts) == 0 {
 		return nil, ErrNoMessage.Because("the message is empty").With(session, nil)
@@ -112,11 +114,11 @@ func Branch(ctx context.Context, d *Deps, session string, o BranchOptions) (*Bra
 	if o.Message != nil {
 		id := "branch-" + hash(to, o.CommandID)
 		m := *o.Message
-		if m.ID == "" || spool.CheckID(m.ID) != nil {
+		if m.ID == "" || chunk.CheckID(m.ID) != nil {
 			m.ID = id
 		}
-		if err := b.View(ctx, func(f *spool.Fold) error {
-			if f.Verdict(id).State == spool.VerdictUnknown {
+		if err := b.View(ctx, func(f *fold.Fold) error {
+			if f.Verdict(id).State == fold.VerdictUnknown {
 				return nil
 			}
 			o.Message = nil // a repeat
@@ -125,18 +127,18 @@ func Branch(ctx context.Context, d *Deps, session string, o BranchOptions) (*Bra
 			return nil, err
 		}
 		if o.Message != nil {
-			m.Role = spool.RoleUser
-			c := &spool.UserMessage{CommandID: id, Message: m, WhenBusy: spool.BusyQueue}
+			m.Role = chunk.RoleUser
+			c := &chunk.UserMessage{CommandID: id, Message: m, WhenBusy: chunk.BusyQueue}
 			if _, err := b.Command(ctx, spool.Row{}, c); err != nil {
 				return nil, err
 			}
 		}
 	}
 	s := &Branched{Settled: Settled{Session: to}, Origin: origin}
-	err = b.View(ctx, func(f *spool.Fold) error {
+	err = b.View(ctx, func(f *fold.Fold) error {
 		s.StreamSequence, s.Status, s.Reason = f.Seq, f.Status, f.Reason
 		if f.Live() {
-			s.Status, s.Reason, s.Pending = spool.StatusActive, "", true
+			s.Status, s.Reason, s.Pending = chunk.StatusActive, "", true
 		}
 		return nil
 	})

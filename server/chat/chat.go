@@ -10,6 +10,7 @@ import (
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/agent"
+	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/wire/aisdk"
 	"github.com/spool-run/spool/wire/merlin"
 )
@@ -52,7 +53,7 @@ type TransformerOptions struct {
 	StaticTools   bool                   // tool-{name} parts instead of dynamic-tool
 	NoStepEvents  bool                   // no start-step and finish-step
 	LiteralErrors bool                   // every error chunk is an error frame
-	ChunkFilter   func(spool.Chunk) bool // drops what it returns false for
+	ChunkFilter   func(chunk.Chunk) bool // drops what it returns false for
 }
 
 // Params are one chat request.
@@ -130,4 +131,4 @@ func HandleChatStream(ctx context.Context, d *Deps, p Params) (*Response, error)
 }
 
 // CheckSession checks the id of a session that a request names.
-func CheckSession(id string) error { return spool.CheckSessionID(id) }
+func CheckSession(id string) error { return chunk.CheckSessionID(id) }

@@ -5,12 +5,13 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
 )
 
 // Checkpoint is a checkpoint, and where it is in the history.
 type Checkpoint struct {
-	spool.Checkpoint
+	fold.Checkpoint
 	TurnID    string `json:"turnId,omitempty"`
 	MessageID string `json:"messageId,omitempty"` // the assistant message that it is in
 	// StepIndex counts that message's steps from 0; -1: the step is not in the
@@ -33,7 +34,7 @@ type CheckpointsPage struct {
 }
 
 // Checkpoints returns a page of a session's checkpoints, oldest first or newest
-// first. Errors: [spool.ErrNotFound], [spool.ErrInvalid], and the store's.
+// first. Errors: [spool.ErrNotFound], [chunk.ErrInvalid], and the store's.
 func Checkpoints(ctx context.Context, d *Deps, session string, o CheckpointsOptions) (*CheckpointsPage, error) {
 	if err := checkPage(o.Offset, o.Limit); err != nil {
 		return nil, err
@@ -43,7 +44,7 @@ func Checkpoints(ctx context.Context, d *Deps, session string, o CheckpointsOpti
 		return nil, err
 	}
 	page := &CheckpointsPage{Items: []Checkpoint{}}
-	err = g.View(ctx, func(f *spool.Fold) error {
+	err = g.View(ctx, func(f *fold.Fold) error {
 		page.Total = len(f.Checkpoints)
 		from, to := pageOf(page.Total, o.Offset, o.Limit)
 		page.HasMore = to < page.Total
@@ -62,7 +63,7 @@ func Checkpoints(ctx context.Context, d *Deps, session string, o CheckpointsOpti
 }
 
 // placed finds a checkpoint's step in the history.
-func placed(f *spool.Fold, c spool.Checkpoint) Checkpoint {
+func placed(f *fold.Fold, c fold.Checkpoint) Checkpoint {
 	out := Checkpoint{Checkpoint: c, StepIndex: -1}
 	run := f.Run(c.RunID)
 	if run == nil {
@@ -75,7 +76,7 @@ func placed(f *spool.Fold, c spool.Checkpoint) Checkpoint {
 	}
 	steps := 0
 	for _, p := range m.Parts {
-		if p.Type != spool.PartStep {
+		if p.Type != chunk.PartStep {
 			continue
 		}
 		if p.ID == c.StepID {
@@ -95,5 +96,5 @@ func ParseOrder(order string) (newest bool, err error) {
 	case "desc":
 		return true, nil
 	}
-	return false, spool.ErrInvalid.Because("order is asc or desc")
+	return false, chunk.ErrInvalid.Because("order is asc or desc")
 }

@@ -5,28 +5,29 @@ import (
 	"errors"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 )
 
 // Errors of chat requests. The HTTP handler maps their codes to statuses.
 var (
-	ErrMalformed         = &spool.Error{Code: "malformed_json", Message: "the body is not JSON of the expected shape"}
-	ErrNoMessage         = &spool.Error{Code: "no_message", Message: "the body holds neither a message nor an answer to a pending call", Hint: "send message, or messages that end with the user's"}
-	ErrNothingToContinue = &spool.Error{Code: "nothing_to_continue", Message: "no call of this session waits for these answers"}
-	ErrNoSuchCall        = &spool.Error{Code: "no_such_call", Message: "the session has no such call or approval"}
-	ErrAlreadyAnswered   = &spool.Error{Code: "already_answered", Message: "somebody has given another answer"}
-	ErrTooLate           = &spool.Error{Code: "too_late", Message: "nobody waits for this answer any more"}
-	ErrNotWaiting        = &spool.Error{Code: "not_waiting", Message: "the run has not paused for this answer yet", Hint: "send it again when the status is paused"}
-	ErrResultInvalid     = &spool.Error{Code: "result_invalid", Message: "the result is not what the tool declares", Hint: "the call still waits: submit another one, or an error"}
-	ErrNothingToResume   = &spool.Error{Code: "nothing_to_resume", Message: "no run of this session was interrupted or broke off, so that it could go on", Hint: "mode with_message opens a turn, from_checkpoint goes back"}
-	ErrNoSuchCheckpoint  = &spool.Error{Code: "no_such_checkpoint", Message: "the session has no such checkpoint"}
-	ErrNotInterruptible  = &spool.Error{Code: "not_interruptible", Message: "the run is a producer's, who alone knows its steps", Hint: "stop it"}
-	ErrNoSuchMessage     = &spool.Error{Code: "no_such_message", Message: "the session has no such message to edit or regenerate"}
-	ErrRefused           = &spool.Error{Code: "refused", Message: "the command was refused"}
-	ErrOverride          = &spool.Error{Code: "override_not_allowed", Message: "this server does not let a request replace history or state", Hint: "allow overrides in the server's options"}
+	ErrMalformed         = &chunk.Error{Code: "malformed_json", Message: "the body is not JSON of the expected shape"}
+	ErrNoMessage         = &chunk.Error{Code: "no_message", Message: "the body holds neither a message nor an answer to a pending call", Hint: "send message, or messages that end with the user's"}
+	ErrNothingToContinue = &chunk.Error{Code: "nothing_to_continue", Message: "no call of this session waits for these answers"}
+	ErrNoSuchCall        = &chunk.Error{Code: "no_such_call", Message: "the session has no such call or approval"}
+	ErrAlreadyAnswered   = &chunk.Error{Code: "already_answered", Message: "somebody has given another answer"}
+	ErrTooLate           = &chunk.Error{Code: "too_late", Message: "nobody waits for this answer any more"}
+	ErrNotWaiting        = &chunk.Error{Code: "not_waiting", Message: "the run has not paused for this answer yet", Hint: "send it again when the status is paused"}
+	ErrResultInvalid     = &chunk.Error{Code: "result_invalid", Message: "the result is not what the tool declares", Hint: "the call still waits: submit another one, or an error"}
+	ErrNothingToResume   = &chunk.Error{Code: "nothing_to_resume", Message: "no run of this session was interrupted or broke off, so that it could go on", Hint: "mode with_message opens a turn, from_checkpoint goes back"}
+	ErrNoSuchCheckpoint  = &chunk.Error{Code: "no_such_checkpoint", Message: "the session has no such checkpoint"}
+	ErrNotInterruptible  = &chunk.Error{Code: "not_interruptible", Message: "the run is a producer's, who alone knows its steps", Hint: "stop it"}
+	ErrNoSuchMessage     = &chunk.Error{Code: "no_such_message", Message: "the session has no such message to edit or regenerate"}
+	ErrRefused           = &chunk.Error{Code: "refused", Message: "the command was refused"}
+	ErrOverride          = &chunk.Error{Code: "override_not_allowed", Message: "this server does not let a request replace history or state", Hint: "allow overrides in the server's options"}
 
 	// ErrCut ends a stream whose reader must come back: the connection is to be
 	// broken, not closed.
-	ErrCut = &spool.Error{Code: "cut", Message: "the reader was cut and may come back"}
+	ErrCut = &chunk.Error{Code: "cut", Message: "the reader was cut and may come back"}
 )
 
 // BusyError refuses a command because a run is active. It matches
@@ -104,7 +105,7 @@ func frontendError(err error, fallback *FrontendHandlerError) error {
 	if f, ok := errors.AsType[*FrontendHandlerError](err); ok {
 		return f
 	}
-	switch spool.CodeOf(err) {
+	switch chunk.CodeOf(err) {
 	case "malformed_json", "no_message", "nothing_to_continue", "nothing_to_resume", "no_such_message", "result_invalid", "invalid_session_id",
 		"invalid_id", "invalid", "invalid_chunk", "too_large", "cursor_malformed", "busy", "refused":
 		return ValidationError.With("", err)

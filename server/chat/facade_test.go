@@ -13,10 +13,12 @@ import (
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/agent"
+	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/model/scripted"
 	"github.com/spool-run/spool/runner"
 	"github.com/spool-run/spool/server/chat"
 	"github.com/spool-run/spool/store/memstore"
+	"github.com/spool-run/spool/stream"
 )
 
 // newFrontend is a facade over a store whose sessions a runner serves.
@@ -46,7 +48,7 @@ func newFrontendAs(t *testing.T, as chat.TransformerOptions) *chat.Frontend {
 	return f
 }
 
-func post(t *testing.T, f *chat.Frontend, body any) (session, stream string) {
+func post(t *testing.T, f *chat.Frontend, body any) (session, source string) {
 	t.Helper()
 	data, err := json.Marshal(body)
 	if err != nil {
@@ -123,9 +125,9 @@ func TestOverrideTable(t *testing.T) {
 func TestFrontend(t *testing.T) {
 	t.Parallel()
 	f := newFrontend(t)
-	session, stream := post(t, f, obj{"message": "think about it"})
-	if !strings.Contains(stream, `"type":"reasoning-start"`) {
-		t.Errorf("stream: %s", stream)
+	session, source := post(t, f, obj{"message": "think about it"})
+	if !strings.Contains(source, `"type":"reasoning-start"`) {
+		t.Errorf("stream: %s", source)
 	}
 	res, err := f.HandleRequest(t.Context(), chat.FrontendRequest{Method: "GET", StreamID: session})
 	if err != nil || res.Status != http.StatusOK {
@@ -139,7 +141,7 @@ func TestFrontend(t *testing.T) {
 	if res, err := f.HandleRequest(t.Context(), chat.FrontendRequest{Method: "GET", StreamID: "unknown"}); err != nil || res.Status != http.StatusNoContent {
 		t.Errorf("unknown: %+v, %v", res, err)
 	}
-	page, err := f.GetMessages(t.Context(), session, chat.MessagesOptions{Limit: 1, GenerateID: func(i int, _ *spool.Message) string { return "msg-" + string(rune('0'+i)) }})
+	page, err := f.GetMessages(t.Context(), session, chat.MessagesOptions{Limit: 1, GenerateID: func(i int, _ *chunk.Message) string { return "msg-" + string(rune('0'+i)) }})
 	if err != nil || len(page.Messages) != 1 || !page.HasMore || page.Messages[0].ID != "msg-0" {
 		t.Errorf("messages: %+v, %v", page, err)
 	}
@@ -162,7 +164,7 @@ func TestFrontend(t *testing.T) {
 func TestTransformerOptions(t *testing.T) {
 	t.Parallel()
 	f := newFrontendAs(t, chat.TransformerOptions{StaticTools: true, NoStepEvents: true,
-		ChunkFilter: func(c spool.Chunk) bool { return !spool.Is(c, spool.TypeThinking, spool.TypeStatePatch) }})
+		ChunkFilter: func(c chunk.Chunk) bool { return !chunk.Is(c, chunk.TypeThinking, chunk.TypeStatePatch) }})
 	session, streamed := post(t, f, obj{"message": "tools please"})
 	res, err := f.HandleRequest(t.Context(), chat.FrontendRequest{Method: "GET", StreamID: session})
 	if err != nil {
@@ -257,14 +259,14 @@ func TestFrontendOfAStream(t *testing.T) {
 	store := memstore.New(nil)
 	logs := spool.NewLogs(store, nil)
 	t.Cleanup(func() { _ = logs.Close(); _ = store.Close() })
-	streams := spool.NewStreamManager(logs, nil)
+	streams := stream.NewManager(logs, nil)
 	w, err := streams.CreateWriter(t.Context(), "s", "", "writer")
 	if err != nil {
 		t.Fatal(err)
 	}
 	say := func(text string) {
 		t.Helper()
-		if err := w.Write(t.Context(), &spool.TextDelta{Delta: text}); err != nil {
+		if err := w.Write(t.Context(), &chunk.TextDelta{Delta: text}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -280,7 +282,7 @@ func TestFrontendOfAStream(t *testing.T) {
 			want    bool
 		}{"by default": {nil, !replay}, "included": {&yes, true}, "left out": {&no, false}} {
 			s, err := f.GetSnapshot(t.Context(), "s", tt.include)
-			if err != nil || s.Status != spool.StatusActive {
+			if err != nil || s.Status != chunk.StatusActive {
 				t.Fatalf("%+v, %v", s, err)
 			}
 			got := len(s.Messages) == 1 && s.Messages[0].ID == s.ExistingMessageID+chat.PartialSuffix && s.Messages[0].Parts[0].Text == "Hel"
@@ -340,12 +342,12 @@ func TestLoadAll(t *testing.T) {
 	}
 	const total, series = 2100, 300
 	for n := 0; n < total; n += series {
-		messages := make([]spool.Message, series)
+		messages := make([]chunk.Message, series)
 		for i := range messages {
-			messages[i] = spool.Message{ID: fmt.Sprint("m", n+i), Role: spool.RoleUser, Parts: []spool.Part{{Type: spool.PartText, Text: "hi"}}}
+			messages[i] = chunk.Message{ID: fmt.Sprint("m", n+i), Role: chunk.RoleUser, Parts: []chunk.Part{{Type: chunk.PartText, Text: "hi"}}}
 		}
-		chunk := &spool.HistoryReplaced{CommandID: "h", Messages: &messages, More: n+series < total, Index: n / series}
-		if _, err := g.Command(t.Context(), spool.Row{}, chunk); err != nil {
+		event := &chunk.HistoryReplaced{CommandID: "h", Messages: &messages, More: n+series < total, Index: n / series}
+		if _, err := g.Command(t.Context(), spool.Row{}, event); err != nil {
 			t.Fatal(err)
 		}
 	}

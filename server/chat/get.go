@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/fold"
 )
 
 // get chooses the view that the request's position asks for.
@@ -57,7 +58,7 @@ type attach struct {
 }
 
 // due says whether a command waits for a runner, and may let the agent go on.
-func (a *attach) due(f *spool.Fold) bool {
+func (a *attach) due(f *fold.Fold) bool {
 	if a.g.child() {
 		return f.Live() && !f.Asks()
 	}
@@ -65,7 +66,7 @@ func (a *attach) due(f *spool.Fold) bool {
 }
 
 // whole replays a turn's message from its start and follows it to its end.
-func (d *Deps) whole(ctx context.Context, g subject, turn *spool.Turn, as wire) (Source, error) {
+func (d *Deps) whole(ctx context.Context, g subject, turn *fold.Turn, as wire) (Source, error) {
 	h, err := g.Head(ctx)
 	if err != nil {
 		return nil, err
@@ -80,10 +81,10 @@ func (d *Deps) whole(ctx context.Context, g subject, turn *spool.Turn, as wire) 
 
 // choose reads the turn that pick chooses, or waits for the one that the command
 // it names will open. No source if it chooses neither.
-func (a *attach) choose(ctx context.Context, pick func(*spool.Fold) (turn *spool.Turn, command string, err error), open opening) (Source, error) {
-	var turn *spool.Turn
+func (a *attach) choose(ctx context.Context, pick func(*fold.Fold) (turn *fold.Turn, command string, err error), open opening) (Source, error) {
+	var turn *fold.Turn
 	var command string
-	err := a.g.View(ctx, func(f *spool.Fold) error {
+	err := a.g.View(ctx, func(f *fold.Fold) error {
 		t, c, err := pick(f)
 		if t != nil {
 			copied := *t
@@ -104,17 +105,17 @@ func (a *attach) choose(ctx context.Context, pick func(*spool.Fold) (turn *spool
 }
 
 // opening gives the source of a turn.
-type opening func(context.Context, *spool.Turn) (Source, error)
+type opening func(context.Context, *fold.Turn) (Source, error)
 
 // coming waits until the turn that a command opens has begun, and gives its
 // source.
 func (a *attach) coming(command string, open opening) Source {
 	return &late{open: func(ctx context.Context) (Source, error) {
 		for {
-			var turn *spool.Turn
+			var turn *fold.Turn
 			var seq uint64
 			gone := false
-			err := view(ctx, a.g, func(f *spool.Fold) error {
+			err := view(ctx, a.g, func(f *fold.Fold) error {
 				seq = f.Position()
 				if t := f.Turn(command); t != nil {
 					c := *t
@@ -129,7 +130,7 @@ func (a *attach) coming(command string, open opening) Source {
 					}
 					return nil
 				}
-				gone = v.State != spool.VerdictWaiting
+				gone = v.State != fold.VerdictWaiting
 				return nil
 			})
 			switch {
@@ -147,6 +148,6 @@ func (a *attach) coming(command string, open opening) Source {
 	}}
 }
 
-func (a *attach) wholeTurn(ctx context.Context, t *spool.Turn) (Source, error) {
+func (a *attach) wholeTurn(ctx context.Context, t *fold.Turn) (Source, error) {
 	return a.d.whole(ctx, a.g, t, a.as)
 }

@@ -3,13 +3,14 @@ package chat
 import (
 	"context"
 
-	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
 )
 
 // Info is what native readers ask before they attach.
 type Info struct {
 	Session     string       `json:"session"`
-	Status      spool.Status `json:"status"`
+	Status      chunk.Status `json:"status"`
 	Latest      uint64       `json:"latestSequence"`        // of a child: of its subtree's
 	Total       uint64       `json:"totalChunks,omitempty"` // ever written; not said of a child
 	TraceFloor  uint64       `json:"traceFloor"`
@@ -27,12 +28,12 @@ func StreamInfo(ctx context.Context, d *Deps, session string) (*Info, error) {
 		return nil, err
 	}
 	info := &Info{session, h.Status, h.Seq, h.Seq, h.TraceFloor, h.Floor, max(h.Incarnation, 1), "", 0}
-	if h.Status != spool.StatusFailed && h.Due == 0 && !g.child() {
+	if h.Status != chunk.StatusFailed && h.Due == 0 && !g.child() {
 		return info, nil
 	}
-	return info, g.View(ctx, func(f *spool.Fold) error {
+	return info, g.View(ctx, func(f *fold.Fold) error {
 		info.Waiting = len(f.Waiting)
-		if f.Error != nil && h.Status == spool.StatusFailed {
+		if f.Error != nil && h.Status == chunk.StatusFailed {
 			info.Error = f.Error.Error
 		}
 		if g.child() {

@@ -4,6 +4,8 @@ import (
 	"context"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
 )
 
 // InterruptOptions say what to interrupt and why. They are those of a stop.
@@ -24,7 +26,7 @@ func Interrupt(ctx context.Context, d *Deps, session string, o InterruptOptions)
 	}
 	s := &Settled{Session: session}
 	command := ""
-	look := func(f *spool.Fold) error {
+	look := func(f *fold.Fold) error {
 		s.take(f)
 		if run := f.Interrupted(); run != nil {
 			s.RunID = run.ID
@@ -37,7 +39,7 @@ func Interrupt(ctx context.Context, d *Deps, session string, o InterruptOptions)
 		switch run := f.OpenRun(); {
 		case f.Asks(): // it is paused, whatever is queued behind it
 		case run != nil && o.RunID != "" && o.RunID != run.ID:
-		case run != nil && run.Mode == spool.ModeExternal:
+		case run != nil && run.Mode == chunk.ModeExternal:
 			return ErrNotInterruptible.With(session, nil)
 		case run != nil:
 			command = "interrupt-" + hash(run.ID)
@@ -51,7 +53,7 @@ func Interrupt(ctx context.Context, d *Deps, session string, o InterruptOptions)
 	if err := g.View(ctx, look); err != nil || command == "" {
 		return s, err
 	}
-	if _, err := g.Command(ctx, spool.Row{}, &spool.InterruptRequested{CommandID: command, Target: o.RunID, Reason: o.Reason}); err != nil {
+	if _, err := g.Command(ctx, spool.Row{}, &chunk.InterruptRequested{CommandID: command, Target: o.RunID, Reason: o.Reason}); err != nil {
 		return nil, err
 	}
 	return s, s.await(ctx, g, h.Incarnation, stopPatience, look)

@@ -4,7 +4,7 @@ import (
 	"context"
 	"encoding/json"
 
-	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/wire/aisdk"
 	"github.com/spool-run/spool/wire/merlin"
 )
@@ -23,7 +23,7 @@ type MerlinOptions struct {
 
 // errMerlinAgents: on Merlin a content index is a block of the session's own
 // agent, and what a sub-agent says has its place in the result of its call.
-var errMerlinAgents = spool.ErrInvalid.Because("the Merlin wires show sub-agents as nest or summary")
+var errMerlinAgents = chunk.ErrInvalid.Because("the Merlin wires show sub-agents as nest or summary")
 
 // wire is how an answer is shown.
 type wire struct {

@@ -12,13 +12,15 @@ import (
 	"unicode/utf8"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
 	"github.com/spool-run/spool/wire/aisdk"
 )
 
 // decision is what a POST comes to: commands to append, if any, and the commands
 // whose run the answer streams.
 type decision struct {
-	chunks []spool.Chunk
+	chunks []chunk.Chunk
 	follow []string // command ids; the first that has a run counts
 	row    spool.Row
 }
@@ -39,7 +41,7 @@ func (d *Deps) post(ctx context.Context, p Params) (*Response, error) {
 		return nil, err
 	}
 	var dec decision
-	err = view(ctx, g, func(f *spool.Fold) error {
+	err = view(ctx, g, func(f *fold.Fold) error {
 		dec, err = d.decide(f, p.Body)
 		if f.Seq == 0 {
 			dec.row = spool.Row{Agent: d.Agent, Principal: p.Principal, Title: title(p.Body.Message)}
@@ -53,7 +55,7 @@ func (d *Deps) post(ctx context.Context, p Params) (*Response, error) {
 		if _, err := g.Command(ctx, dec.row, dec.chunks...); err != nil {
 			return nil, err
 		}
-		if err := view(ctx, g, func(f *spool.Fold) error { return refusal(f, dec.follow) }); err != nil {
+		if err := view(ctx, g, func(f *fold.Fold) error { return refusal(f, dec.follow) }); err != nil {
 			return nil, err
 		}
 	}
@@ -71,32 +73,32 @@ func (d *Deps) post(ctx context.Context, p Params) (*Response, error) {
 }
 
 // view is [spool.Log.View] with an empty fold for a session that does not exist.
-func view(ctx context.Context, g subject, fn func(*spool.Fold) error) error {
+func view(ctx context.Context, g subject, fn func(*fold.Fold) error) error {
 	ran := false
-	err := g.View(ctx, func(f *spool.Fold) error {
+	err := g.View(ctx, func(f *fold.Fold) error {
 		ran = true
 		return fn(f)
 	})
 	if !ran && errors.Is(err, spool.ErrNotFound) {
-		return fn(spool.NewFold(g.Session()))
+		return fn(fold.New(g.Session()))
 	}
 	return err
 }
 
 // refusal returns the error of a decision that the log refused as a whole.
-func refusal(f *spool.Fold, ids []string) error {
+func refusal(f *fold.Fold, ids []string) error {
 	var err error
 	for _, id := range ids {
 		v := f.Verdict(id)
-		if v.State != spool.VerdictRefused {
+		if v.State != fold.VerdictRefused {
 			return nil
 		}
 		switch v.Code {
-		case spool.RefusedBusy:
+		case fold.RefusedBusy:
 			err = busy(f)
-		case spool.RefusedNotPending:
+		case fold.RefusedNotPending:
 			err = ErrNothingToContinue.With(f.Session, nil)
-		case spool.RefusedUnknown:
+		case fold.RefusedUnknown:
 			err = ErrNoSuchMessage.With(f.Session, nil)
 		default:
 			err = ErrRefused.Because("the command was refused: "+v.Code).With(f.Session, nil)
@@ -105,7 +107,7 @@ func refusal(f *spool.Fold, ids []string) error {
 	return err
 }
 
-func busy(f *spool.Fold) error {
+func busy(f *fold.Fold) error {
 	e := &BusyError{Session: f.Session}
 	if run := f.OpenRun(); run != nil {
 		e.RunID = run.ID
@@ -113,7 +115,7 @@ func busy(f *spool.Fold) error {
 	return e
 }
 
-func (d *Deps) decide(f *spool.Fold, b *Body) (decision, error) {
+func (d *Deps) decide(f *fold.Fold, b *Body) (decision, error) {
 	switch {
 	case b.Trigger == TriggerRegenerate:
 		return d.regenerate(f, b)
@@ -128,7 +130,7 @@ func (d *Deps) decide(f *spool.Fold, b *Body) (decision, error) {
 }
 
 // submit is a new message, or an edit of an earlier one.
-func (d *Deps) submit(f *spool.Fold, b *Body) (decision, error) {
+func (d *Deps) submit(f *fold.Fold, b *Body) (decision, error) {
 	if len(b.Message.Parts) == 0 {
 		return decision{}, ErrNoMessage.Because("the message is empty").With(f.Session, nil)
 	}
@@ -136,7 +138,7 @@ func (d *Deps) submit(f *spool.Fold, b *Body) (decision, error) {
 		return decision{}, ErrOverride.With(f.Session, nil)
 	}
 	if b.MessageID != "" {
-		if m := f.Message(b.MessageID); m != nil && m.Role == spool.RoleUser {
+		if m := f.Message(b.MessageID); m != nil && m.Role == chunk.RoleUser {
 			return d.edit(f, b)
 		}
 	}
@@ -146,21 +148,21 @@ func (d *Deps) submit(f *spool.Fold, b *Body) (decision, error) {
 	}
 	if id == "" {
 		id = d.Logs.NewID()
-	} else if spool.CheckID(id) != nil {
+	} else if chunk.CheckID(id) != nil {
 		id = "m-" + hash(id)
 	}
-	if f.Verdict(id).State != spool.VerdictUnknown {
+	if f.Verdict(id).State != fold.VerdictUnknown {
 		return decision{follow: []string{id}}, refusal(f, []string{id})
 	}
 	m := *b.Message
-	if m.ID == "" || spool.CheckID(m.ID) != nil {
+	if m.ID == "" || chunk.CheckID(m.ID) != nil {
 		m.ID = id
 	}
-	when := whenBusy(b.WhenBusy, spool.BusyReject)
-	var chunks []spool.Chunk
+	when := whenBusy(b.WhenBusy, chunk.BusyReject)
+	var chunks []chunk.Chunk
 	if b.Replace != nil || b.State != nil {
-		when = spool.BusyReject // nothing is replaced under a run, and then the message is not said, either
-		r := &spool.HistoryReplaced{CommandID: "replace-" + hash(id), State: b.State}
+		when = chunk.BusyReject // nothing is replaced under a run, and then the message is not said, either
+		r := &chunk.HistoryReplaced{CommandID: "replace-" + hash(id), State: b.State}
 		if b.Replace != nil {
 			list := slices.Clone(*b.Replace)
 			for i := range list {
@@ -172,37 +174,37 @@ func (d *Deps) submit(f *spool.Fold, b *Body) (decision, error) {
 		}
 		chunks = append(chunks, r)
 	}
-	chunks = append(chunks, &spool.UserMessage{CommandID: id, Message: m, WhenBusy: when})
+	chunks = append(chunks, &chunk.UserMessage{CommandID: id, Message: m, WhenBusy: when})
 	return decision{chunks: chunks, follow: []string{id}}, busyUnless(f, when)
 }
 
 // edit takes the place of an earlier user message and all that followed. A
 // repeat is known by the turn it opened still being the last: editing back and
 // forth between two texts is two edits.
-func (d *Deps) edit(f *spool.Fold, b *Body) (decision, error) {
+func (d *Deps) edit(f *fold.Fold, b *Body) (decision, error) {
 	id, repeated := numbered(f, "edit-"+hash(b.MessageID, messageContent(b.Message)))
 	if repeated {
 		return decision{follow: []string{id}}, nil
 	}
 	m := *b.Message
 	m.ID = b.MessageID
-	i := slices.IndexFunc(f.Messages, func(m *spool.Message) bool { return m.ID == b.MessageID })
+	i := slices.IndexFunc(f.Messages, func(m *chunk.Message) bool { return m.ID == b.MessageID })
 	after := ""
 	if i > 0 {
 		after = f.Messages[i-1].ID
 	}
-	when := whenBusy(b.WhenBusy, spool.BusyInterrupt)
+	when := whenBusy(b.WhenBusy, chunk.BusyInterrupt)
 	return decision{
-		chunks: []spool.Chunk{
-			&spool.HistoryRewound{CommandID: "rewind-" + id, AfterMessageID: after, Trigger: "edit", WhenBusy: when},
-			&spool.UserMessage{CommandID: id, Message: m, WhenBusy: when},
+		chunks: []chunk.Chunk{
+			&chunk.HistoryRewound{CommandID: "rewind-" + id, AfterMessageID: after, Trigger: "edit", WhenBusy: when},
+			&chunk.UserMessage{CommandID: id, Message: m, WhenBusy: when},
 		},
 		follow: []string{id},
 	}, busyUnless(f, when)
 }
 
 // regenerate answers the user message before an assistant message anew.
-func (d *Deps) regenerate(f *spool.Fold, b *Body) (decision, error) {
+func (d *Deps) regenerate(f *fold.Fold, b *Body) (decision, error) {
 	key := "regen-" + hash(b.MessageID)
 	if b.MessageID != "" && f.Message(b.MessageID) == nil {
 		if id, repeated := numbered(f, key); repeated {
@@ -211,14 +213,14 @@ func (d *Deps) regenerate(f *spool.Fold, b *Body) (decision, error) {
 	}
 	i := len(f.Messages)
 	if b.MessageID != "" {
-		if at := slices.IndexFunc(f.Messages, func(m *spool.Message) bool { return m.ID == b.MessageID }); at >= 0 {
+		if at := slices.IndexFunc(f.Messages, func(m *chunk.Message) bool { return m.ID == b.MessageID }); at >= 0 {
 			i = at
-			if f.Messages[at].Role == spool.RoleUser {
+			if f.Messages[at].Role == chunk.RoleUser {
 				i = at + 1
 			}
 		}
 	}
-	for i > 0 && f.Messages[i-1].Role != spool.RoleUser {
+	for i > 0 && f.Messages[i-1].Role != chunk.RoleUser {
 		i--
 	}
 	if i == 0 {
@@ -234,15 +236,15 @@ func (d *Deps) regenerate(f *spool.Fold, b *Body) (decision, error) {
 	if repeated {
 		id = nextNumber(f, key)
 	}
-	when := whenBusy(b.WhenBusy, spool.BusyInterrupt)
+	when := whenBusy(b.WhenBusy, chunk.BusyInterrupt)
 	return decision{
-		chunks: []spool.Chunk{&spool.HistoryRewound{CommandID: id, AfterMessageID: f.Messages[i-1].ID, Trigger: "regenerate", WhenBusy: when}},
+		chunks: []chunk.Chunk{&chunk.HistoryRewound{CommandID: id, AfterMessageID: f.Messages[i-1].ID, Trigger: "regenerate", WhenBusy: when}},
 		follow: []string{id},
 	}, busyUnless(f, when)
 }
 
-func busyUnless(f *spool.Fold, when spool.WhenBusy) error {
-	if when == spool.BusyReject && f.Live() {
+func busyUnless(f *fold.Fold, when chunk.WhenBusy) error {
+	if when == chunk.BusyReject && f.Live() {
 		return busy(f)
 	}
 	return nil
@@ -250,14 +252,14 @@ func busyUnless(f *spool.Fold, when spool.WhenBusy) error {
 
 // numbered returns the command id for the next use of key, or, if the key's
 // latest use opened the session's latest turn, that one.
-func numbered(f *spool.Fold, key string) (id string, repeated bool) {
+func numbered(f *fold.Fold, key string) (id string, repeated bool) {
 	id = nextNumber(f, key)
 	n, _ := strconv.Atoi(id[len(key)+1:])
 	if n == 1 {
 		return id, false
 	}
 	previous := key + "-" + strconv.Itoa(n-1)
-	if v := f.Verdict(previous); v.State == spool.VerdictRefused {
+	if v := f.Verdict(previous); v.State == fold.VerdictRefused {
 		return id, false
 	}
 	latest := ""
@@ -273,23 +275,23 @@ func numbered(f *spool.Fold, key string) (id string, repeated bool) {
 	return id, false
 }
 
-func nextNumber(f *spool.Fold, key string) string {
+func nextNumber(f *fold.Fold, key string) string {
 	for n := 1; ; n++ {
 		id := key + "-" + strconv.Itoa(n)
-		if f.Verdict(id).State == spool.VerdictUnknown {
+		if f.Verdict(id).State == fold.VerdictUnknown {
 			return id
 		}
 	}
 }
 
 // answers are outputs and decisions for calls that wait.
-func (d *Deps) answers(f *spool.Fold, b *Body) (decision, error) {
+func (d *Deps) answers(f *fold.Fold, b *Body) (decision, error) {
 	var dec decision
 	var known []string
 	for _, a := range b.Answers {
 		owner, t, a := locate(f, a)
 		id := AnswerID(a)
-		if f.Verdict(id).State == spool.VerdictAccepted {
+		if f.Verdict(id).State == fold.VerdictAccepted {
 			known = append(known, id)
 			continue
 		}
@@ -308,7 +310,7 @@ func (d *Deps) answers(f *spool.Fold, b *Body) (decision, error) {
 	// A repeat, if the run that took the answers is still the last one.
 	if t := f.LastTurn(); t != nil {
 		for _, id := range known {
-			if v := f.Verdict(id); v.RunID == t.LastRun().ID || v.RunID == "" && f.Status == spool.StatusPaused {
+			if v := f.Verdict(id); v.RunID == t.LastRun().ID || v.RunID == "" && f.Status == chunk.StatusPaused {
 				return decision{follow: known}, nil
 			}
 		}
@@ -322,20 +324,20 @@ func AnswerID(a Answer) string {
 	if a.ApprovalID != "" {
 		return "approval-" + hash(a.ApprovalID)
 	}
-	if a.Agent != "" && spool.RootID(a.Agent) != a.Agent {
+	if a.Agent != "" && chunk.RootID(a.Agent) != a.Agent {
 		return "result-" + hash(aisdk.ChildCallID(a.Agent, a.CallID))
 	}
 	return "result-" + hash(a.CallID)
 }
 
-func (a *Answer) chunk(id string) spool.Chunk {
+func (a *Answer) chunk(id string) chunk.Chunk {
 	if a.ApprovalID != "" {
-		return &spool.ToolApprovalResponse{Base: spool.Base{AgentID: a.Agent}, CommandID: id, ApprovalID: a.ApprovalID, Approved: a.Approved, Reason: a.Reason}
+		return &chunk.ToolApprovalResponse{Base: chunk.Base{AgentID: a.Agent}, CommandID: id, ApprovalID: a.ApprovalID, Approved: a.Approved, Reason: a.Reason}
 	}
-	return &spool.ToolResultSubmitted{Base: spool.Base{AgentID: a.Agent}, CommandID: id, ToolCallID: a.CallID, Result: a.Output, Error: a.Error}
+	return &chunk.ToolResultSubmitted{Base: chunk.Base{AgentID: a.Agent}, CommandID: id, ToolCallID: a.CallID, Result: a.Output, Error: a.Error}
 }
 
-func whenBusy(w, otherwise spool.WhenBusy) spool.WhenBusy {
+func whenBusy(w, otherwise chunk.WhenBusy) chunk.WhenBusy {
 	if w == "" {
 		return otherwise
 	}
@@ -366,7 +368,7 @@ func SplitRunID(id string) (session, run string) {
 }
 
 // title is the beginning of what the user says.
-func title(m *spool.Message) string {
+func title(m *chunk.Message) string {
 	if m == nil {
 		return ""
 	}

@@ -12,12 +12,14 @@ import (
 	"time"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
 )
 
 // ResumeOptions say how a session goes on.
 type ResumeOptions struct {
-	// Mode is [spool.ModeContinue] (also ""), [spool.ModeWithMessage],
-	// [spool.ModeRetry] or [spool.ModeFromCheckpoint].
+	// Mode is [chunk.ModeContinue] (also ""), [chunk.ModeWithMessage],
+	// [chunk.ModeRetry] or [chunk.ModeFromCheckpoint].
 	Mode string
 	// RunID is the interrupted run meant; "" for whichever it is. To continue.
 	RunID string
@@ -25,7 +27,7 @@ type ResumeOptions struct {
 	CheckpointID string
 	// Message opens the next turn: with a message, and optionally from a
 	// checkpoint.
-	Message *spool.Message
+	Message *chunk.Message
 	// CommandID is the caller's own idempotency key; "" makes one of the request,
 	// so that the same again, with nothing between, gets the same answer.
 	CommandID string
@@ -48,7 +50,7 @@ func ParseResume(data []byte) (ResumeOptions, error) {
 	}
 	o := ResumeOptions{Mode: raw.Mode, RunID: raw.RunID, CheckpointID: raw.CheckpointID, CommandID: raw.CommandID}
 	if !isNull(raw.Message) {
-		m, err := parseMessage(raw.Message, spool.RoleUser)
+		m, err := parseMessage(raw.Message, chunk.RoleUser)
 		if err != nil {
 			return ResumeOptions{}, err
 		}
@@ -61,25 +63,25 @@ func ParseResume(data []byte) (ResumeOptions, error) {
 func (o *ResumeOptions) check() error {
 	switch o.Mode {
 	case "":
-		o.Mode = spool.ModeContinue
-	case spool.ModeContinue, spool.ModeWithMessage, spool.ModeRetry, spool.ModeFromCheckpoint:
+		o.Mode = chunk.ModeContinue
+	case chunk.ModeContinue, chunk.ModeWithMessage, chunk.ModeRetry, chunk.ModeFromCheckpoint:
 	default:
 		return ErrMalformed.Because("mode is one of continue, with_message, retry, from_checkpoint and branch")
 	}
 	switch {
-	case o.CommandID != "" && spool.CheckID(o.CommandID) != nil:
-		return spool.CheckID(o.CommandID)
-	case o.RunID != "" && o.Mode != spool.ModeContinue:
+	case o.CommandID != "" && chunk.CheckID(o.CommandID) != nil:
+		return chunk.CheckID(o.CommandID)
+	case o.RunID != "" && o.Mode != chunk.ModeContinue:
 		return ErrMalformed.Because("runId is for mode continue")
-	case (o.CheckpointID != "") != (o.Mode == spool.ModeFromCheckpoint):
+	case (o.CheckpointID != "") != (o.Mode == chunk.ModeFromCheckpoint):
 		return ErrMalformed.Because("checkpointId is for mode from_checkpoint, and needed there")
-	case o.Message == nil && o.Mode == spool.ModeWithMessage:
+	case o.Message == nil && o.Mode == chunk.ModeWithMessage:
 		return ErrNoMessage.Because("mode with_message needs a message")
 	case o.Message == nil:
 		return nil
-	case o.Mode == spool.ModeContinue || o.Mode == spool.ModeRetry:
+	case o.Mode == chunk.ModeContinue || o.Mode == chunk.ModeRetry:
 		return ErrMalformed.Because("mode " + o.Mode + " takes no message")
-	case o.Message.Role != spool.RoleUser:
+	case o.Message.Role != chunk.RoleUser:
 		return ErrMalformed.Because("the message's role is user")
 	case len(o.Message.Parts) == 0:
 		return ErrNoMessage.Because("the message is empty")
@@ -108,7 +110,7 @@ func Resume(ctx context.Context, d *Deps, session string, o ResumeOptions) (*Set
 		return nil, err
 	}
 	var r resumption
-	decide := func(f *spool.Fold) (err error) {
+	decide := func(f *fold.Fold) (err error) {
 		r, err = d.resumption(f, o)
 		return err
 	}
@@ -137,12 +139,12 @@ func Resume(ctx context.Context, d *Deps, session string, o ResumeOptions) (*Set
 		return nil, err
 	}
 	s := &Settled{Session: session}
-	return s, s.await(ctx, g, h.Incarnation, resumePatience, func(f *spool.Fold) error {
+	return s, s.await(ctx, g, h.Incarnation, resumePatience, func(f *fold.Fold) error {
 		v := f.Verdict(r.id)
 		s.take(f)
 		s.RunID = v.RunID
-		s.pend(v.State == spool.VerdictWaiting)
-		if v.State == spool.VerdictRefused {
+		s.pend(v.State == fold.VerdictWaiting)
+		if v.State == fold.VerdictRefused {
 			return refused(f, v.Code)
 		}
 		return nil
@@ -150,11 +152,11 @@ func Resume(ctx context.Context, d *Deps, session string, o ResumeOptions) (*Set
 }
 
 // refused is the error of a resume that the log has refused.
-func refused(f *spool.Fold, code string) error {
+func refused(f *fold.Fold, code string) error {
 	switch code {
-	case spool.RefusedBusy:
+	case fold.RefusedBusy:
 		return busy(f)
-	case spool.RefusedNothingToResume:
+	case fold.RefusedNothingToResume:
 		return nothingToResume(f)
 	}
 	return ErrRefused.Because("the command was refused: "+code).With(f.Session, nil)
@@ -165,40 +167,40 @@ type resumption struct {
 	id       string // the command whose verdict counts
 	repeated bool
 	stop     bool // a stop must end what waits before
-	chunks   []spool.Chunk
+	chunks   []chunk.Chunk
 
-	at     *spool.Checkpoint // of a rollback
-	resume *spool.ResumeRequested
+	at     *fold.Checkpoint // of a rollback
+	resume *chunk.ResumeRequested
 }
 
-func (d *Deps) resumption(f *spool.Fold, o ResumeOptions) (resumption, error) {
-	if o.CommandID != "" && f.Verdict(o.CommandID).State != spool.VerdictUnknown {
+func (d *Deps) resumption(f *fold.Fold, o ResumeOptions) (resumption, error) {
+	if o.CommandID != "" && f.Verdict(o.CommandID).State != fold.VerdictUnknown {
 		return resumption{id: o.CommandID, repeated: true}, nil
 	}
 	switch o.Mode {
-	case spool.ModeWithMessage:
+	case chunk.ModeWithMessage:
 		return withMessage(f, o)
-	case spool.ModeRetry:
+	case chunk.ModeRetry:
 		return retry(f, o)
-	case spool.ModeFromCheckpoint:
+	case chunk.ModeFromCheckpoint:
 		return fromCheckpoint(f, o)
 	}
 	return continued(f, o)
 }
 
-func continued(f *spool.Fold, o ResumeOptions) (resumption, error) {
+func continued(f *fold.Fold, o ResumeOptions) (resumption, error) {
 	if run := f.Interrupted(); run != nil && (o.RunID == "" || o.RunID == run.ID) {
 		r := resumption{id: cmp.Or(o.CommandID, "continue-"+hash(run.ID))}
-		r.chunks = []spool.Chunk{&spool.ResumeRequested{CommandID: r.id, Mode: o.Mode, Target: run.ID}}
+		r.chunks = []chunk.Chunk{&chunk.ResumeRequested{CommandID: r.id, Mode: o.Mode, Target: run.ID}}
 		return r, nil
 	}
-	if c := f.Continue; c != nil && c.Mode == spool.ModeContinue {
+	if c := f.Continue; c != nil && c.Mode == chunk.ModeContinue {
 		return resumption{id: c.ID, repeated: true}, nil
 	}
 	if t := f.LastTurn(); t != nil {
 		for i := len(t.Runs) - 1; i > 0; i-- {
 			run, before := t.Runs[i], t.Runs[i-1]
-			if run.Mode == spool.ModeContinue && len(run.Commands) > 0 && (o.RunID == before.ID || o.RunID == "" && i == len(t.Runs)-1) {
+			if run.Mode == chunk.ModeContinue && len(run.Commands) > 0 && (o.RunID == before.ID || o.RunID == "" && i == len(t.Runs)-1) {
 				return resumption{id: run.Commands[0], repeated: true}, nil
 			}
 		}
@@ -209,7 +211,7 @@ func continued(f *spool.Fold, o ResumeOptions) (resumption, error) {
 	return resumption{}, nothingToResume(f)
 }
 
-func withMessage(f *spool.Fold, o ResumeOptions) (resumption, error) {
+func withMessage(f *fold.Fold, o ResumeOptions) (resumption, error) {
 	r, m := numberedResume(f, o)
 	if r.repeated {
 		return r, nil
@@ -217,11 +219,11 @@ func withMessage(f *spool.Fold, o ResumeOptions) (resumption, error) {
 	if f.Live() {
 		return r, busy(f)
 	}
-	r.chunks = []spool.Chunk{&spool.ResumeRequested{CommandID: r.id, Mode: o.Mode, WithMessage: true}, m}
+	r.chunks = []chunk.Chunk{&chunk.ResumeRequested{CommandID: r.id, Mode: o.Mode, WithMessage: true}, m}
 	return r, nil
 }
 
-func fromCheckpoint(f *spool.Fold, o ResumeOptions) (resumption, error) {
+func fromCheckpoint(f *fold.Fold, o ResumeOptions) (resumption, error) {
 	at := f.Checkpoint(o.CheckpointID)
 	if at == nil {
 		return resumption{}, ErrNoSuchCheckpoint.With(f.Session, nil)
@@ -248,7 +250,7 @@ const retryID = "retry-"
 
 // retry goes back to the last checkpoint of a turn that did not come to its end,
 // or, if it has none, to the user's message.
-func retry(f *spool.Fold, o ResumeOptions) (resumption, error) {
+func retry(f *fold.Fold, o ResumeOptions) (resumption, error) {
 	t := f.LastTurn()
 	again := ""
 	switch n := len(f.Waiting); {
@@ -259,8 +261,8 @@ func retry(f *spool.Fold, o ResumeOptions) (resumption, error) {
 	case t != nil:
 		again = t.ID
 	}
-	broken := f.Status == spool.StatusFailed || f.Interrupted() != nil ||
-		f.Status == spool.StatusEnded && (f.Reason == string(spool.OutcomeStopped) || f.Reason == string(spool.OutcomeLimit))
+	broken := f.Status == chunk.StatusFailed || f.Interrupted() != nil ||
+		f.Status == chunk.StatusEnded && (f.Reason == string(chunk.OutcomeStopped) || f.Reason == string(chunk.OutcomeLimit))
 	switch {
 	case o.CommandID == "" && strings.HasPrefix(again, retryID) && (f.Live() || !broken):
 		return resumption{id: again, repeated: true}, nil
@@ -270,8 +272,8 @@ func retry(f *spool.Fold, o ResumeOptions) (resumption, error) {
 		return resumption{}, nothingToResume(f)
 	}
 	r := resumption{id: cmp.Or(o.CommandID, retryID+hash(t.LastRun().ID))}
-	i := slices.IndexFunc(f.Messages, func(m *spool.Message) bool { return m.ID == t.MessageID })
-	asked := i > 0 && f.Messages[i-1].Role == spool.RoleUser
+	i := slices.IndexFunc(f.Messages, func(m *chunk.Message) bool { return m.ID == t.MessageID })
+	asked := i > 0 && f.Messages[i-1].Role == chunk.RoleUser
 	at := f.TurnCheckpoint(t)
 	if at == nil && !asked {
 		at = f.Checkpoint(t.From) // it began there, and with nothing else
@@ -280,19 +282,19 @@ func retry(f *spool.Fold, o ResumeOptions) (resumption, error) {
 		r.rollTo(at, o.Mode)
 		return r, nil
 	}
-	for i--; i >= 0 && f.Messages[i].Role != spool.RoleUser; i-- {
+	for i--; i >= 0 && f.Messages[i].Role != chunk.RoleUser; i-- {
 	}
 	if i < 0 {
 		return resumption{}, nothingToResume(f)
 	}
-	r.chunks = []spool.Chunk{&spool.HistoryRewound{CommandID: r.id, AfterMessageID: f.Messages[i].ID, Trigger: "regenerate"}}
+	r.chunks = []chunk.Chunk{&chunk.HistoryRewound{CommandID: r.id, AfterMessageID: f.Messages[i].ID, Trigger: "regenerate"}}
 	return r, nil
 }
 
 // numberedResume returns the command of a resume that opens a turn, and its
 // message, if it has one. Without a key of the caller's or the message's, what is
 // asked for and how often before makes one.
-func numberedResume(f *spool.Fold, o ResumeOptions) (r resumption, message *spool.UserMessage) {
+func numberedResume(f *fold.Fold, o ResumeOptions) (r resumption, message *chunk.UserMessage) {
 	content, named := "", false
 	if o.Message != nil {
 		content, named = messageContent(o.Message), o.Message.ID != ""
@@ -302,18 +304,18 @@ func numberedResume(f *spool.Fold, o ResumeOptions) (r resumption, message *spoo
 		r.id = o.CommandID
 	case named:
 		r.id = "resume-" + hash(o.Mode, o.CheckpointID, o.Message.ID)
-		r.repeated = f.Verdict(r.id).State != spool.VerdictUnknown
+		r.repeated = f.Verdict(r.id).State != fold.VerdictUnknown
 	default:
 		last := ""
 		for n := 1; r.id == ""; n++ {
 			id := key + "-" + strconv.Itoa(n)
-			if f.Verdict(id).State == spool.VerdictUnknown {
+			if f.Verdict(id).State == fold.VerdictUnknown {
 				r.id = id
 				break
 			}
 			last = id
 		}
-		if v := f.Verdict(last); last != "" && (v.State == spool.VerdictWaiting || f.Rolled == last || v.RunID != "" && v.RunID == f.LastTurn().Runs[0].ID) {
+		if v := f.Verdict(last); last != "" && (v.State == fold.VerdictWaiting || f.Rolled == last || v.RunID != "" && v.RunID == f.LastTurn().Runs[0].ID) {
 			r.id, r.repeated = last, true
 		}
 	}
@@ -322,18 +324,18 @@ func numberedResume(f *spool.Fold, o ResumeOptions) (r resumption, message *spoo
 	}
 	m := *o.Message
 	id := m.ID
-	if id == "" || spool.CheckID(id) != nil {
+	if id == "" || chunk.CheckID(id) != nil {
 		id = "m-" + hash(r.id, id)
 		m.ID = id
 	}
-	return r, &spool.UserMessage{CommandID: id, Message: m, WhenBusy: spool.BusyReject}
+	return r, &chunk.UserMessage{CommandID: id, Message: m, WhenBusy: chunk.BusyReject}
 }
 
 // messageContent is all that makes two messages the same.
-func messageContent(m *spool.Message) string {
+func messageContent(m *chunk.Message) string {
 	content := m.Text()
 	for _, part := range m.Parts {
-		if part.Type != spool.PartText {
+		if part.Type != chunk.PartText {
 			content += "\x00" + part.URL + "\x00" + string(part.Data)
 		}
 	}
@@ -341,7 +343,7 @@ func messageContent(m *spool.Message) string {
 }
 
 // nothingToResume says what the session is about instead.
-func nothingToResume(f *spool.Fold) error {
+func nothingToResume(f *fold.Fold) error {
 	e := *ErrNothingToResume
 	if f.Asks() {
 		e.Hint = "its run waits for children"

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
 )
 
 // FuzzParseResume: whatever comes, it is a resume or an error with a code, and
@@ -17,41 +19,41 @@ func FuzzParseResume(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	d := &Deps{Logs: spool.NewLogs(nil, nil)}
-	fold := spool.NewFold("s")
-	for i, c := range []spool.Chunk{
-		&spool.UserMessage{CommandID: "u", Message: spool.Message{ID: "u", Role: spool.RoleUser}},
-		&spool.RunStarted{Base: spool.Base{RunID: "r"}, TurnID: "u", MessageID: "m", Mode: "start", Commands: []string{"u"}},
-		&spool.CheckpointCreated{Base: spool.Base{RunID: "r"}, CheckpointID: "cp", StepCount: 1},
-		&spool.RunSuspended{Base: spool.Base{RunID: "r"}, Kind: "interrupted"},
+	state := fold.New("s")
+	for i, c := range []chunk.Chunk{
+		&chunk.UserMessage{CommandID: "u", Message: chunk.Message{ID: "u", Role: chunk.RoleUser}},
+		&chunk.RunStarted{Base: chunk.Base{RunID: "r"}, TurnID: "u", MessageID: "m", Mode: "start", Commands: []string{"u"}},
+		&chunk.CheckpointCreated{Base: chunk.Base{RunID: "r"}, CheckpointID: "cp", StepCount: 1},
+		&chunk.RunSuspended{Base: chunk.Base{RunID: "r"}, Kind: "interrupted"},
 	} {
-		fold.ApplyChunk(spool.Record{Seq: uint64(i) + 1, Type: c.ChunkType()}, c)
+		state.ApplyChunk(chunk.Record{Seq: uint64(i) + 1, Type: c.ChunkType()}, c)
 	}
-	if fold.Interrupted() == nil {
+	if state.Interrupted() == nil {
 		f.Fatal("the run is not interrupted")
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		o, err := ParseResume(data)
 		if err != nil {
-			if spool.CodeOf(err) == "" {
+			if chunk.CodeOf(err) == "" {
 				t.Fatalf("%v has no code", err)
 			}
 			return
 		}
-		r, err := d.resumption(fold, o)
+		r, err := d.resumption(state, o)
 		if err != nil {
-			if spool.CodeOf(err) == "" {
+			if chunk.CodeOf(err) == "" {
 				t.Fatalf("%v has no code", err)
 			}
 			return
 		}
-		if spool.CheckID(r.id) != nil || len(r.chunks) == 0 && !r.repeated {
+		if chunk.CheckID(r.id) != nil || len(r.chunks) == 0 && !r.repeated {
 			t.Fatalf("nothing to append: %+v", r)
 		}
 		for _, c := range r.chunks {
-			if id := spool.CommandID(c); spool.CheckID(id) != nil {
+			if id := chunk.CommandID(c); chunk.CheckID(id) != nil {
 				t.Fatalf("command id %q", id)
 			}
-			if _, err := spool.AppendChunk(nil, c); err != nil {
+			if _, err := chunk.Append(nil, c); err != nil {
 				t.Fatalf("%s cannot be stored: %v", c.ChunkType(), err)
 			}
 		}

@@ -4,14 +4,16 @@ import (
 	"context"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
 )
 
 // rollTo makes the resumption a rollback.
-func (r *resumption) rollTo(at *spool.Checkpoint, mode string) {
+func (r *resumption) rollTo(at *fold.Checkpoint, mode string) {
 	copied := *at
 	r.at = &copied
-	r.resume = &spool.ResumeRequested{CommandID: r.id, Mode: mode, CheckpointID: at.ID}
-	r.chunks = []spool.Chunk{r.resume}
+	r.resume = &chunk.ResumeRequested{CommandID: r.id, Mode: mode, CheckpointID: at.ID}
+	r.chunks = []chunk.Chunk{r.resume}
 }
 
 // rollbackBytes is what of a history goes into one append.
@@ -28,10 +30,10 @@ func (r *resumption) rollBack(ctx context.Context, g *spool.Log) error {
 	r.resume.NoRun = !r.resume.WithMessage && !f.Goes()
 	series := f.Content("replace-"+hash(r.id, r.at.ID), r.at.ID)
 	last := len(series) - 1
-	var batch []spool.Chunk
+	var batch []chunk.Chunk
 	size := 0
 	for _, c := range series[:last] {
-		data, err := spool.AppendChunk(nil, c)
+		data, err := chunk.Append(nil, c)
 		if err != nil {
 			return err
 		}
@@ -48,6 +50,6 @@ func (r *resumption) rollBack(ctx context.Context, g *spool.Log) error {
 			return err
 		}
 	}
-	_, err = g.Command(ctx, spool.Row{}, append([]spool.Chunk{series[last]}, r.chunks...)...)
+	_, err = g.Command(ctx, spool.Row{}, append([]chunk.Chunk{series[last]}, r.chunks...)...)
 	return err
 }

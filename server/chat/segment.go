@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
 )
 
 // segment streams the run that answers one of the commands, from its start, and
@@ -17,12 +19,12 @@ import (
 func (d *Deps) segment(g subject, incarnation uint64, ids []string, as wire, skip int) Source {
 	return &late{open: func(ctx context.Context) (Source, error) {
 		for {
-			var run *spool.Run
-			var turn *spool.Turn
+			var run *fold.Run
+			var turn *fold.Turn
 			var seq, from uint64
 			var message, command string
 			refused, waiting := false, false
-			err := view(ctx, g, func(f *spool.Fold) error {
+			err := view(ctx, g, func(f *fold.Fold) error {
 				seq = f.Position()
 				refused = refusal(f, ids) != nil
 				if t := f.LastTurn(); t != nil {
@@ -30,7 +32,7 @@ func (d *Deps) segment(g subject, incarnation uint64, ids []string, as wire, ski
 				}
 				for _, id := range ids {
 					v := f.Verdict(id)
-					waiting = waiting || v.State == spool.VerdictWaiting
+					waiting = waiting || v.State == fold.VerdictWaiting
 					if r := f.Run(v.RunID); r != nil {
 						r, t := *r, *f.Turn(r.TurnID)
 						run, turn, command, from = &r, &t, id, v.From
@@ -62,7 +64,7 @@ func (d *Deps) segment(g subject, incarnation uint64, ids []string, as wire, ski
 
 // run streams one run's frames, or the turn's message where the run's own
 // frames can no longer be had.
-func (d *Deps) run(ctx context.Context, g subject, turn *spool.Turn, run *spool.Run, as wire, skip int) (Source, error) {
+func (d *Deps) run(ctx context.Context, g subject, turn *fold.Turn, run *fold.Run, as wire, skip int) (Source, error) {
 	h, err := g.Head(ctx)
 	if err != nil {
 		return nil, err
@@ -78,7 +80,7 @@ func (d *Deps) run(ctx context.Context, g subject, turn *spool.Turn, run *spool.
 // run's end or pause. Before it come the outcomes that the open
 // step's other calls had by then: a client that lost its own stream of the run
 // lacks them, and for any other they change nothing.
-func (d *Deps) rest(ctx context.Context, g subject, turn *spool.Turn, command string, from uint64, as wire, skip int) (Source, error) {
+func (d *Deps) rest(ctx context.Context, g subject, turn *fold.Turn, command string, from uint64, as wire, skip int) (Source, error) {
 	h, err := g.Head(ctx)
 	if err != nil {
 		return nil, err
@@ -97,7 +99,7 @@ func (d *Deps) rest(ctx context.Context, g subject, turn *spool.Turn, command st
 }
 
 // lead returns the frames that come before those of the records after from.
-func (d *Deps) lead(ctx context.Context, g subject, p *spool.Projection, turn *spool.Turn, command string, from uint64, as wire) ([]spool.Frame, error) {
+func (d *Deps) lead(ctx context.Context, g subject, p *spool.Projection, turn *fold.Turn, command string, from uint64, as wire) ([]spool.Frame, error) {
 	if as.merlin != 0 {
 		return nil, nil
 	}
@@ -109,7 +111,7 @@ func (d *Deps) lead(ctx context.Context, g subject, p *spool.Projection, turn *s
 	if m := f.Message(turn.MessageID); m != nil {
 		for _, part := range m.Parts {
 			switch t := part.Tool; {
-			case part.Type == spool.PartStep:
+			case part.Type == chunk.PartStep:
 				clear(settled)
 			case t != nil && t.State.Settled() && AnswerID(Answer{CallID: t.CallID}) != command:
 				settled[t.CallID] = true

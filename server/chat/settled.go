@@ -7,12 +7,14 @@ import (
 	"time"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
 )
 
 // Settled is where a session stands after a command.
 type Settled struct {
 	Session        string       `json:"sessionId"`
-	Status         spool.Status `json:"status"`
+	Status         chunk.Status `json:"status"`
 	Reason         string       `json:"reason,omitempty"`
 	RunID          string       `json:"runId,omitempty"` // the run that the command was about
 	StreamSequence uint64       `json:"streamSequence"`
@@ -20,23 +22,23 @@ type Settled struct {
 }
 
 // take notes where a session stands.
-func (s *Settled) take(f *spool.Fold) {
+func (s *Settled) take(f *fold.Fold) {
 	s.Status, s.Reason, s.StreamSequence = f.Status, f.Reason, f.Seq
 	s.pend(false)
 	if f.Live() && !f.Asks() {
-		s.Status, s.Reason = spool.StatusActive, ""
+		s.Status, s.Reason = chunk.StatusActive, ""
 	}
 }
 
 // pend notes whether the command has yet to take effect.
 func (s *Settled) pend(pending bool) {
 	if s.Pending = pending; pending {
-		s.Status, s.Reason = spool.StatusActive, ""
+		s.Status, s.Reason = chunk.StatusActive, ""
 	}
 }
 
 // await looks until nothing is pending, or for so long.
-func (s *Settled) await(ctx context.Context, g *spool.Log, incarnation uint64, patience time.Duration, look func(*spool.Fold) error) error {
+func (s *Settled) await(ctx context.Context, g *spool.Log, incarnation uint64, patience time.Duration, look func(*fold.Fold) error) error {
 	waiting, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for {

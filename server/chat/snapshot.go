@@ -7,13 +7,15 @@ import (
 	"fmt"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
 	"github.com/spool-run/spool/wire/aisdk"
 )
 
 // Snapshot is a session at one position of its log, as chat clients read it.
 // Build a page from it, and attach with its StreamSequence as position.
 type Snapshot struct {
-	spool.Snapshot
+	fold.Snapshot
 	Messages  []aisdk.UIMessage `json:"messages"`
 	Timestamp int64             `json:"timestamp"` // Unix milliseconds, of its making
 	Title     string            `json:"title,omitempty"`
@@ -27,7 +29,7 @@ type Snapshot struct {
 // WaitingMessage is a message that waits for its turn.
 type WaitingMessage struct {
 	aisdk.UIMessage
-	WhenBusy spool.WhenBusy `json:"whenBusy"` // queue, steer or interrupt
+	WhenBusy chunk.WhenBusy `json:"whenBusy"` // queue, steer or interrupt
 }
 
 // SnapshotParams say what to build.
@@ -58,8 +60,8 @@ func BuildSnapshot(ctx context.Context, d *Deps, p SnapshotParams) (*Snapshot, e
 	}
 	s := &Snapshot{Timestamp: d.Logs.Now().UnixMilli()}
 	at := uint64(0)
-	var waiting []*spool.Command
-	err = g.View(ctx, func(f *spool.Fold) error {
+	var waiting []*fold.Command
+	err = g.View(ctx, func(f *fold.Fold) error {
 		if p.Checkpoint == "" {
 			s.take(f, include)
 			waiting = waitingMessages(f)
@@ -88,7 +90,7 @@ func BuildSnapshot(ctx context.Context, d *Deps, p SnapshotParams) (*Snapshot, e
 	convert.Children = s.children.get
 	s.Messages = aisdk.ConvertToUIMessages(s.Snapshot.Messages, convert)
 	for _, w := range waiting {
-		s.Waiting = append(s.Waiting, WaitingMessage{aisdk.ConvertToUIMessages([]spool.Message{*w.Message}, convert)[0], w.WhenBusy})
+		s.Waiting = append(s.Waiting, WaitingMessage{aisdk.ConvertToUIMessages([]chunk.Message{*w.Message}, convert)[0], w.WhenBusy})
 	}
 	if err := lacking(); err != nil {
 		return nil, err
@@ -109,8 +111,8 @@ func BuildSnapshot(ctx context.Context, d *Deps, p SnapshotParams) (*Snapshot, e
 	return s, nil
 }
 
-func (s *Snapshot) take(f *spool.Fold, include bool) {
-	s.Snapshot = f.Snapshot(spool.SnapshotOptions{OmitLive: !include})
+func (s *Snapshot) take(f *fold.Fold, include bool) {
+	s.Snapshot = f.Snapshot(fold.SnapshotOptions{OmitLive: !include})
 	s.children = childrenOf(f, s.Snapshot.Messages)
 	if f.OpenRun() == nil || s.ExistingMessageID == "" {
 		return
@@ -125,8 +127,8 @@ func (s *Snapshot) take(f *spool.Fold, include bool) {
 
 // waitingMessages returns the commands whose messages will be added to the
 // history, and are not there yet.
-func waitingMessages(f *spool.Fold) []*spool.Command {
-	var list []*spool.Command
+func waitingMessages(f *fold.Fold) []*fold.Command {
+	var list []*fold.Command
 	for _, w := range f.Waiting {
 		if w.Held && w.Message != nil && w.Rewind == nil && w != f.Next() {
 			copied := *w // a message that waits never changes
@@ -173,7 +175,7 @@ type MessagesOptions struct {
 	SubAgents       aisdk.SubAgents // how sub-agents are shown; "": what Deps.SubAgents says
 	// GenerateID names the messages by their index in the history; nil keeps
 	// their ids.
-	GenerateID func(index int, m *spool.Message) string
+	GenerateID func(index int, m *chunk.Message) string
 }
 
 // MessagesPage is a page of a history.
@@ -194,7 +196,7 @@ func Messages(ctx context.Context, d *Deps, session string, o MessagesOptions) (
 		return nil, err
 	}
 	var s Snapshot
-	err = g.View(ctx, func(f *spool.Fold) error {
+	err = g.View(ctx, func(f *fold.Fold) error {
 		s.take(f, !d.ContentReplay)
 		return nil
 	})
@@ -221,7 +223,7 @@ func Messages(ctx context.Context, d *Deps, session string, o MessagesOptions) (
 // checkPage says what is wrong with a page's position.
 func checkPage(offset, limit int) error {
 	if offset < 0 || limit < 0 {
-		return spool.ErrInvalid.Because("offset and limit are 0 or more")
+		return chunk.ErrInvalid.Because("offset and limit are 0 or more")
 	}
 	return nil
 }

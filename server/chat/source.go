@@ -10,6 +10,8 @@ import (
 	"strconv"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
 	"github.com/spool-run/spool/wire/aisdk"
 	"github.com/spool-run/spool/wire/merlin"
 )
@@ -191,7 +193,7 @@ func (s *turnSource) sendPlan() []byte {
 // with what the reader has been given: it may stand at a pause that a later run
 // has ended long ago.
 func (s *turnSource) over(ctx context.Context) (over bool, err error) {
-	err = s.g.View(ctx, func(f *spool.Fold) error {
+	err = s.g.View(ctx, func(f *fold.Fold) error {
 		over = turnOver(f, s.turn, s.quiet || s.g.child())
 		if t := f.Turn(s.turn); t != nil && t.LastRun().Start > s.at {
 			over = false
@@ -203,7 +205,7 @@ func (s *turnSource) over(ctx context.Context) (over bool, err error) {
 
 // turnOver is false while a run of the turn is open, and while it is paused and
 // an answer that may reopen it is due.
-func turnOver(f *spool.Fold, turn string, quiet bool) bool {
+func turnOver(f *fold.Fold, turn string, quiet bool) bool {
 	if open := f.OpenRun(); open != nil {
 		return open.TurnID != turn
 	}
@@ -215,7 +217,7 @@ func turnOver(f *spool.Fold, turn string, quiet bool) bool {
 	case len(f.Waiting) > 0:
 		return true
 	}
-	return f.Status != spool.StatusPaused || quiet
+	return f.Status != chunk.StatusPaused || quiet
 }
 
 func appendID(dst []byte, c spool.Cursor) []byte {
@@ -265,7 +267,7 @@ func (d *Deps) aisdk(ctx context.Context, g subject, as wire) *aisdk.Options {
 // projection is the turn on a wire, shared by all its readers, so that none of
 // their contexts ends it. A turn of the same id in another incarnation is another
 // turn.
-func (d *Deps) projection(g subject, incarnation uint64, turn *spool.Turn, as wire) *spool.Projection {
+func (d *Deps) projection(g subject, incarnation uint64, turn *fold.Turn, as wire) *spool.Projection {
 	id := turn.ID
 	suffix := "/" + strconv.FormatUint(incarnation, 10) + "/" + g.agent + "/" + id
 	if as.merlin != 0 {

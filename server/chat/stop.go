@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
 	"github.com/spool-run/spool/runner"
 )
 
@@ -49,7 +51,7 @@ func Stop(ctx context.Context, d *Deps, session string, o StopOptions) (*Settled
 	}
 	s := &Settled{Session: session}
 	command := ""
-	look := func(f *spool.Fold) error {
+	look := func(f *fold.Fold) error {
 		s.Status, s.Reason, s.StreamSequence = f.Status, f.Reason, f.Position()
 		switch run := f.OpenRun(); {
 		case s.RunID != "":
@@ -59,7 +61,7 @@ func Stop(ctx context.Context, d *Deps, session string, o StopOptions) (*Settled
 			s.RunID, s.Pending, command = run.ID, true, "stop-"+hash(run.ID)
 		case run == nil && waits(f, o.RunID):
 			s.Pending = true
-			if command == "" && f.Status == spool.StatusPaused {
+			if command == "" && f.Status == chunk.StatusPaused {
 				command = "stop-" + hash(f.LastTurn().LastRun().ID)
 			} else if command == "" {
 				command = "stop-" + hash(f.Waiting[0].ID)
@@ -76,7 +78,7 @@ func Stop(ctx context.Context, d *Deps, session string, o StopOptions) (*Settled
 	if !s.Pending {
 		return s, nil
 	}
-	if _, err := g.Command(ctx, spool.Row{}, &spool.StopRequested{Base: spool.Base{AgentID: session}, CommandID: command, Target: s.RunID, Reason: o.Reason}); err != nil {
+	if _, err := g.Command(ctx, spool.Row{}, &chunk.StopRequested{Base: chunk.Base{AgentID: session}, CommandID: command, Target: s.RunID, Reason: o.Reason}); err != nil {
 		return nil, err
 	}
 	patience, cancel := context.WithTimeout(ctx, stopPatience)
@@ -118,7 +120,7 @@ func Stop(ctx context.Context, d *Deps, session string, o StopOptions) (*Settled
 
 // waits says whether a run is about to open, or the given one is paused until
 // somebody answers.
-func waits(f *spool.Fold, runID string) bool {
+func waits(f *fold.Fold, runID string) bool {
 	if f.Continue != nil || len(f.Pending()) > 0 {
 		return runID == "" || runID == f.LastTurn().LastRun().ID
 	}

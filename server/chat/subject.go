@@ -4,6 +4,8 @@ import (
 	"context"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
 	"github.com/spool-run/spool/wire/aisdk"
 )
 
@@ -20,16 +22,16 @@ func (d *Deps) subject(session string) (subject, error) {
 	if err := CheckReadable(session); err != nil {
 		return subject{}, err
 	}
-	g, err := d.Logs.Log(spool.RootID(session))
+	g, err := d.Logs.Log(chunk.RootID(session))
 	return subject{g, session}, err
 }
 
 // CheckReadable checks the id of a session that is read: a root's or a child's.
 func CheckReadable(session string) error {
-	if err := spool.CheckID(session); err != nil {
+	if err := chunk.CheckID(session); err != nil {
 		return err
 	}
-	return spool.CheckSessionID(spool.RootID(session))
+	return chunk.CheckSessionID(chunk.RootID(session))
 }
 
 // Session returns the agent's session.
@@ -39,8 +41,8 @@ func (s subject) child() bool { return s.agent != s.Log.Session() }
 
 // View is [spool.Log.View] of the agent's own fold; [spool.ErrNotFound] if there
 // is no such agent.
-func (s subject) View(ctx context.Context, fn func(f *spool.Fold) error) error {
-	return s.Log.View(ctx, func(f *spool.Fold) error {
+func (s subject) View(ctx context.Context, fn func(f *fold.Fold) error) error {
+	return s.Log.View(ctx, func(f *fold.Fold) error {
 		own := f.Child(s.agent)
 		if own == nil {
 			return spool.ErrNotFound.With(s.agent, nil)
@@ -50,7 +52,7 @@ func (s subject) View(ctx context.Context, fn func(f *spool.Fold) error) error {
 }
 
 // FoldAt is [spool.Log.FoldAt] of the agent's own fold.
-func (s subject) FoldAt(ctx context.Context, seq uint64) (*spool.Fold, error) {
+func (s subject) FoldAt(ctx context.Context, seq uint64) (*fold.Fold, error) {
 	f, err := s.Log.FoldAt(ctx, seq)
 	if err != nil {
 		return nil, err
@@ -67,10 +69,10 @@ func (s subject) Head(ctx context.Context) (spool.Head, error) {
 	if err != nil || !s.child() {
 		return h, err
 	}
-	err = s.View(ctx, func(f *spool.Fold) error {
+	err = s.View(ctx, func(f *fold.Fold) error {
 		h.Status = f.Status
 		if f.Live() && !f.Asks() {
-			h.Status = spool.StatusActive
+			h.Status = chunk.StatusActive
 		}
 		return nil
 	})
@@ -78,7 +80,7 @@ func (s subject) Head(ctx context.Context) (spool.Head, error) {
 }
 
 // last is the sequence of the latest record of an agent or of any below it.
-func last(f *spool.Fold) uint64 {
+func last(f *fold.Fold) uint64 {
 	seq := f.Seq
 	for _, c := range f.Children {
 		seq = max(seq, last(c))
@@ -92,7 +94,7 @@ type children struct {
 	of   map[string][]*aisdk.SubAgent // by message
 }
 
-func childrenOf(f *spool.Fold, messages []spool.Message) children {
+func childrenOf(f *fold.Fold, messages []chunk.Message) children {
 	c := children{root: f.Session}
 	for i := range messages {
 		if list := aisdk.SubAgentsOf(f, messages[i].ID); len(list) > 0 {
@@ -105,7 +107,7 @@ func childrenOf(f *spool.Fold, messages []spool.Message) children {
 	return c
 }
 
-func (c children) get(m *spool.Message) (string, []*aisdk.SubAgent) { return c.root, c.of[m.ID] }
+func (c children) get(m *chunk.Message) (string, []*aisdk.SubAgent) { return c.root, c.of[m.ID] }
 
 func (c children) rename(id, to string) {
 	if list := c.of[id]; list != nil {

@@ -4,17 +4,18 @@ import (
 	"context"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/fold"
 )
 
 // counted is the view of a client that counts the frames it received since a
 // run's start: uncompacted, from frame start on; a negative start counts from
 // the newest frame. key names the run; "" is the latest.
 func (a *attach) counted(ctx context.Context, res *Response, key string, start int) error {
-	var turn *spool.Turn
-	var run *spool.Run
+	var turn *fold.Turn
+	var run *fold.Run
 	var command string
 	var from uint64
-	err := a.g.View(ctx, func(f *spool.Fold) error {
+	err := a.g.View(ctx, func(f *fold.Fold) error {
 		for _, w := range f.Waiting {
 			if key == "" || hash(w.ID) == key {
 				command = w.ID
@@ -70,7 +71,7 @@ func (a *attach) counted(ctx context.Context, res *Response, key string, start i
 // count returns how many frames a run has so far, the end mark not counted, and
 // how many came before its first retraction, or -1. With from set, they are those
 // of an answer's segment.
-func (a *attach) count(ctx context.Context, turn *spool.Turn, run *spool.Run, command string, from uint64) (n, discarded int, err error) {
+func (a *attach) count(ctx context.Context, turn *fold.Turn, run *fold.Run, command string, from uint64) (n, discarded int, err error) {
 	discarded = -1
 	after, begun := run.Start-1, false
 	if from != 0 {

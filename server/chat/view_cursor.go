@@ -4,6 +4,8 @@ import (
 	"context"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
 	"github.com/spool-run/spool/wire/aisdk"
 )
 
@@ -18,7 +20,7 @@ func (a *attach) cursor(ctx context.Context, c spool.Cursor, frame bool) (Source
 			return nil, spool.ErrCursorAhead.With(session, nil)
 		}
 	}
-	pick := func(f *spool.Fold) (*spool.Turn, string, error) {
+	pick := func(f *fold.Fold) (*fold.Turn, string, error) {
 		id, live := f.LiveAt(c.Seq)
 		t := f.Turn(id)
 		if own := f.TurnAt(c.Seq); frame && own != nil {
@@ -36,7 +38,7 @@ func (a *attach) cursor(ctx context.Context, c spool.Cursor, frame bool) (Source
 			return nil, "", nil
 		}
 		last := t.LastRun()
-		quiet := !(f.Status == spool.StatusPaused && a.due(f))
+		quiet := !(f.Status == chunk.StatusPaused && a.due(f))
 		if last.End != 0 && last.End <= c.Seq && turnOver(f, t.ID, quiet) && !c.InPlan {
 			return nil, "", nil
 		}
@@ -48,12 +50,12 @@ func (a *attach) cursor(ctx context.Context, c spool.Cursor, frame bool) (Source
 		}
 		return t, "", nil
 	}
-	return a.choose(ctx, pick, func(ctx context.Context, t *spool.Turn) (Source, error) { return a.after(ctx, t, c) })
+	return a.choose(ctx, pick, func(ctx context.Context, t *fold.Turn) (Source, error) { return a.after(ctx, t, c) })
 }
 
 // after reads a turn after a cursor, which may lie inside an attach plan: the
 // same plan is made again and its first frames left out.
-func (a *attach) after(ctx context.Context, t *spool.Turn, c spool.Cursor) (Source, error) {
+func (a *attach) after(ctx context.Context, t *fold.Turn, c spool.Cursor) (Source, error) {
 	if a.as.ui < 7 {
 		inside, err := retracted(ctx, a.d.Logs.Store(), a.g, c.Seq)
 		if err != nil {
@@ -105,15 +107,15 @@ func retracted(ctx context.Context, store spool.Store, g subject, seq uint64) (b
 				continue
 			}
 			switch r.Type {
-			case spool.TypeStepDiscarded:
-				c, err := spool.DecodeChunk(r.Data)
+			case chunk.TypeStepDiscarded:
+				c, err := chunk.Decode(r.Data)
 				if err != nil {
 					return false, err
 				}
-				if d, ok := c.(*spool.StepDiscarded); ok {
+				if d, ok := c.(*chunk.StepDiscarded); ok {
 					step = d.StepID
 				}
-			case spool.TypeAssistantMessage, spool.TypeStepStarted, spool.TypeRunStarted, spool.TypeRunFinished, spool.TypeRunSuspended:
+			case chunk.TypeAssistantMessage, chunk.TypeStepStarted, chunk.TypeRunStarted, chunk.TypeRunFinished, chunk.TypeRunSuspended:
 				return false, nil
 			}
 			if step != "" {
@@ -133,14 +135,14 @@ func retracted(ctx context.Context, store spool.Store, g subject, seq uint64) (b
 				continue
 			}
 			switch r.Type {
-			case spool.TypeStepStarted:
-				c, err := spool.DecodeChunk(r.Data)
+			case chunk.TypeStepStarted:
+				c, err := chunk.Decode(r.Data)
 				if err != nil {
 					return false, err
 				}
-				s, ok := c.(*spool.StepStarted)
+				s, ok := c.(*chunk.StepStarted)
 				return ok && s.StepID == step, nil
-			case spool.TypeAssistantMessage, spool.TypeStepDiscarded, spool.TypeRunFinished, spool.TypeRunSuspended, spool.TypeRunStarted:
+			case chunk.TypeAssistantMessage, chunk.TypeStepDiscarded, chunk.TypeRunFinished, chunk.TypeRunSuspended, chunk.TypeRunStarted:
 				return false, nil
 			}
 		}

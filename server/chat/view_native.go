@@ -7,6 +7,8 @@ import (
 	"io"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
 	"github.com/spool-run/spool/wire/native"
 )
 
@@ -21,7 +23,7 @@ type NativeOptions struct {
 }
 
 // ErrStreamFailed answers a native reader that has seen all of a failed log.
-var ErrStreamFailed = &spool.Error{Code: "stream_failed", Message: "the stream has failed"}
+var ErrStreamFailed = &chunk.Error{Code: "stream_failed", Message: "the stream has failed"}
 
 // Native streams a log's records after a cursor. A cursor that cannot be served
 // is answered on the stream, with one resync event. Errors: [spool.ErrNotFound],
@@ -40,10 +42,10 @@ func Native(ctx context.Context, logs *spool.Logs, session string, o NativeOptio
 		res.Stream = static(native.Resync(reason))
 		return res, nil
 	}
-	if !o.Follow && h.Status == spool.StatusFailed && (g.child() || h.Due == 0 && o.Cursor.Seq == h.Seq) {
+	if !o.Follow && h.Status == chunk.StatusFailed && (g.child() || h.Due == 0 && o.Cursor.Seq == h.Seq) {
 		failed := ErrStreamFailed.With(session, nil)
 		seen := false
-		err := g.View(ctx, func(f *spool.Fold) error {
+		err := g.View(ctx, func(f *fold.Fold) error {
 			if f.Error != nil {
 				failed = ErrStreamFailed.Because(f.Error.Error).With(session, nil)
 			}
@@ -108,10 +110,10 @@ func (s *nativeSource) next(ctx context.Context) ([]byte, error) {
 	s.buf = s.buf[:0]
 	for _, r := range recs {
 		below := s.below(r.Agent)
-		s.ends = s.ends || r.Class == spool.Kept && (below || r.Agent == s.g.agent)
+		s.ends = s.ends || r.Class == chunk.Kept && (below || r.Agent == s.g.agent)
 		switch {
 		case r.Agent == s.g.agent, below && !s.self:
-		case s.g.child() && r.Type == spool.TypeExecutorSuperseded: // of all agents
+		case s.g.child() && r.Type == chunk.TypeExecutorSuperseded: // of all agents
 		case s.self, s.g.child():
 			continue
 		}
@@ -132,7 +134,7 @@ func (s *nativeSource) next(ctx context.Context) ([]byte, error) {
 // end says how the log stands where the reader stands.
 func (s *nativeSource) end(ctx context.Context) ([]byte, error) {
 	var frame []byte
-	err := s.g.View(ctx, func(f *spool.Fold) error {
+	err := s.g.View(ctx, func(f *fold.Fold) error {
 		text := ""
 		if f.Error != nil {
 			text = f.Error.Error
@@ -161,7 +163,7 @@ func (s *nativeSource) below(agent string) bool {
 // has all of it.
 func (s *nativeSource) childEnd(ctx context.Context) ([]byte, error) {
 	var frame []byte
-	err := s.g.View(ctx, func(f *spool.Fold) error {
+	err := s.g.View(ctx, func(f *fold.Fold) error {
 		if len(f.Turns) == 0 && f.Ended == 0 || f.Live() && !f.Asks() || last(f) > s.r.Cursor().Seq {
 			return nil
 		}

@@ -4,6 +4,8 @@ import (
 	"context"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
 )
 
 // pageLoad is the view of a page that was built from the snapshot at c. A turn
@@ -14,7 +16,7 @@ func (a *attach) pageLoad(ctx context.Context, c spool.Cursor) (Source, error) {
 	if c.Seq > a.h.Seq || c.Incarnation > 1 && c.Incarnation != max(a.h.Incarnation, 1) {
 		return nil, spool.ErrCursorAhead.With(a.g.Session(), nil)
 	}
-	return a.choose(ctx, func(f *spool.Fold) (*spool.Turn, string, error) {
+	return a.choose(ctx, func(f *fold.Fold) (*fold.Turn, string, error) {
 		id, live := f.LiveAt(c.Seq)
 		t := f.Turn(id)
 		switch {
@@ -26,7 +28,7 @@ func (a *attach) pageLoad(ctx context.Context, c spool.Cursor) (Source, error) {
 		case t == nil, t != f.LastTurn(), f.OpenRun() == nil && len(f.Waiting) > 0:
 			return nil, "", nil // nothing was there, or the page lacks the later turn's message
 		default:
-			going := f.OpenRun() != nil || f.Status == spool.StatusPaused && a.due(f)
+			going := f.OpenRun() != nil || f.Status == chunk.StatusPaused && a.due(f)
 			if t.LastRun().Start <= c.Seq && !going {
 				return nil, "", nil
 			}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/internal/wait"
 )
 
@@ -35,7 +36,7 @@ func (ss *session) readyAt() int64 {
 	if !ss.exists {
 		return at
 	}
-	if ss.head.Status == spool.StatusActive {
+	if ss.head.Status == chunk.StatusActive {
 		at = ss.lease.expires
 	}
 	if ss.head.Due != 0 {

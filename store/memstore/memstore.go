@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 )
 
 var (
@@ -136,7 +137,7 @@ func (s *Store) Append(ctx context.Context, a spool.Append) (spool.Appended, err
 }
 
 // Read implements [spool.Store].
-func (s *Store) Read(ctx context.Context, session string, after uint64, max int) ([]spool.Record, error) {
+func (s *Store) Read(ctx context.Context, session string, after uint64, max int) ([]chunk.Record, error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, err
 	}
@@ -149,7 +150,7 @@ func (s *Store) Read(ctx context.Context, session string, after uint64, max int)
 }
 
 // ReadKept implements [spool.Store].
-func (s *Store) ReadKept(ctx context.Context, session string, q spool.KeptQuery) ([]spool.Record, error) {
+func (s *Store) ReadKept(ctx context.Context, session string, q spool.KeptQuery) ([]chunk.Record, error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/store/memstore"
 	"github.com/spool-run/spool/store/storetest"
 )
@@ -41,7 +42,7 @@ func TestSynctest(t *testing.T) {
 		if err != nil || l.TTL != spool.DefaultLeaseTTL {
 			t.Fatal(l, err)
 		}
-		if _, err := s.Append(t.Context(), spool.Append{Session: "s", Epoch: l.Epoch, Row: spool.Row{Status: spool.StatusActive}}); err != nil {
+		if _, err := s.Append(t.Context(), spool.Append{Session: "s", Epoch: l.Epoch, Row: spool.Row{Status: chunk.StatusActive}}); err != nil {
 			t.Fatal(err)
 		}
 		start := time.Now()
@@ -69,7 +70,7 @@ func TestAbandonedWaits(t *testing.T) {
 			s.Wait(ctx, "s", spool.Head{})
 		}()
 		cancel()
-		res, err := s.Append(t.Context(), spool.Append{Session: "s", Records: []spool.Record{{Type: "x", Data: []byte(`{}`)}}})
+		res, err := s.Append(t.Context(), spool.Append{Session: "s", Records: []chunk.Record{{Type: "x", Data: []byte(`{}`)}}})
 		if err != nil || res.First != 1 {
 			t.Fatalf("%+v, %v", res, err)
 		}

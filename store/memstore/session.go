@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 )
 
 // session is one log and its row. A deleted session stays as a tombstone, with
@@ -25,7 +26,7 @@ type session struct {
 
 	// all holds every record above head.TraceFloor, so that sequence n lies at
 	// index n-TraceFloor-1; kept holds the kept ones above head.Floor.
-	all, kept []spool.Record
+	all, kept []chunk.Record
 
 	lease   lease
 	writers map[string]written // under the latest epoch
@@ -53,11 +54,11 @@ func (ss *session) create(now int64) {
 	}
 	ss.exists = true
 	old := ss.head
-	ss.head = spool.Head{Incarnation: old.Incarnation + 1, Status: spool.StatusEnded}
+	ss.head = spool.Head{Incarnation: old.Incarnation + 1, Status: chunk.StatusEnded}
 	if old.Incarnation > 0 {
 		ss.head.Epoch = old.Epoch + 1
 	}
-	ss.row = spool.Row{Status: spool.StatusEnded}
+	ss.row = spool.Row{Status: chunk.StatusEnded}
 	ss.updated = now
 }
 
@@ -77,11 +78,11 @@ func (ss *session) append(a *spool.Append, now int64) (spool.Appended, error) {
 		ss.lease.renew(now)
 		if w, ok := ss.writers[a.Writer]; ok && a.Ordinal > 0 && a.Ordinal <= w.ordinal {
 			if a.Ordinal < w.ordinal {
-				return spool.Appended{}, spool.ErrInvalid.Because("a later append of this writer is stored").With(a.Session, nil)
+				return spool.Appended{}, chunk.ErrInvalid.Because("a later append of this writer is stored").With(a.Session, nil)
 			}
 			return spool.Appended{First: w.first, Last: w.last, Head: ss.head, Repeated: true}, nil
 		}
-	} else if ss.exists && ss.head.Status == spool.StatusCopying {
+	} else if ss.exists && ss.head.Status == chunk.StatusCopying {
 		return spool.Appended{}, spool.ErrNotFound.With(a.Session, nil)
 	}
 	ss.create(now)
@@ -92,7 +93,7 @@ func (ss *session) append(a *spool.Append, now int64) (spool.Appended, error) {
 		ss.head.Seq++
 		r.Seq = ss.head.Seq
 		ss.all = append(ss.all, r)
-		if r.Class == spool.Kept {
+		if r.Class == chunk.Kept {
 			ss.kept = append(ss.kept, r)
 		}
 	}
@@ -131,7 +132,7 @@ func (ss *session) setRow(r spool.Row) {
 	}
 }
 
-func (ss *session) read(after uint64, limit int) ([]spool.Record, error) {
+func (ss *session) read(after uint64, limit int) ([]chunk.Record, error) {
 	if !ss.exists {
 		return nil, nil
 	}
@@ -144,7 +145,7 @@ func (ss *session) read(after uint64, limit int) ([]spool.Record, error) {
 	return slices.Clone(page(ss.all[after-ss.head.TraceFloor:], limit)), nil
 }
 
-func (ss *session) readKept(q spool.KeptQuery) ([]spool.Record, error) {
+func (ss *session) readKept(q spool.KeptQuery) ([]chunk.Record, error) {
 	if !ss.exists {
 		return nil, nil
 	}
@@ -189,8 +190,8 @@ func (ss *session) bury() {
 }
 
 // search returns the index of the first record with Seq >= seq.
-func search(rs []spool.Record, seq uint64) int {
-	i, _ := slices.BinarySearchFunc(rs, seq, func(r spool.Record, seq uint64) int {
+func search(rs []chunk.Record, seq uint64) int {
+	i, _ := slices.BinarySearchFunc(rs, seq, func(r chunk.Record, seq uint64) int {
 		switch {
 		case r.Seq < seq:
 			return -1
@@ -202,7 +203,7 @@ func search(rs []spool.Record, seq uint64) int {
 	return i
 }
 
-func page(rs []spool.Record, limit int) []spool.Record {
+func page(rs []chunk.Record, limit int) []chunk.Record {
 	return rs[:min(len(rs), limitOf(limit))]
 }
 

@@ -11,6 +11,7 @@ import (
 	"modernc.org/sqlite"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 )
 
 // SQLite's primary result codes that are told apart.
@@ -147,7 +148,7 @@ func translate(err error) error {
 	if err == nil {
 		return nil
 	}
-	if spool.CodeOf(err) != "" || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+	if chunk.CodeOf(err) != "" || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
 	e := *spool.ErrUnavailable

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 )
 
 func mustOpen(t *testing.T, path string, o *Options, boot string) *Store {
@@ -26,7 +27,7 @@ func mustOpen(t *testing.T, path string, o *Options, boot string) *Store {
 
 func put(t *testing.T, s *Store, text string) spool.Appended {
 	t.Helper()
-	res, err := s.Append(t.Context(), spool.Append{Session: "s", Records: []spool.Record{{Type: "user_message", Data: []byte(`{"type":"user_message","text":"` + text + `"}`)}}})
+	res, err := s.Append(t.Context(), spool.Append{Session: "s", Records: []chunk.Record{{Type: "user_message", Data: []byte(`{"type":"user_message","text":"` + text + `"}`)}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,12 +111,12 @@ func TestForeignFiles(t *testing.T) {
 		err  error
 		text string
 	}{
-		make("other.db", "CREATE TABLE t (x)"):                        {spool.ErrInvalid, "another program"},
-		make("app.db", "CREATE TABLE t (x); PRAGMA user_version = 1"): {spool.ErrInvalid, "another program"},
-		newer:                              {spool.ErrInvalid, "schema version is 7"},
+		make("other.db", "CREATE TABLE t (x)"):                        {chunk.ErrInvalid, "another program"},
+		make("app.db", "CREATE TABLE t (x); PRAGMA user_version = 1"): {chunk.ErrInvalid, "another program"},
+		newer:                              {chunk.ErrInvalid, "schema version is 7"},
 		text:                               {spool.ErrUnavailable, "no database"},
 		filepath.Join(dir, "none", "x.db"): {spool.ErrUnavailable, "cannot be opened"},
-		":memory:":                         {spool.ErrInvalid, "memstore"},
+		":memory:":                         {chunk.ErrInvalid, "memstore"},
 	} {
 		s, err := Open(path, nil)
 		if err == nil {
@@ -125,7 +126,7 @@ func TestForeignFiles(t *testing.T) {
 			t.Errorf("%s: %v; want %v with %q", path, err, want.err, want.text)
 		}
 	}
-	if _, err := Open(filepath.Join(dir, "x.db"), &Options{Sync: "off"}); !errors.Is(err, spool.ErrInvalid) {
+	if _, err := Open(filepath.Join(dir, "x.db"), &Options{Sync: "off"}); !errors.Is(err, chunk.ErrInvalid) {
 		t.Errorf("sync off: %v", err)
 	}
 }
@@ -198,7 +199,7 @@ func TestFullDisk(t *testing.T) {
 	}
 	limitPages(1) // SQLite takes the present size instead
 	big := strings.Repeat("x", 200_000)
-	_, err := s.Append(t.Context(), spool.Append{Session: "s", Records: []spool.Record{{Type: "x", Data: []byte(`"` + big + `"`)}}})
+	_, err := s.Append(t.Context(), spool.Append{Session: "s", Records: []chunk.Record{{Type: "x", Data: []byte(`"` + big + `"`)}}})
 	if !errors.Is(err, spool.ErrUnavailable) || !strings.Contains(err.Error(), "disk is full") {
 		t.Fatalf("append to a full disk: %v", err)
 	}
@@ -240,7 +241,7 @@ func TestNeighboursOfAFailure(t *testing.T) {
 	s := mustOpen(t, filepath.Join(t.TempDir(), "spool.db"), nil, "boot")
 	add := func(text string) *request {
 		return &request{ctx: t.Context(), done: make(chan struct{}), fn: func(tx *tx) error {
-			_, err := tx.append(&spool.Append{Session: "s", Records: []spool.Record{{Type: "x", Data: []byte(`"` + text + `"`)}}})
+			_, err := tx.append(&spool.Append{Session: "s", Records: []chunk.Record{{Type: "x", Data: []byte(`"` + text + `"`)}}})
 			return err
 		}}
 	}
@@ -288,7 +289,7 @@ func TestPagesPerAppend(t *testing.T) {
 	}
 	before := frames()
 	for n := range uint64(100) {
-		a := spool.Append{Session: "s", Epoch: l.Epoch, Writer: "w", Ordinal: n + 1, Records: []spool.Record{{Class: spool.Trace, Data: []byte(`{"type":"text_delta","delta":"hello"}`)}}}
+		a := spool.Append{Session: "s", Epoch: l.Epoch, Writer: "w", Ordinal: n + 1, Records: []chunk.Record{{Class: chunk.Trace, Data: []byte(`{"type":"text_delta","delta":"hello"}`)}}}
 		if _, err := s.Append(t.Context(), a); err != nil {
 			t.Fatal(err)
 		}

@@ -5,6 +5,7 @@ import (
 	"database/sql/driver"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 )
 
 // slice is how many rows one transaction removes.
@@ -145,7 +146,7 @@ func (s *Store) Sessions(ctx context.Context, q spool.SessionQuery) (spool.Sessi
 	if q.Status != "" {
 		sql, args = sql+" AND status = ?", append(args, string(q.Status))
 	} else {
-		sql, args = sql+" AND status <> ?", append(args, string(spool.StatusCopying))
+		sql, args = sql+" AND status <> ?", append(args, string(chunk.StatusCopying))
 	}
 	if q.Principal != "" {
 		sql, args = sql+" AND principal = ?", append(args, q.Principal)

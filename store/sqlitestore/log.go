@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 )
 
 // Append implements [spool.Store].
@@ -45,11 +46,11 @@ func (t *tx) append(a *spool.Append) (spool.Appended, error) {
 		t.touch(st)
 		if w := st.writers[a.Writer]; w != nil && a.Ordinal > 0 && a.Ordinal <= w.ordinal {
 			if a.Ordinal < w.ordinal {
-				return spool.Appended{}, spool.ErrInvalid.Because("a later append of this writer is stored").With(a.Session, nil)
+				return spool.Appended{}, chunk.ErrInvalid.Because("a later append of this writer is stored").With(a.Session, nil)
 			}
 			return spool.Appended{First: w.first, Last: w.last, Head: st.head, Repeated: true}, nil
 		}
-	} else if st.alive && st.head.Status == spool.StatusCopying {
+	} else if st.alive && st.head.Status == chunk.StatusCopying {
 		return spool.Appended{}, spool.ErrNotFound.With(a.Session, nil)
 	}
 	if err := t.create(st); err != nil {
@@ -109,12 +110,12 @@ const (
 )
 
 // Read implements [spool.Store].
-func (s *Store) Read(ctx context.Context, session string, after uint64, max int) ([]spool.Record, error) {
+func (s *Store) Read(ctx context.Context, session string, after uint64, max int) ([]chunk.Record, error) {
 	return s.records(ctx, readAll, session, after, max, func(traceFloor, _ uint64) bool { return after < traceFloor })
 }
 
 // ReadKept implements [spool.Store].
-func (s *Store) ReadKept(ctx context.Context, session string, q spool.KeptQuery) ([]spool.Record, error) {
+func (s *Store) ReadKept(ctx context.Context, session string, q spool.KeptQuery) ([]chunk.Record, error) {
 	if q.Backwards {
 		before := q.Before
 		if before == 0 {
@@ -125,14 +126,14 @@ func (s *Store) ReadKept(ctx context.Context, session string, q spool.KeptQuery)
 	return s.records(ctx, readKept, session, q.After, q.Max, func(_, floor uint64) bool { return q.After < floor })
 }
 
-func (s *Store) records(ctx context.Context, sql, session string, from uint64, limit int, trimmed func(traceFloor, floor uint64) bool) ([]spool.Record, error) {
+func (s *Store) records(ctx context.Context, sql, session string, from uint64, limit int, trimmed func(traceFloor, floor uint64) bool) ([]chunk.Record, error) {
 	if limit <= 0 {
 		limit = spool.MaxRead
 	}
 	from = min(from, math.MaxInt64)
-	var out []spool.Record
+	var out []chunk.Record
 	err := s.read(ctx, func(c *conn) error {
-		types := map[string]spool.Type{}
+		types := map[string]chunk.Type{}
 		agent := "" // hardly ever changes
 		return c.query(func(row []driver.Value) error {
 			n := func(i int) int64 { v, _ := row[i].(int64); return v }
@@ -145,14 +146,14 @@ func (s *Store) records(ctx context.Context, sql, session string, from uint64, l
 			typ, _ := row[3].(string)
 			kind, ok := types[typ]
 			if !ok {
-				kind = spool.Type(typ)
+				kind = chunk.Type(typ)
 				types[typ] = kind
 			}
 			if a, _ := row[4].(string); a != agent {
 				agent = a
 			}
 			data, _ := row[7].([]byte)
-			out = append(out, spool.Record{Seq: uint64(n(2)), Type: kind, Agent: agent, Time: n(5), Class: spool.Class(n(6)), Data: data})
+			out = append(out, chunk.Record{Seq: uint64(n(2)), Type: kind, Agent: agent, Time: n(5), Class: chunk.Class(n(6)), Data: data})
 			return nil
 		}, sql, session, int64(from), int64(limit))
 	})

@@ -11,10 +11,11 @@ import (
 	"testing"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 )
 
 func append1(ctx context.Context, s *Store) error {
-	_, err := s.Append(ctx, spool.Append{Session: "s", Records: []spool.Record{{Type: "user_message", Data: []byte(`{"type":"user_message"}`)}}})
+	_, err := s.Append(ctx, spool.Append{Session: "s", Records: []chunk.Record{{Type: "user_message", Data: []byte(`{"type":"user_message"}`)}}})
 	return err
 }
 

@@ -7,7 +7,7 @@ import (
 	"os"
 	"strings"
 
-	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 )
 
 const (
@@ -111,7 +111,7 @@ func prepare(c *conn, path string) error {
 			}
 			return err
 		case version > schemaVersion:
-			e := *spool.ErrInvalid
+			e := *chunk.ErrInvalid
 			e.Message = fmt.Sprintf("a newer program wrote %s: its schema version is %d, this one knows %d", path, version, schemaVersion)
 			e.Hint = "use the newer program, or another file"
 			return &e
@@ -131,7 +131,7 @@ func prepare(c *conn, path string) error {
 }
 
 func refuse(path, why string) error {
-	return spool.ErrInvalid.Because(fmt.Sprintf("%s is no Spool database: %s", path, why))
+	return chunk.ErrInvalid.Because(fmt.Sprintf("%s is no Spool database: %s", path, why))
 }
 
 // bootID names this start of the host, "" where there is no way to know.

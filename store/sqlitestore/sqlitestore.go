@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 )
 
 var (
@@ -65,7 +66,7 @@ type Store struct {
 
 // Open opens the database at path, and makes it if it is not there, for this
 // user alone. Errors:
-// [spool.ErrInvalid] for a file of another program or of a newer version,
+// [chunk.ErrInvalid] for a file of another program or of a newer version,
 // [spool.ErrUnavailable] if the file cannot be used.
 func Open(path string, o *Options) (*Store, error) { return open(path, o, bootID()) }
 
@@ -88,10 +89,10 @@ func open(path string, o *Options, boot string) (*Store, error) {
 	case SyncNormal:
 		synchronous = "NORMAL"
 	default:
-		return nil, spool.ErrInvalid.Because("sync is full or normal, not " + o.Sync)
+		return nil, chunk.ErrInvalid.Because("sync is full or normal, not " + o.Sync)
 	}
 	if path == "" || path == ":memory:" {
-		return nil, spool.ErrInvalid.Because("a SQLite store needs a file; use memstore for one without")
+		return nil, chunk.ErrInvalid.Because("a SQLite store needs a file; use memstore for one without")
 	}
 	// What people say is not for this machine's other users. SQLite gives the
 	// files that it makes beside this one the same mode.

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 )
 
 // state is a session's row, as the writer holds it.
@@ -50,10 +51,10 @@ func scanState(row []driver.Value) *state {
 		sid: n(0), id: s(1), alive: n(2) == 1,
 		head: spool.Head{
 			Seq: u(3), Incarnation: u(4), TraceFloor: u(5), Floor: u(6), Epoch: u(7),
-			Status: spool.Status(s(8)), Due: n(9),
+			Status: chunk.Status(s(8)), Due: n(9),
 		},
 		command: u(10),
-		row:     spool.Row{Status: spool.Status(s(8)), Agent: s(11), Principal: s(12), Title: s(13)},
+		row:     spool.Row{Status: chunk.Status(s(8)), Agent: s(11), Principal: s(12), Title: s(13)},
 		updated: n(14), owner: s(15), ttl: n(16), expires: n(17),
 		traceTrimmed: u(18), trimmed: u(19), ready: never, version: n(21),
 	}
@@ -123,11 +124,11 @@ func (t *tx) create(st *state) error {
 	if !st.alive {
 		st.alive = true
 		old := st.head
-		st.head = spool.Head{Incarnation: old.Incarnation + 1, Status: spool.StatusEnded}
+		st.head = spool.Head{Incarnation: old.Incarnation + 1, Status: chunk.StatusEnded}
 		if old.Incarnation > 0 {
 			st.head.Epoch = old.Epoch + 1
 		}
-		st.row = spool.Row{Status: spool.StatusEnded}
+		st.row = spool.Row{Status: chunk.StatusEnded}
 		st.updated = t.now
 	}
 	err := t.identify(st)
@@ -142,7 +143,7 @@ func (st *state) readyAt() int64 {
 	if !st.alive {
 		return at
 	}
-	if st.head.Status == spool.StatusActive {
+	if st.head.Status == chunk.StatusActive {
 		at = st.expires
 	}
 	if st.head.Due != 0 {

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 )
 
 const (
@@ -153,7 +153,7 @@ func (w *writer) commit(group []*request) error {
 			if r.err = r.ctx.Err(); r.err != nil {
 				continue
 			}
-			if r.err = r.fn(t); r.err != nil && spool.CodeOf(r.err) == "" {
+			if r.err = r.fn(t); r.err != nil && chunk.CodeOf(r.err) == "" {
 				return r.err // the engine failed, not the request
 			}
 		}
@@ -260,7 +260,7 @@ type tx struct {
 const columns = 7 // of a record
 
 // add gathers a record.
-func (t *tx) add(sid int64, r *spool.Record) error {
+func (t *tx) add(sid int64, r *chunk.Record) error {
 	t.rows = append(t.rows, sid, int64(r.Seq), string(r.Type), r.Agent, r.Time, int64(r.Class), nonNil(r.Data))
 	if len(t.rows) >= 100*insertRows*columns {
 		return t.flushRecords()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 )
 
 // Bench measures a driver in the terms of docs/performance.md: records have 120
@@ -100,10 +101,10 @@ func Bench(b *testing.B, open Factory) {
 	})
 }
 
-func benchRecords(n int) []spool.Record {
-	out := make([]spool.Record, n)
+func benchRecords(n int) []chunk.Record {
+	out := make([]chunk.Record, n)
 	for i := range out {
-		out[i] = big(spool.Trace, 120)
+		out[i] = big(chunk.Trace, 120)
 	}
 	return out
 }

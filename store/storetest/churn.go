@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 )
 
 // What the other process does in a "churn", one thing after the other: blobs and
@@ -38,7 +39,7 @@ func churn(ctx context.Context, s spool.Store, round string) error {
 		switch churnAt(n) {
 		case churnPut:
 			if err = s.(spool.BlobStore).PutBlob(ctx, "s", churnHash(round, n), make([]byte, 100<<10)); err == nil {
-				_, err = s.Append(ctx, spool.Append{Session: "s", Records: recs(spool.Class(n%2), fmt.Sprint(round, "-", n), 3)})
+				_, err = s.Append(ctx, spool.Append{Session: "s", Records: recs(chunk.Class(n%2), fmt.Sprint(round, "-", n), 3)})
 			}
 		case churnTrim:
 			var h spool.Head

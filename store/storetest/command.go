@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 )
 
 // Promise: a command makes its session due in the same step, and an owner's
@@ -36,12 +37,12 @@ var commandChecks = []check{
 		command(t, s, "s", "c1") // 1
 		l := own(t, s, "s", "o")
 		due := l.Head.Due
-		put(t, s, spool.Append{Session: "s", Epoch: l.Epoch, Records: recs(spool.Trace, "t", 2)}) // 2, 3
+		put(t, s, spool.Append{Session: "s", Epoch: l.Epoch, Records: recs(chunk.Trace, "t", 2)}) // 2, 3
 		if h := head(t, s, "s"); h.Due != due {
 			t.Fatalf("an append without settle moved due from %d to %d", due, h.Due)
 		}
 		command(t, s, "s", "c2") // 4
-		res := put(t, s, spool.Append{Session: "s", Epoch: l.Epoch, Writer: "w", Ordinal: 1, Records: recs(spool.Trace, "u", 1), Settle: &spool.Settle{Seen: 3}})
+		res := put(t, s, spool.Append{Session: "s", Epoch: l.Epoch, Writer: "w", Ordinal: 1, Records: recs(chunk.Trace, "u", 1), Settle: &spool.Settle{Seen: 3}})
 		if res.First != 5 || res.Head.Due != due {
 			t.Fatalf("settled past an unseen command: %+v", res)
 		}
@@ -56,7 +57,7 @@ var commandChecks = []check{
 	}},
 	{"OneBatchOfSeveral", func(t *testing.T, x *suite) {
 		s := x.open(t)
-		put(t, s, spool.Append{Session: "s", Records: recs(spool.Kept, "edit", 2)})
+		put(t, s, spool.Append{Session: "s", Records: recs(chunk.Kept, "edit", 2)})
 		l := own(t, s, "s", "o")
 		if h := put(t, s, spool.Append{Session: "s", Epoch: l.Epoch, Settle: &spool.Settle{Seen: 1}}).Head; h.Due == 0 {
 			t.Fatal("settled while the second record of a command was unseen")
@@ -67,10 +68,10 @@ var commandChecks = []check{
 	}},
 	{"RowFields", func(t *testing.T, x *suite) {
 		s := x.open(t)
-		put(t, s, spool.Append{Session: "s", Records: recs(spool.Kept, "c", 1), Row: spool.Row{Agent: "helper", Principal: "ann", Title: "Hello"}})
+		put(t, s, spool.Append{Session: "s", Records: recs(chunk.Kept, "c", 1), Row: spool.Row{Agent: "helper", Principal: "ann", Title: "Hello"}})
 		l := own(t, s, "s", "o")
-		h := put(t, s, spool.Append{Session: "s", Epoch: l.Epoch, Row: spool.Row{Status: spool.StatusActive}}).Head
-		if h.Status != spool.StatusActive {
+		h := put(t, s, spool.Append{Session: "s", Epoch: l.Epoch, Row: spool.Row{Status: chunk.StatusActive}}).Head
+		if h.Status != chunk.StatusActive {
 			t.Fatalf("head %+v", h)
 		}
 		lister, ok := s.(spool.Lister)
@@ -81,7 +82,7 @@ var commandChecks = []check{
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := spool.Row{Status: spool.StatusActive, Agent: "helper", Principal: "ann", Title: "Hello"}
+		want := spool.Row{Status: chunk.StatusActive, Agent: "helper", Principal: "ann", Title: "Hello"}
 		if i.Row != want || i.Session != "s" || i.Head != h || i.Updated == 0 {
 			t.Fatalf("row %+v", i)
 		}
@@ -97,7 +98,7 @@ var commandChecks = []check{
 			n := 0
 			defer func() { ownerDone <- n }()
 			for ; running.Load() > 0 || n < 20; n++ {
-				a := spool.Append{Session: "s", Epoch: l.Epoch, Writer: "w", Ordinal: uint64(n + 1), Records: recs(spool.Trace, fmt.Sprintf("o-%d", n), 5)}
+				a := spool.Append{Session: "s", Epoch: l.Epoch, Writer: "w", Ordinal: uint64(n + 1), Records: recs(chunk.Trace, fmt.Sprintf("o-%d", n), 5)}
 				if _, err := s.Append(limit(t), a); err != nil {
 					t.Error(err)
 					return
@@ -107,7 +108,7 @@ var commandChecks = []check{
 		parallel(writers, func(w int) {
 			defer running.Add(-1)
 			for i := range each {
-				if _, err := s.Append(limit(t), spool.Append{Session: "s", Records: recs(spool.Kept, fmt.Sprintf("c%d-%d", w, i), 1)}); err != nil {
+				if _, err := s.Append(limit(t), spool.Append{Session: "s", Records: recs(chunk.Kept, fmt.Sprintf("c%d-%d", w, i), 1)}); err != nil {
 					t.Error(err)
 					return
 				}

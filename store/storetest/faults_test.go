@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/store/memstore"
 	"github.com/spool-run/spool/store/storetest"
 )
@@ -21,8 +22,8 @@ import (
 type fault struct {
 	*memstore.Store
 	append   func(ctx context.Context, a spool.Append, next appendFunc) (spool.Appended, error)
-	read     func(rs []spool.Record, err error) ([]spool.Record, error)
-	readKept func(q spool.KeptQuery, s *memstore.Store, session string) ([]spool.Record, error)
+	read     func(rs []chunk.Record, err error) ([]chunk.Record, error)
+	readKept func(q spool.KeptQuery, s *memstore.Store, session string) ([]chunk.Record, error)
 	wait     func(ctx context.Context, s *memstore.Store, session string, seen spool.Head) (spool.Head, error)
 	claim    func(c spool.Claim) spool.Claim
 }
@@ -36,7 +37,7 @@ func (f *fault) Append(ctx context.Context, a spool.Append) (spool.Appended, err
 	return f.Store.Append(ctx, a)
 }
 
-func (f *fault) Read(ctx context.Context, session string, after uint64, max int) ([]spool.Record, error) {
+func (f *fault) Read(ctx context.Context, session string, after uint64, max int) ([]chunk.Record, error) {
 	rs, err := f.Store.Read(ctx, session, after, max)
 	if f.read != nil {
 		return f.read(rs, err)
@@ -44,7 +45,7 @@ func (f *fault) Read(ctx context.Context, session string, after uint64, max int)
 	return rs, err
 }
 
-func (f *fault) ReadKept(ctx context.Context, session string, q spool.KeptQuery) ([]spool.Record, error) {
+func (f *fault) ReadKept(ctx context.Context, session string, q spool.KeptQuery) ([]chunk.Record, error) {
 	if f.readKept != nil {
 		return f.readKept(q, f.Store, session)
 	}
@@ -73,7 +74,7 @@ var faults = map[string]struct {
 }{
 	"none": {"", func(*fault) {}},
 	"drops a record": {"Order", func(f *fault) {
-		f.read = func(rs []spool.Record, err error) ([]spool.Record, error) {
+		f.read = func(rs []chunk.Record, err error) ([]chunk.Record, error) {
 			if len(rs) > 5 {
 				rs = append(rs[:3:3], rs[4:]...)
 			}
@@ -126,7 +127,7 @@ var faults = map[string]struct {
 		}
 	}},
 	"answers partially after a trim": {"Trim", func(f *fault) {
-		f.readKept = func(q spool.KeptQuery, s *memstore.Store, session string) ([]spool.Record, error) {
+		f.readKept = func(q spool.KeptQuery, s *memstore.Store, session string) ([]chunk.Record, error) {
 			if h, err := s.Head(context.Background(), session); err == nil {
 				q.After = max(q.After, h.Floor)
 			}
@@ -136,7 +137,7 @@ var faults = map[string]struct {
 	"takes commands for what is being copied": {"Copying", func(f *fault) {
 		f.append = func(ctx context.Context, a spool.Append, next appendFunc) (spool.Appended, error) {
 			res, err := next(ctx, a)
-			if h, herr := f.Head(ctx, a.Session); herr == nil && a.Epoch == 0 && h.Status == spool.StatusCopying {
+			if h, herr := f.Head(ctx, a.Session); herr == nil && a.Epoch == 0 && h.Status == chunk.StatusCopying {
 				a.Epoch = h.Epoch
 				return next(ctx, a)
 			}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 )
 
 // Promise: the store refuses appends under an old epoch.
@@ -15,29 +16,29 @@ var fenceChecks = []check{
 	{"OldEpoch", func(t *testing.T, x *suite) {
 		s := x.open(t)
 		l1 := own(t, s, "s", "a")
-		put(t, s, spool.Append{Session: "s", Epoch: l1.Epoch, Records: recs(spool.Trace, "a", 2)})
+		put(t, s, spool.Append{Session: "s", Epoch: l1.Epoch, Records: recs(chunk.Trace, "a", 2)})
 		l2 := own(t, s, "s", "b")
 		if l2.Epoch <= l1.Epoch || l2.Head.Seq != 2 || l2.Head.Epoch != l2.Epoch {
 			t.Fatalf("claims %+v, then %+v", l1, l2)
 		}
 		for range 2 {
-			_, err := s.Append(limit(t), spool.Append{Session: "s", Epoch: l1.Epoch, Writer: "w", Ordinal: 1, Records: recs(spool.Trace, "late", 1)})
+			_, err := s.Append(limit(t), spool.Append{Session: "s", Epoch: l1.Epoch, Writer: "w", Ordinal: 1, Records: recs(chunk.Trace, "late", 1)})
 			wantErr(t, err, spool.ErrSuperseded)
 		}
 		_, err := s.Append(limit(t), spool.Append{Session: "s", Epoch: l1.Epoch, Row: spool.Row{Title: "late"}, Settle: &spool.Settle{}})
 		wantErr(t, err, spool.ErrSuperseded)
 		wantErr(t, leaser(t, s).Renew(limit(t), l1), spool.ErrSuperseded)
-		put(t, s, spool.Append{Session: "s", Epoch: l2.Epoch, Records: recs(spool.Trace, "b", 1)})
+		put(t, s, spool.Append{Session: "s", Epoch: l2.Epoch, Records: recs(chunk.Trace, "b", 1)})
 		wantTexts(t, log(t, s, "s", 0, 10), "a/0", "a/1", "b/0")
 	}},
 	{"EpochNobodyHas", func(t *testing.T, x *suite) {
 		s := x.open(t)
-		_, err := s.Append(limit(t), spool.Append{Session: "s", Epoch: 1, Records: recs(spool.Trace, "x", 1)})
+		_, err := s.Append(limit(t), spool.Append{Session: "s", Epoch: 1, Records: recs(chunk.Trace, "x", 1)})
 		wantErr(t, err, spool.ErrSuperseded)
 		_, err = s.Head(limit(t), "s")
 		wantErr(t, err, spool.ErrNotFound)
 		l := own(t, s, "s", "a")
-		_, err = s.Append(limit(t), spool.Append{Session: "s", Epoch: l.Epoch + 1, Records: recs(spool.Trace, "x", 1)})
+		_, err = s.Append(limit(t), spool.Append{Session: "s", Epoch: l.Epoch + 1, Records: recs(chunk.Trace, "x", 1)})
 		wantErr(t, err, spool.ErrSuperseded)
 	}},
 	{"CommandsNeedNoLease", func(t *testing.T, x *suite) {
@@ -62,7 +63,7 @@ var fenceChecks = []check{
 					return
 				}
 				for n := 0; ; n++ {
-					_, err := s.Append(limit(t), spool.Append{Session: "s", Epoch: l.Epoch, Writer: "w", Ordinal: uint64(n + 1), Records: recs(spool.Trace, fmt.Sprintf("%d-%d", l.Epoch, n), 2)})
+					_, err := s.Append(limit(t), spool.Append{Session: "s", Epoch: l.Epoch, Writer: "w", Ordinal: uint64(n + 1), Records: recs(chunk.Trace, fmt.Sprintf("%d-%d", l.Epoch, n), 2)})
 					if errors.Is(err, spool.ErrSuperseded) {
 						break
 					}
@@ -101,6 +102,6 @@ var fenceChecks = []check{
 		command(t, s, "s", "x")
 		_, err := leaser(t, s).Claim(context.WithoutCancel(t.Context()), spool.Claim{Owner: "c"})
 		wantErr(t, err, spool.ErrNothingDue) // l2 still holds it
-		put(t, s, spool.Append{Session: "s", Epoch: l2.Epoch, Records: recs(spool.Trace, "b", 1)})
+		put(t, s, spool.Append{Session: "s", Epoch: l2.Epoch, Records: recs(chunk.Trace, "b", 1)})
 	}},
 }

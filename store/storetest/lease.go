@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 )
 
 // short is a TTL that is left to expire.
@@ -51,7 +52,7 @@ var leaseChecks = []check{
 			wantErr(t, err, spool.ErrNothingDue)
 		}
 		_, err := claim(t, s, spool.Claim{Force: true})
-		wantErr(t, err, spool.ErrInvalid)
+		wantErr(t, err, chunk.ErrInvalid)
 	}},
 	{"Due", func(t *testing.T, x *suite) {
 		s := x.open(t)
@@ -103,7 +104,7 @@ var leaseChecks = []check{
 		s := x.open(t)
 		l := own(t, s, "s", "o")
 		c := command(t, s, "s", "c")
-		put(t, s, spool.Append{Session: "s", Epoch: l.Epoch, Settle: &spool.Settle{Seen: 1, Next: c.Head.Due + 3_600_000}, Row: spool.Row{Status: spool.StatusPaused}})
+		put(t, s, spool.Append{Session: "s", Epoch: l.Epoch, Settle: &spool.Settle{Seen: 1, Next: c.Head.Due + 3_600_000}, Row: spool.Row{Status: chunk.StatusPaused}})
 		if err := leaser(t, s).Release(limit(t), l); err != nil {
 			t.Fatal(err)
 		}
@@ -118,13 +119,13 @@ var leaseChecks = []check{
 		s := x.open(t)
 		command(t, s, "s", "c")
 		l := mustClaim(t, s, spool.Claim{Owner: "a", TTL: short})
-		put(t, s, spool.Append{Session: "s", Epoch: l.Epoch, Row: spool.Row{Status: spool.StatusActive}, Settle: &spool.Settle{Seen: 1}})
+		put(t, s, spool.Append{Session: "s", Epoch: l.Epoch, Row: spool.Row{Status: chunk.StatusActive}, Settle: &spool.Settle{Seen: 1}})
 		x.expire(t, s)
 		l2 := mustClaim(t, s, spool.Claim{Owner: "b", TTL: time.Minute})
-		if l2.Session != "s" || l2.Epoch != l.Epoch+1 || l2.Head.Status != spool.StatusActive {
+		if l2.Session != "s" || l2.Epoch != l.Epoch+1 || l2.Head.Status != chunk.StatusActive {
 			t.Fatalf("lease %+v", l2)
 		}
-		_, err := s.Append(limit(t), spool.Append{Session: "s", Epoch: l.Epoch, Records: recs(spool.Trace, "late", 1)})
+		_, err := s.Append(limit(t), spool.Append{Session: "s", Epoch: l.Epoch, Records: recs(chunk.Trace, "late", 1)})
 		wantErr(t, err, spool.ErrSuperseded)
 	}},
 	{"ExpiredAndQuiet", func(t *testing.T, x *suite) {
@@ -139,22 +140,22 @@ var leaseChecks = []check{
 	{"ReleasedWithARunOpen", func(t *testing.T, x *suite) {
 		s := x.open(t)
 		l := own(t, s, "s", "o")
-		put(t, s, spool.Append{Session: "s", Epoch: l.Epoch, Row: spool.Row{Status: spool.StatusActive}})
+		put(t, s, spool.Append{Session: "s", Epoch: l.Epoch, Row: spool.Row{Status: chunk.StatusActive}})
 		if err := leaser(t, s).Release(limit(t), l); err != nil {
 			t.Fatal(err)
 		}
 		wantErr(t, leaser(t, s).Renew(limit(t), l), spool.ErrSuperseded)
 		// Nobody took it, so what the owner had under way may still land, but
 		// it does not bring the lease back.
-		put(t, s, spool.Append{Session: "s", Epoch: l.Epoch, Records: recs(spool.Trace, "x", 1)})
+		put(t, s, spool.Append{Session: "s", Epoch: l.Epoch, Records: recs(chunk.Trace, "x", 1)})
 		mustClaim(t, s, spool.Claim{Owner: "b"})
 	}},
 	{"ExpiredButNotTaken", func(t *testing.T, x *suite) {
 		s := x.open(t)
 		l := mustClaim(t, s, spool.Claim{Session: "s", Force: true, TTL: short})
-		put(t, s, spool.Append{Session: "s", Epoch: l.Epoch, Row: spool.Row{Status: spool.StatusActive}})
+		put(t, s, spool.Append{Session: "s", Epoch: l.Epoch, Row: spool.Row{Status: chunk.StatusActive}})
 		x.expire(t, s)
-		put(t, s, spool.Append{Session: "s", Epoch: l.Epoch, Records: recs(spool.Trace, "x", 1)})
+		put(t, s, spool.Append{Session: "s", Epoch: l.Epoch, Records: recs(chunk.Trace, "x", 1)})
 		if err := leaser(t, s).Renew(limit(t), l); err != nil {
 			t.Fatalf("Renew of a lease nobody took: %v", err)
 		}
@@ -176,7 +177,7 @@ var leaseChecks = []check{
 		n := uint64(0)
 		appendOne := func() {
 			n++
-			put(t, s, spool.Append{Session: "s", Epoch: l.Epoch, Writer: "w", Ordinal: n, Records: recs(spool.Trace, "x", 1)})
+			put(t, s, spool.Append{Session: "s", Epoch: l.Epoch, Writer: "w", Ordinal: n, Records: recs(chunk.Trace, "x", 1)})
 		}
 		step(func() {
 			if err := leaser(t, s).Renew(limit(t), l); err != nil {
@@ -195,7 +196,7 @@ var leaseChecks = []check{
 	{"AgentFilter", func(t *testing.T, x *suite) {
 		s := x.open(t)
 		for _, agent := range []string{"writer", "coder", ""} {
-			put(t, s, spool.Append{Session: "for-" + agent, Records: recs(spool.Kept, "c", 1), Row: spool.Row{Agent: agent}})
+			put(t, s, spool.Append{Session: "for-" + agent, Records: recs(chunk.Kept, "c", 1), Row: spool.Row{Agent: agent}})
 		}
 		if l := mustClaim(t, s, spool.Claim{Agents: []string{"coder"}, Session: "for-coder"}); l.Session != "for-coder" {
 			t.Fatalf("%+v", l)
@@ -239,7 +240,7 @@ var leaseChecks = []check{
 	{"Force", func(t *testing.T, x *suite) {
 		s := x.open(t)
 		l := own(t, s, "new", "a") // need not exist
-		if h := head(t, s, "new"); h != (spool.Head{Incarnation: 1, Epoch: l.Epoch, Status: spool.StatusEnded}) {
+		if h := head(t, s, "new"); h != (spool.Head{Incarnation: 1, Epoch: l.Epoch, Status: chunk.StatusEnded}) {
 			t.Fatalf("head of a claimed new session: %+v", h)
 		}
 		if l2 := own(t, s, "new", "b"); l2.Epoch != l.Epoch+1 {
@@ -275,7 +276,7 @@ var leaseChecks = []check{
 		l = mustClaim(t, s, spool.Claim{TTL: time.Minute})
 		put(t, s, spool.Append{Session: "s", Epoch: l.Epoch, Settle: &spool.Settle{Seen: 1}})
 		done = await(spool.Claim{Agents: []string{"coder"}})
-		put(t, s, spool.Append{Session: "other", Records: recs(spool.Kept, "c", 1), Row: spool.Row{Agent: "coder"}})
+		put(t, s, spool.Append{Session: "other", Records: recs(chunk.Kept, "c", 1), Row: spool.Row{Agent: "coder"}})
 		woken("agent", done)
 	}},
 	{"AwaitDueSeesExpiry", func(t *testing.T, x *suite) {

@@ -8,13 +8,14 @@ import (
 	"time"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 )
 
 // calls is every method, for what holds for all.
 func calls(s spool.Store) map[string]func(context.Context) error {
 	m := map[string]func(context.Context) error{
 		"Append": func(ctx context.Context) error {
-			_, err := s.Append(ctx, spool.Append{Session: "s", Records: recs(spool.Kept, "x", 1)})
+			_, err := s.Append(ctx, spool.Append{Session: "s", Records: recs(chunk.Kept, "x", 1)})
 			return err
 		},
 		"Read":     func(ctx context.Context) error { _, err := s.Read(ctx, "s", 0, 10); return err },
@@ -85,7 +86,7 @@ var lifeChecks = []check{
 		}()
 		parallel(8, func(i int) {
 			for n := 0; ; n++ {
-				_, err := s.Append(limit(t), spool.Append{Session: fmt.Sprint("s", i%2), Records: recs(spool.Kept, "x", 3)})
+				_, err := s.Append(limit(t), spool.Append{Session: fmt.Sprint("s", i%2), Records: recs(chunk.Kept, "x", 3)})
 				if n == 0 {
 					started <- struct{}{}
 				}
@@ -126,14 +127,14 @@ var lifeChecks = []check{
 		}
 		s := x.open(t)
 		var want []string
-		put(t, s, spool.Append{Session: "s", Records: recs(spool.Kept, "c", 2), Row: spool.Row{Agent: "a", Principal: "p", Title: "T"}})
+		put(t, s, spool.Append{Session: "s", Records: recs(chunk.Kept, "c", 2), Row: spool.Row{Agent: "a", Principal: "p", Title: "T"}})
 		want = append(want, "c/0", "c/1")
 		l := mustClaim(t, s, spool.Claim{Owner: "o", TTL: time.Hour})
 		var last spool.Appended
 		a := spool.Append{Session: "s", Epoch: l.Epoch, Writer: "w"}
 		for i := range 5 {
-			a.Ordinal, a.Records = uint64(i+1), recs(spool.Trace, fmt.Sprint(i), 3)
-			a.Row = spool.Row{Status: spool.StatusActive}
+			a.Ordinal, a.Records = uint64(i+1), recs(chunk.Trace, fmt.Sprint(i), 3)
+			a.Row = spool.Row{Status: chunk.StatusActive}
 			last = put(t, s, a)
 			want = append(want, texts(a.Records)...)
 		}
@@ -175,7 +176,7 @@ var lifeChecks = []check{
 		}
 		if r, ok := s.(spool.Lister); ok {
 			i, err := r.Session(limit(t), "s")
-			if err != nil || i.Row != (spool.Row{Status: spool.StatusActive, Agent: "a", Principal: "p", Title: "T"}) {
+			if err != nil || i.Row != (spool.Row{Status: chunk.StatusActive, Agent: "a", Principal: "p", Title: "T"}) {
 				t.Fatalf("row %+v, %v", i, err)
 			}
 		}
@@ -203,7 +204,7 @@ var lifeChecks = []check{
 		l := own(t, s, "s", "o")
 		const n = 40
 		for i := range n {
-			a := spool.Append{Session: "s", Epoch: l.Epoch, Writer: "w", Ordinal: uint64(i + 1), Records: recs(spool.Trace, fmt.Sprint(i), 2)}
+			a := spool.Append{Session: "s", Epoch: l.Epoch, Writer: "w", Ordinal: uint64(i + 1), Records: recs(chunk.Trace, fmt.Sprint(i), 2)}
 			var mend func()
 			if i%10 == 5 {
 				mend = x.Break(t, s)

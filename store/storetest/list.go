@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 )
 
 // pages lists everything in pages.
@@ -56,11 +57,11 @@ var listChecks = []check{
 				ofAnn = append(ofAnn, id)
 			}
 			if i%5 == 0 {
-				row.Status = spool.StatusActive
+				row.Status = chunk.StatusActive
 				active = append(active, id)
 			}
 			l := own(t, s, id, "o")
-			put(t, s, spool.Append{Session: id, Epoch: l.Epoch, Records: recs(spool.Kept, "c", 1), Row: row})
+			put(t, s, spool.Append{Session: id, Epoch: l.Epoch, Records: recs(chunk.Kept, "c", 1), Row: row})
 			all = append(all, id)
 			if x.Advance != nil {
 				x.Advance(s, time.Second)
@@ -86,9 +87,9 @@ var listChecks = []check{
 		for _, n := range []int{0, 1, 7, 25, 26} {
 			want(pages(t, r, spool.SessionQuery{Max: n}), all)
 			want(pages(t, r, spool.SessionQuery{Max: n, Principal: "ann"}), ofAnn)
-			want(pages(t, r, spool.SessionQuery{Max: n, Status: spool.StatusActive}), active)
+			want(pages(t, r, spool.SessionQuery{Max: n, Status: chunk.StatusActive}), active)
 		}
-		want(pages(t, r, spool.SessionQuery{Status: spool.StatusActive, Principal: "ann", Max: 2}), []string{"s05", "s10", "s20"})
+		want(pages(t, r, spool.SessionQuery{Status: chunk.StatusActive, Principal: "ann", Max: 2}), []string{"s05", "s10", "s20"})
 		if got := pages(t, r, spool.SessionQuery{Principal: "carol"}); len(got) != 0 {
 			t.Fatalf("carol has %v", ids(got))
 		}
@@ -99,7 +100,7 @@ var listChecks = []check{
 			}
 		}
 		_, err := r.Sessions(limit(t), spool.SessionQuery{After: "!no continuation"})
-		wantErr(t, err, spool.ErrInvalid)
+		wantErr(t, err, chunk.ErrInvalid)
 		_, err = r.Session(limit(t), "unknown")
 		wantErr(t, err, spool.ErrNotFound)
 	})},
@@ -134,7 +135,7 @@ var listChecks = []check{
 	{"UnicodeIDs", with(func(t *testing.T, x *suite, s spool.Store, r spool.Lister) {
 		odd := []string{"\u00e9", "e\u0301", "漢字", "🎈🎈", "a b", `quote"'%_\`, "{x}:*?[a]", "a.1", "A", "ａ", fmt.Sprintf("%0256d", 1)}
 		for i, id := range odd {
-			res := put(t, s, spool.Append{Session: id, Records: recs(spool.Kept, fmt.Sprint(i), 1), Row: spool.Row{Title: id, Principal: id, Agent: id}})
+			res := put(t, s, spool.Append{Session: id, Records: recs(chunk.Kept, fmt.Sprint(i), 1), Row: spool.Row{Title: id, Principal: id, Agent: id}})
 			if res.First != 1 {
 				t.Fatalf("%q shares a log with another id", id)
 			}

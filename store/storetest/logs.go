@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 )
 
 // Promise: whoever reads a log of the store through [spool.Logs], wherever it
@@ -62,7 +63,7 @@ func (w *witness) Append(ctx context.Context, a spool.Append) (spool.Appended, e
 // view is what one reader was given.
 type view struct {
 	after, incarnation uint64
-	recs               []spool.Record
+	recs               []chunk.Record
 	err                error // nil: it saw the last record
 }
 
@@ -107,24 +108,24 @@ func readersSee(t *testing.T, x *suite, rng *rand.Rand) {
 		switch n := rng.IntN(30); {
 		case n < 12:
 			for range 1 + rng.IntN(20) {
-				lose(owner.Append(ctx, &spool.TextDelta{Delta: strings.Repeat("x", rng.IntN(200))}))
+				lose(owner.Append(ctx, &chunk.TextDelta{Delta: strings.Repeat("x", rng.IntN(200))}))
 			}
 			if rng.IntN(2) == 0 {
 				lose(owner.Flush(ctx))
 			}
 		case n < 15:
-			m := spool.Message{ID: "m", Role: spool.RoleUser}
-			if _, err := logs[rng.IntN(2)].Command(ctx, spool.Row{}, &spool.UserMessage{CommandID: fmt.Sprint("c", rng.Uint64()), Message: m}); err != nil {
+			m := chunk.Message{ID: "m", Role: chunk.RoleUser}
+			if _, err := logs[rng.IntN(2)].Command(ctx, spool.Row{}, &chunk.UserMessage{CommandID: fmt.Sprint("c", rng.Uint64()), Message: m}); err != nil {
 				t.Fatal(err)
 			}
 		case n < 16:
-			_, err := owner.Commit(ctx, spool.Row{Status: []spool.Status{spool.StatusActive, spool.StatusEnded}[rng.IntN(2)]}, &spool.Settle{Seen: 1 << 60})
+			_, err := owner.Commit(ctx, spool.Row{Status: []chunk.Status{chunk.StatusActive, chunk.StatusEnded}[rng.IntN(2)]}, &spool.Settle{Seen: 1 << 60})
 			lose(err)
 		case n < 18:
 			take()
 		case n < 20 && len(losers) > 0:
 			l := losers[rng.IntN(len(losers))]
-			err := l.Append(ctx, &spool.TextDelta{Delta: "too late"})
+			err := l.Append(ctx, &chunk.TextDelta{Delta: "too late"})
 			if err == nil {
 				err = l.Flush(ctx)
 			}
@@ -166,7 +167,7 @@ func readersSee(t *testing.T, x *suite, rng *rand.Rand) {
 		}
 	}
 	take()
-	if _, err := owner.Commit(ctx, spool.Row{Status: spool.StatusEnded}, &spool.Settle{Seen: 1 << 60}, &spool.ErrorChunk{Error: lastRecord}); err != nil {
+	if _, err := owner.Commit(ctx, spool.Row{Status: chunk.StatusEnded}, &spool.Settle{Seen: 1 << 60}, &chunk.ErrorChunk{Error: lastRecord}); err != nil {
 		t.Fatal(err)
 	}
 	for range readers {

@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 )
 
 // Promise: under any sequence of calls a store does what a page of obvious code
@@ -42,7 +43,7 @@ var modelChecks = []check{
 type logModel struct {
 	exists  bool
 	head    spool.Head // Due: 0 or 1, for whether it is set
-	records []spool.Record
+	records []chunk.Record
 	command uint64
 	ordinal uint64
 	last    *spool.Append
@@ -70,20 +71,20 @@ func (l *logModel) create() {
 	if !l.exists {
 		old := l.head
 		l.exists = true
-		l.head = spool.Head{Incarnation: old.Incarnation + 1, Status: spool.StatusEnded}
+		l.head = spool.Head{Incarnation: old.Incarnation + 1, Status: chunk.StatusEnded}
 		if old.Incarnation > 0 {
 			l.head.Epoch = old.Epoch + 1
 		}
 	}
 }
 
-func (m *machine) batch(rt *rapid.T, least int) []spool.Record {
+func (m *machine) batch(rt *rapid.T, least int) []chunk.Record {
 	n := rapid.IntRange(least, 25).Draw(rt, "records")
-	out := make([]spool.Record, n)
+	out := make([]chunk.Record, n)
 	for i := range out {
-		class := spool.Kept
+		class := chunk.Kept
 		if rapid.Bool().Draw(rt, "trace") {
-			class = spool.Trace
+			class = chunk.Trace
 		}
 		m.count++
 		out[i] = rec(class, fmt.Sprint("r", m.count))
@@ -91,7 +92,7 @@ func (m *machine) batch(rt *rapid.T, least int) []spool.Record {
 	return out
 }
 
-func (l *logModel) add(rs []spool.Record) (first, last uint64) {
+func (l *logModel) add(rs []chunk.Record) (first, last uint64) {
 	first = l.head.Seq + 1
 	for _, r := range rs {
 		l.head.Seq++
@@ -138,7 +139,7 @@ func (m *machine) append(rt *rapid.T) {
 	id, l := m.pick(rt)
 	a := spool.Append{Session: id, Epoch: max(l.head.Epoch, 1), Writer: "w", Records: m.batch(rt, 0)}
 	a.Ordinal = l.ordinal + 1
-	a.Row.Status = rapid.SampledFrom([]spool.Status{"", spool.StatusActive, spool.StatusPaused, spool.StatusEnded}).Draw(rt, "status")
+	a.Row.Status = rapid.SampledFrom([]chunk.Status{"", chunk.StatusActive, chunk.StatusPaused, chunk.StatusEnded}).Draw(rt, "status")
 	if rapid.Bool().Draw(rt, "settles") {
 		a.Settle = &spool.Settle{Seen: rapid.Uint64Range(0, l.head.Seq).Draw(rt, "seen"), Next: int64(rapid.IntRange(0, 1).Draw(rt, "next"))}
 	}
@@ -200,8 +201,8 @@ func (m *machine) trim(rt *rapid.T) {
 	h := &l.head
 	h.Floor = max(h.Floor, min(floor, h.Seq))
 	h.TraceFloor = max(h.TraceFloor, min(traceFloor, h.Seq), h.Floor)
-	l.records = slices.DeleteFunc(l.records, func(r spool.Record) bool {
-		return r.Seq <= h.Floor || r.Seq <= h.TraceFloor && r.Class == spool.Trace
+	l.records = slices.DeleteFunc(l.records, func(r chunk.Record) bool {
+		return r.Seq <= h.Floor || r.Seq <= h.TraceFloor && r.Class == chunk.Trace
 	})
 }
 
@@ -223,11 +224,11 @@ func (m *machine) delete(rt *rapid.T) {
 func (m *machine) read(rt *rapid.T) {
 	id, l := m.pick(rt)
 	after, n := rapid.Uint64Range(0, l.head.Seq+1).Draw(rt, "after"), rapid.IntRange(1, 30).Draw(rt, "max")
-	var all, kept []spool.Record
+	var all, kept []chunk.Record
 	for _, r := range l.records {
 		if r.Seq > after {
 			all = append(all, r)
-			if r.Class == spool.Kept {
+			if r.Class == chunk.Kept {
 				kept = append(kept, r)
 			}
 		}
@@ -237,9 +238,9 @@ func (m *machine) read(rt *rapid.T) {
 	rs, err = m.s.ReadKept(m.t.Context(), id, spool.KeptQuery{After: after, Max: n})
 	m.records("ReadKept", rs, err, kept, n, after < l.head.Floor)
 
-	var back []spool.Record
+	var back []chunk.Record
 	for _, r := range slices.Backward(l.records) {
-		if r.Class == spool.Kept && (after == 0 || r.Seq < after) {
+		if r.Class == chunk.Kept && (after == 0 || r.Seq < after) {
 			back = append(back, r)
 		}
 	}
@@ -247,7 +248,7 @@ func (m *machine) read(rt *rapid.T) {
 	m.records("ReadKept backwards", rs, err, back, n, false)
 }
 
-func (m *machine) records(what string, got []spool.Record, err error, want []spool.Record, n int, trimmed bool) {
+func (m *machine) records(what string, got []chunk.Record, err error, want []chunk.Record, n int, trimmed bool) {
 	if trimmed {
 		if !errors.Is(err, spool.ErrTrimmed) || len(got) > 0 {
 			m.Fatalf("%s below the floor: %d records, %v", what, len(got), err)

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 )
 
 // Promise: one log, one order. Sequences are 1, 2, 3, …; a batch is adjacent,
@@ -17,7 +18,7 @@ var orderChecks = []check{
 		next := uint64(1)
 		for i, n := range []int{1, 3, 10, 11, 1, 100, 1000, 7} {
 			label := fmt.Sprint("batch", i)
-			batch := recs(spool.Trace, label, n)
+			batch := recs(chunk.Trace, label, n)
 			res := put(t, s, spool.Append{Session: "s", Epoch: l.Epoch, Records: batch})
 			if res.First != next || res.Last != next+uint64(n)-1 || res.Head.Seq != res.Last || res.Repeated {
 				t.Fatalf("append of %d gave %+v, want first %d", n, res, next)
@@ -45,16 +46,16 @@ var orderChecks = []check{
 			t.Fatal("a command did not make the session due")
 		}
 		h.Due = 0
-		if want := (spool.Head{Seq: 1, Incarnation: 1, Status: spool.StatusEnded}); h != want {
+		if want := (spool.Head{Seq: 1, Incarnation: 1, Status: chunk.StatusEnded}); h != want {
 			t.Fatalf("head %+v, want %+v", h, want)
 		}
 	}},
 	{"RecordsComeBackWhole", func(t *testing.T, x *suite) {
 		s := x.open(t)
-		batch := []spool.Record{
-			{Type: "user_message", Agent: "root.1", Time: 1_763_700_000_123, Class: spool.Kept, Data: []byte(`{"type":"user_message","a":"\u0000 é 漢 🎈 <&>\n"}`)},
-			{Type: "of_tomorrow", Agent: "", Time: 0, Class: spool.Trace, Data: []byte(`{ "type" : "of_tomorrow" , "n": 1.50 }`)},
-			{Seq: 99, Type: "custom", Agent: "a", Time: -5, Class: spool.Kept, Data: []byte(`{}`)},
+		batch := []chunk.Record{
+			{Type: "user_message", Agent: "root.1", Time: 1_763_700_000_123, Class: chunk.Kept, Data: []byte(`{"type":"user_message","a":"\u0000 é 漢 🎈 <&>\n"}`)},
+			{Type: "of_tomorrow", Agent: "", Time: 0, Class: chunk.Trace, Data: []byte(`{ "type" : "of_tomorrow" , "n": 1.50 }`)},
+			{Seq: 99, Type: "custom", Agent: "a", Time: -5, Class: chunk.Kept, Data: []byte(`{}`)},
 		}
 		put(t, s, spool.Append{Session: "s", Records: batch})
 		got := log(t, s, "s", 0, 10)
@@ -92,7 +93,7 @@ var orderChecks = []check{
 			last := uint64(0)
 			for i := range rounds {
 				label := fmt.Sprintf("w%d-%d", w, i)
-				res, err := s.Append(limit(t), spool.Append{Session: "s", Records: recs(spool.Kept, label, size)})
+				res, err := s.Append(limit(t), spool.Append{Session: "s", Records: recs(chunk.Kept, label, size)})
 				if err != nil || res.Last-res.First != size-1 || res.First <= last {
 					t.Errorf("%s after %d: %+v, %v", label, last, res, err)
 					return
@@ -114,7 +115,7 @@ var orderChecks = []check{
 				t.Fatalf("at %d a batch should start, found %q", i+1, text(all[i]))
 			}
 			label := fmt.Sprintf("w%d-%d", w, n)
-			wantTexts(t, all[i:i+size], texts(recs(spool.Kept, label, size))...)
+			wantTexts(t, all[i:i+size], texts(recs(chunk.Kept, label, size))...)
 			if seen[fmt.Sprint(w)] != n {
 				t.Fatalf("writer %d: batch %d where %d is next", w, n, seen[fmt.Sprint(w)])
 			}
@@ -125,10 +126,10 @@ var orderChecks = []check{
 		s := x.open(t)
 		l := own(t, s, "s", "a")
 		before := head(t, s, "s")
-		batch := append(recs(spool.Kept, "x", 3), big(spool.Kept, spool.MaxRecordBytes+1))
-		_, err := s.Append(limit(t), spool.Append{Session: "s", Epoch: l.Epoch, Writer: "w", Ordinal: 1, Records: batch, Row: spool.Row{Title: "no", Status: spool.StatusActive}})
-		wantErr(t, err, spool.ErrTooLarge)
-		_, err = s.Append(limit(t), spool.Append{Session: "s", Epoch: l.Epoch + 1, Records: recs(spool.Kept, "y", 3)})
+		batch := append(recs(chunk.Kept, "x", 3), big(chunk.Kept, chunk.MaxRecordBytes+1))
+		_, err := s.Append(limit(t), spool.Append{Session: "s", Epoch: l.Epoch, Writer: "w", Ordinal: 1, Records: batch, Row: spool.Row{Title: "no", Status: chunk.StatusActive}})
+		wantErr(t, err, chunk.ErrTooLarge)
+		_, err = s.Append(limit(t), spool.Append{Session: "s", Epoch: l.Epoch + 1, Records: recs(chunk.Kept, "y", 3)})
 		wantErr(t, err, spool.ErrSuperseded)
 		if h := head(t, s, "s"); h != before {
 			t.Fatalf("head went from %+v to %+v", before, h)
@@ -136,7 +137,7 @@ var orderChecks = []check{
 		if rs := log(t, s, "s", 0, 10); len(rs) != 0 {
 			t.Fatalf("found %v", texts(rs))
 		}
-		res := put(t, s, spool.Append{Session: "s", Epoch: l.Epoch, Writer: "w", Ordinal: 1, Records: recs(spool.Kept, "z", 2)})
+		res := put(t, s, spool.Append{Session: "s", Epoch: l.Epoch, Writer: "w", Ordinal: 1, Records: recs(chunk.Kept, "z", 2)})
 		if res.Repeated || res.First != 1 || res.Last != 2 {
 			t.Fatalf("a refused ordinal counts as stored: %+v", res)
 		}

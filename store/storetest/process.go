@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 )
 
 // How a test binary is told that it is the other process.
@@ -49,7 +50,7 @@ func work(job, location string, open func(string) (spool.Store, error)) error {
 		return churn(ctx, s, arg)
 	case "commands": // 100 commands as fast as it can
 		for i := range 100 {
-			if _, err := s.Append(ctx, spool.Append{Session: "s", Records: recs(spool.Kept, fmt.Sprintf("child-%d", i), 3)}); err != nil {
+			if _, err := s.Append(ctx, spool.Append{Session: "s", Records: recs(chunk.Kept, fmt.Sprintf("child-%d", i), 3)}); err != nil {
 				return err
 			}
 		}
@@ -63,7 +64,7 @@ func work(job, location string, open func(string) (spool.Store, error)) error {
 		for n := 1; ; n++ {
 			res, err := s.Append(ctx, spool.Append{
 				Session: "s", Epoch: l.Epoch, Writer: "w", Ordinal: uint64(n),
-				Records: recs(spool.Trace, fmt.Sprintf("child-%d", n), 5), Row: spool.Row{Status: spool.StatusActive},
+				Records: recs(chunk.Trace, fmt.Sprintf("child-%d", n), 5), Row: spool.Row{Status: chunk.StatusActive},
 			})
 			if errors.Is(err, spool.ErrSuperseded) {
 				fmt.Println("superseded")
@@ -168,7 +169,7 @@ var processChecks = []check{
 	{"OneOrder", apart(func(t *testing.T, x *suite, s spool.Store) {
 		c := x.start(t, s, "commands")
 		for i := range 100 {
-			put(t, s, spool.Append{Session: "s", Records: recs(spool.Kept, fmt.Sprintf("parent-%d", i), 3)})
+			put(t, s, spool.Append{Session: "s", Records: recs(chunk.Kept, fmt.Sprintf("parent-%d", i), 3)})
 		}
 		c.expect("done")
 		c.wait()
@@ -183,7 +184,7 @@ var processChecks = []check{
 			if rest == "" {
 				t.Fatalf("record %d is %q", i+1, text(all[i]))
 			}
-			wantTexts(t, all[i:i+3], texts(recs(spool.Kept, want, 3))...)
+			wantTexts(t, all[i:i+3], texts(recs(chunk.Kept, want, 3))...)
 			next[who]++
 		}
 	})},
@@ -195,7 +196,7 @@ var processChecks = []check{
 		l := own(t, s, "s", "parent")
 		c.expect("superseded")
 		c.wait()
-		put(t, s, spool.Append{Session: "s", Epoch: l.Epoch, Records: recs(spool.Trace, "parent", 2)})
+		put(t, s, spool.Append{Session: "s", Epoch: l.Epoch, Records: recs(chunk.Trace, "parent", 2)})
 		all := log(t, s, "s", 0, 1000)
 		wantTexts(t, all[l.Head.Seq:], "parent/0", "parent/1")
 		for i, r := range all[:l.Head.Seq] {

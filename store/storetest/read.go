@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 )
 
 // Promise: a reader is a cursor. It may come late, stall, and read behind.
@@ -20,7 +21,7 @@ var readChecks = []check{
 				t.Fatalf("unknown session: %v, %v", rs, err)
 			}
 		}
-		put(t, s, spool.Append{Session: "s", Records: recs(spool.Trace, "x", 3)})
+		put(t, s, spool.Append{Session: "s", Records: recs(chunk.Trace, "x", 3)})
 		for after, want := range map[uint64]int{0: 3, 2: 1, 3: 0, 4: 0, 1 << 50: 0} {
 			if rs, err := s.Read(limit(t), "s", after, 10); err != nil || len(rs) != want {
 				t.Fatalf("after %d: %d records, %v", after, len(rs), err)
@@ -37,14 +38,14 @@ var readChecks = []check{
 		s := x.open(t)
 		var want []string
 		for i := range 10 {
-			put(t, s, spool.Append{Session: "s", Records: recs(spool.Trace, "t", 3)})
-			put(t, s, spool.Append{Session: "s", Records: recs(spool.Kept, fmt.Sprint("k", i), 1)})
+			put(t, s, spool.Append{Session: "s", Records: recs(chunk.Trace, "t", 3)})
+			put(t, s, spool.Append{Session: "s", Records: recs(chunk.Kept, fmt.Sprint("k", i), 1)})
 			want = append(want, fmt.Sprintf("k%d/0", i))
 		}
 		wantTexts(t, keptLog(t, s, "s", 0, 3), want...)
 		wantTexts(t, keptLog(t, s, "s", 4, 100), want[1:]...)
 		wantTexts(t, keptLog(t, s, "s", 5, 100), want[1:]...)
-		back := func(before uint64, max int) []spool.Record {
+		back := func(before uint64, max int) []chunk.Record {
 			rs, err := s.ReadKept(limit(t), "s", spool.KeptQuery{Before: before, Backwards: true, Max: max})
 			if err != nil {
 				t.Fatal(err)
@@ -63,7 +64,7 @@ var readChecks = []check{
 		l := own(t, s, "s", "o")
 		const n, batch = 10_000, 500
 		for i := range n / batch {
-			put(t, s, spool.Append{Session: "s", Epoch: l.Epoch, Writer: "w", Ordinal: uint64(i + 1), Records: recs(spool.Trace, fmt.Sprint(i), batch)})
+			put(t, s, spool.Append{Session: "s", Epoch: l.Epoch, Writer: "w", Ordinal: uint64(i + 1), Records: recs(chunk.Trace, fmt.Sprint(i), batch)})
 		}
 		for _, page := range []int{100, 1000, 4096} {
 			all := log(t, s, "s", 0, page)
@@ -83,7 +84,7 @@ var readChecks = []check{
 	{"StalledReader", func(t *testing.T, x *suite) {
 		s := x.open(t)
 		l := own(t, s, "s", "o")
-		put(t, s, spool.Append{Session: "s", Epoch: l.Epoch, Records: recs(spool.Trace, "a", 20)})
+		put(t, s, spool.Append{Session: "s", Epoch: l.Epoch, Records: recs(chunk.Trace, "a", 20)})
 		page, err := s.Read(limit(t), "s", 0, 10)
 		if err != nil {
 			t.Fatal(err)
@@ -91,7 +92,7 @@ var readChecks = []check{
 		before := texts(page)
 		// The reader holds its page and does nothing while the log moves on.
 		for range 10 {
-			put(t, s, spool.Append{Session: "s", Epoch: l.Epoch, Records: recs(spool.Trace, "b", 100)})
+			put(t, s, spool.Append{Session: "s", Epoch: l.Epoch, Records: recs(chunk.Trace, "b", 100)})
 		}
 		if !slices.Equal(texts(page), before) {
 			t.Fatal("the records of an earlier page changed under their reader")
@@ -107,7 +108,7 @@ var readChecks = []check{
 		parallel(5, func(i int) {
 			if i == 0 {
 				for n := range batches {
-					if _, err := s.Append(limit(t), spool.Append{Session: "s", Epoch: l.Epoch, Records: recs(spool.Trace, fmt.Sprint(n), size)}); err != nil {
+					if _, err := s.Append(limit(t), spool.Append{Session: "s", Epoch: l.Epoch, Records: recs(chunk.Trace, fmt.Sprint(n), size)}); err != nil {
 						t.Error(err)
 						return
 					}

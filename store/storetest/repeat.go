@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 )
 
 // Promise: an owner's append is idempotent by (Epoch, Writer, Ordinal).
@@ -12,15 +13,15 @@ var repeatChecks = []check{
 	{"FirstResultAgain", func(t *testing.T, x *suite) {
 		s := x.open(t)
 		l := own(t, s, "s", "a")
-		a := spool.Append{Session: "s", Epoch: l.Epoch, Writer: "w", Ordinal: 1, Records: recs(spool.Trace, "one", 3), Row: spool.Row{Status: spool.StatusActive}}
+		a := spool.Append{Session: "s", Epoch: l.Epoch, Writer: "w", Ordinal: 1, Records: recs(chunk.Trace, "one", 3), Row: spool.Row{Status: chunk.StatusActive}}
 		first := put(t, s, a)
-		put(t, s, spool.Append{Session: "s", Epoch: l.Epoch, Records: recs(spool.Trace, "other", 1), Row: spool.Row{Status: spool.StatusPaused}})
+		put(t, s, spool.Append{Session: "s", Epoch: l.Epoch, Records: recs(chunk.Trace, "other", 1), Row: spool.Row{Status: chunk.StatusPaused}})
 		for range 3 {
 			again := put(t, s, a)
 			if !again.Repeated || again.First != first.First || again.Last != first.Last {
 				t.Fatalf("repeat gave %+v, the first time %+v", again, first)
 			}
-			if again.Head != head(t, s, "s") || again.Head.Seq != 4 || again.Head.Status != spool.StatusPaused {
+			if again.Head != head(t, s, "s") || again.Head.Seq != 4 || again.Head.Status != chunk.StatusPaused {
 				t.Fatalf("a repeat changed something: %+v", again.Head)
 			}
 		}
@@ -29,7 +30,7 @@ var repeatChecks = []check{
 	{"OrdinalZeroIsNotIdempotent", func(t *testing.T, x *suite) {
 		s := x.open(t)
 		l := own(t, s, "s", "a")
-		a := spool.Append{Session: "s", Epoch: l.Epoch, Writer: "w", Records: recs(spool.Trace, "x", 1)}
+		a := spool.Append{Session: "s", Epoch: l.Epoch, Writer: "w", Records: recs(chunk.Trace, "x", 1)}
 		put(t, s, a)
 		if res := put(t, s, a); res.Repeated || res.First != 2 {
 			t.Fatalf("second: %+v", res)
@@ -38,9 +39,9 @@ var repeatChecks = []check{
 	{"EmptyAppend", func(t *testing.T, x *suite) {
 		s := x.open(t)
 		l := own(t, s, "s", "a")
-		a := spool.Append{Session: "s", Epoch: l.Epoch, Writer: "w", Ordinal: 1, Row: spool.Row{Status: spool.StatusActive}}
+		a := spool.Append{Session: "s", Epoch: l.Epoch, Writer: "w", Ordinal: 1, Row: spool.Row{Status: chunk.StatusActive}}
 		first := put(t, s, a)
-		if first.First <= first.Last || first.Head.Seq != 0 || first.Head.Status != spool.StatusActive {
+		if first.First <= first.Last || first.Head.Seq != 0 || first.Head.Status != chunk.StatusActive {
 			t.Fatalf("empty append: %+v", first)
 		}
 		if again := put(t, s, a); !again.Repeated || again.First <= again.Last {
@@ -53,7 +54,7 @@ var repeatChecks = []check{
 		results := map[string]spool.Appended{}
 		for ordinal := uint64(1); ordinal <= 3; ordinal++ {
 			for _, w := range []string{"", "w1", "w2", "é/💡"} {
-				a := spool.Append{Session: "s", Epoch: l.Epoch, Writer: w, Ordinal: ordinal, Records: recs(spool.Trace, fmt.Sprint(w, ordinal), 2)}
+				a := spool.Append{Session: "s", Epoch: l.Epoch, Writer: w, Ordinal: ordinal, Records: recs(chunk.Trace, fmt.Sprint(w, ordinal), 2)}
 				results[w] = put(t, s, a)
 				if results[w].Repeated {
 					t.Fatalf("writer %q ordinal %d taken for a repeat", w, ordinal)
@@ -61,7 +62,7 @@ var repeatChecks = []check{
 			}
 		}
 		for w, first := range results {
-			again := put(t, s, spool.Append{Session: "s", Epoch: l.Epoch, Writer: w, Ordinal: 3, Records: recs(spool.Trace, "again", 2)})
+			again := put(t, s, spool.Append{Session: "s", Epoch: l.Epoch, Writer: w, Ordinal: 3, Records: recs(chunk.Trace, "again", 2)})
 			if !again.Repeated || again.First != first.First || again.Last != first.Last {
 				t.Fatalf("writer %q: repeat %+v, first %+v", w, again, first)
 			}
@@ -73,13 +74,13 @@ var repeatChecks = []check{
 	{"LateDuplicateWritesNothing", func(t *testing.T, x *suite) {
 		s := x.open(t)
 		l := own(t, s, "s", "a")
-		a := spool.Append{Session: "s", Epoch: l.Epoch, Writer: "w", Ordinal: 1, Records: recs(spool.Trace, "one", 1)}
+		a := spool.Append{Session: "s", Epoch: l.Epoch, Writer: "w", Ordinal: 1, Records: recs(chunk.Trace, "one", 1)}
 		put(t, s, a)
 		b := a
 		b.Ordinal = 5 // a gap is allowed: refused appends use up ordinals
 		put(t, s, b)
 		_, err := s.Append(limit(t), a)
-		wantErr(t, err, spool.ErrInvalid)
+		wantErr(t, err, chunk.ErrInvalid)
 		if h := head(t, s, "s"); h.Seq != 2 {
 			t.Fatalf("head %+v", h)
 		}
@@ -87,7 +88,7 @@ var repeatChecks = []check{
 	{"ForgottenAtTheNextClaim", func(t *testing.T, x *suite) {
 		s := x.open(t)
 		l := own(t, s, "s", "a")
-		a := spool.Append{Session: "s", Epoch: l.Epoch, Writer: "w", Ordinal: 7, Records: recs(spool.Trace, "x", 1)}
+		a := spool.Append{Session: "s", Epoch: l.Epoch, Writer: "w", Ordinal: 7, Records: recs(chunk.Trace, "x", 1)}
 		put(t, s, a)
 		l2 := own(t, s, "s", "a")
 		_, err := s.Append(limit(t), a)
@@ -105,7 +106,7 @@ var repeatChecks = []check{
 		for ordinal := uint64(1); ordinal <= 20; ordinal++ {
 			var got [4]spool.Appended
 			parallel(len(got), func(i int) {
-				res, err := s.Append(limit(t), spool.Append{Session: "s", Epoch: l.Epoch, Writer: "w", Ordinal: ordinal, Records: recs(spool.Trace, "x", 2)})
+				res, err := s.Append(limit(t), spool.Append{Session: "s", Epoch: l.Epoch, Writer: "w", Ordinal: ordinal, Records: recs(chunk.Trace, "x", 2)})
 				if err != nil {
 					t.Error(err)
 				}

@@ -5,10 +5,11 @@ import (
 	"testing"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 )
 
 // big returns a record whose Data has exactly n bytes.
-func big(class spool.Class, n int) spool.Record {
+func big(class chunk.Class, n int) chunk.Record {
 	const frame = `{"type":"user_message","delta":""}`
 	r := rec(class, "")
 	r.Data = []byte(frame[:len(frame)-2] + strings.Repeat("x", n-len(frame)) + frame[len(frame)-2:])
@@ -19,8 +20,8 @@ func big(class spool.Class, n int) spool.Record {
 var sizeChecks = []check{
 	{"LargestRecord", func(t *testing.T, x *suite) {
 		s := x.open(t)
-		r := big(spool.Kept, spool.MaxRecordBytes)
-		put(t, s, spool.Append{Session: "s", Records: []spool.Record{r}})
+		r := big(chunk.Kept, chunk.MaxRecordBytes)
+		put(t, s, spool.Append{Session: "s", Records: []chunk.Record{r}})
 		got := log(t, s, "s", 0, 10)
 		if len(got) != 1 || string(got[0].Data) != string(r.Data) {
 			t.Fatal("the largest record did not come back as it was")
@@ -28,15 +29,15 @@ var sizeChecks = []check{
 	}},
 	{"LargestAppend", func(t *testing.T, x *suite) {
 		s := x.open(t)
-		batch := make([]spool.Record, spool.MaxAppendRecords)
+		batch := make([]chunk.Record, spool.MaxAppendRecords)
 		for i := range batch {
-			batch[i] = big(spool.Trace, spool.MaxAppendBytes/spool.MaxAppendRecords)
+			batch[i] = big(chunk.Trace, spool.MaxAppendBytes/spool.MaxAppendRecords)
 		}
 		res := put(t, s, spool.Append{Session: "s", Records: batch})
 		if res.Last != spool.MaxAppendRecords {
 			t.Fatalf("append: %+v", res)
 		}
-		halves := []spool.Record{big(spool.Kept, spool.MaxAppendBytes/2), big(spool.Kept, spool.MaxAppendBytes/2)}
+		halves := []chunk.Record{big(chunk.Kept, spool.MaxAppendBytes/2), big(chunk.Kept, spool.MaxAppendBytes/2)}
 		put(t, s, spool.Append{Session: "s", Records: halves})
 		if n := len(log(t, s, "s", 0, 400)); n != spool.MaxAppendRecords+2 {
 			t.Fatalf("%d records came back", n)
@@ -44,16 +45,16 @@ var sizeChecks = []check{
 	}},
 	{"BeyondTheLimits", func(t *testing.T, x *suite) {
 		s := x.open(t)
-		for name, batch := range map[string][]spool.Record{
-			"record": {big(spool.Kept, spool.MaxRecordBytes+1)},
-			"bytes":  {big(spool.Kept, spool.MaxAppendBytes/2), big(spool.Kept, spool.MaxAppendBytes/2), rec(spool.Kept, "")},
-			"count":  recs(spool.Trace, "x", spool.MaxAppendRecords+1),
+		for name, batch := range map[string][]chunk.Record{
+			"record": {big(chunk.Kept, chunk.MaxRecordBytes+1)},
+			"bytes":  {big(chunk.Kept, spool.MaxAppendBytes/2), big(chunk.Kept, spool.MaxAppendBytes/2), rec(chunk.Kept, "")},
+			"count":  recs(chunk.Trace, "x", spool.MaxAppendRecords+1),
 		} {
 			_, err := s.Append(limit(t), spool.Append{Session: "s", Records: batch})
 			if err == nil {
 				t.Fatalf("too many in %s: accepted", name)
 			}
-			wantErr(t, err, spool.ErrTooLarge)
+			wantErr(t, err, chunk.ErrTooLarge)
 		}
 		_, err := s.Head(limit(t), "s")
 		wantErr(t, err, spool.ErrNotFound)
@@ -61,15 +62,15 @@ var sizeChecks = []check{
 	{"Senseless", func(t *testing.T, x *suite) {
 		s := x.open(t)
 		for name, a := range map[string]spool.Append{
-			"no session":      {Records: recs(spool.Kept, "x", 1)},
-			"command settles": {Session: "s", Records: recs(spool.Kept, "x", 1), Settle: &spool.Settle{}},
+			"no session":      {Records: recs(chunk.Kept, "x", 1)},
+			"command settles": {Session: "s", Records: recs(chunk.Kept, "x", 1), Settle: &spool.Settle{}},
 			"empty command":   {Session: "s", Row: spool.Row{Title: "x"}},
 		} {
 			_, err := s.Append(limit(t), a)
 			if err == nil {
 				t.Fatalf("%s: accepted", name)
 			}
-			wantErr(t, err, spool.ErrInvalid)
+			wantErr(t, err, chunk.ErrInvalid)
 		}
 	}},
 }

@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 )
 
 // Factory opens an empty store and closes it with t's cleanup.
@@ -125,18 +126,18 @@ func limit(t testing.TB) context.Context {
 }
 
 // rec returns a record whose text can be told from others.
-func rec(class spool.Class, text string) spool.Record {
-	typ := spool.TypeUserMessage
-	if class == spool.Trace {
-		typ = spool.TypeTextDelta
+func rec(class chunk.Class, text string) chunk.Record {
+	typ := chunk.TypeUserMessage
+	if class == chunk.Trace {
+		typ = chunk.TypeTextDelta
 	}
 	data, _ := json.Marshal(map[string]string{"type": string(typ), "delta": text})
-	return spool.Record{Type: typ, Agent: "agent", Time: 1_700_000_000_000, Class: class, Data: data}
+	return chunk.Record{Type: typ, Agent: "agent", Time: 1_700_000_000_000, Class: class, Data: data}
 }
 
 // recs returns n records "label/0", "label/1", …
-func recs(class spool.Class, label string, n int) []spool.Record {
-	out := make([]spool.Record, n)
+func recs(class chunk.Class, label string, n int) []chunk.Record {
+	out := make([]chunk.Record, n)
 	for i := range out {
 		out[i] = rec(class, fmt.Sprintf("%s/%d", label, i))
 	}
@@ -144,7 +145,7 @@ func recs(class spool.Class, label string, n int) []spool.Record {
 }
 
 // text returns what rec was given.
-func text(r spool.Record) string {
+func text(r chunk.Record) string {
 	var v struct{ Delta string }
 	if err := json.Unmarshal(r.Data, &v); err != nil {
 		return "not JSON: " + err.Error()
@@ -165,7 +166,7 @@ func put(t testing.TB, s spool.Store, a spool.Append) spool.Appended {
 // command appends a command's record.
 func command(t testing.TB, s spool.Store, session, label string) spool.Appended {
 	t.Helper()
-	return put(t, s, spool.Append{Session: session, Records: []spool.Record{rec(spool.Kept, label)}})
+	return put(t, s, spool.Append{Session: session, Records: []chunk.Record{rec(chunk.Kept, label)}})
 }
 
 // leaser returns the store's role of that name.
@@ -198,9 +199,9 @@ func head(t testing.TB, s spool.Store, session string) spool.Head {
 }
 
 // log reads everything after a sequence in pages and checks the numbering.
-func log(t testing.TB, s spool.Store, session string, after uint64, page int) []spool.Record {
+func log(t testing.TB, s spool.Store, session string, after uint64, page int) []chunk.Record {
 	t.Helper()
-	var out []spool.Record
+	var out []chunk.Record
 	for {
 		rs, err := s.Read(limit(t), session, after, page)
 		if err != nil {
@@ -222,9 +223,9 @@ func log(t testing.TB, s spool.Store, session string, after uint64, page int) []
 }
 
 // keptLog reads all kept records after a sequence.
-func keptLog(t testing.TB, s spool.Store, session string, after uint64, page int) []spool.Record {
+func keptLog(t testing.TB, s spool.Store, session string, after uint64, page int) []chunk.Record {
 	t.Helper()
-	var out []spool.Record
+	var out []chunk.Record
 	for {
 		rs, err := s.ReadKept(limit(t), session, spool.KeptQuery{After: after, Max: page})
 		if err != nil {
@@ -234,7 +235,7 @@ func keptLog(t testing.TB, s spool.Store, session string, after uint64, page int
 			return out
 		}
 		for _, r := range rs {
-			if r.Seq <= after || r.Class != spool.Kept {
+			if r.Seq <= after || r.Class != chunk.Kept {
 				t.Fatalf("ReadKept(%s, after %d) gave %s record %d", session, after, r.Class, r.Seq)
 			}
 			after = r.Seq
@@ -243,7 +244,7 @@ func keptLog(t testing.TB, s spool.Store, session string, after uint64, page int
 	}
 }
 
-func texts(rs []spool.Record) []string {
+func texts(rs []chunk.Record) []string {
 	out := make([]string, len(rs))
 	for i, r := range rs {
 		out[i] = text(r)
@@ -251,7 +252,7 @@ func texts(rs []spool.Record) []string {
 	return out
 }
 
-func wantTexts(t testing.TB, rs []spool.Record, want ...string) {
+func wantTexts(t testing.TB, rs []chunk.Record, want ...string) {
 	t.Helper()
 	if got := texts(rs); !slices.Equal(got, want) {
 		t.Fatalf("records:\n got %s\nwant %s", strings.Join(got, " "), strings.Join(want, " "))
@@ -266,7 +267,7 @@ func wantErr(t testing.TB, err, want error) {
 }
 
 // sameRecord compares everything, JSON by bytes: stores do not touch it.
-func sameRecord(a, b spool.Record) bool {
+func sameRecord(a, b chunk.Record) bool {
 	return a.Seq == b.Seq && a.Type == b.Type && a.Agent == b.Agent && a.Time == b.Time && a.Class == b.Class && string(a.Data) == string(b.Data)
 }
 

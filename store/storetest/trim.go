@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 )
 
 // with runs a check for stores that have a role.
@@ -37,7 +38,7 @@ func wantFloors(t testing.TB, s spool.Store, traceFloor, floor uint64) {
 func fill(t testing.TB, s spool.Store, n int) {
 	t.Helper()
 	for i := 1; i <= n; i++ {
-		put(t, s, spool.Append{Session: "s", Records: []spool.Record{rec(spool.Trace, fmt.Sprint("t", i)), rec(spool.Kept, fmt.Sprint("k", i))}})
+		put(t, s, spool.Append{Session: "s", Records: []chunk.Record{rec(chunk.Trace, fmt.Sprint("t", i)), rec(chunk.Kept, fmt.Sprint("k", i))}})
 	}
 }
 
@@ -141,7 +142,7 @@ var trimChecks = []check{
 		fill(t, s, 700)
 		command(t, s, "neighbour", "x")
 		l := own(t, s, "s", "o")
-		put(t, s, spool.Append{Session: "s", Epoch: l.Epoch, Writer: "w", Ordinal: 1, Row: spool.Row{Title: "old", Status: spool.StatusActive, Principal: "p"}})
+		put(t, s, spool.Append{Session: "s", Epoch: l.Epoch, Writer: "w", Ordinal: 1, Row: spool.Row{Title: "old", Status: chunk.StatusActive, Principal: "p"}})
 		if err := r.Delete(limit(t), "s"); err != nil {
 			t.Fatal(err)
 		}
@@ -157,17 +158,17 @@ var trimChecks = []check{
 			t.Fatalf("left behind: %v", texts(rs))
 		}
 		// The old owner cannot bring it back, and nobody need recover it.
-		_, err = s.Append(limit(t), spool.Append{Session: "s", Epoch: l.Epoch, Writer: "w", Ordinal: 2, Records: recs(spool.Trace, "x", 1)})
+		_, err = s.Append(limit(t), spool.Append{Session: "s", Epoch: l.Epoch, Writer: "w", Ordinal: 2, Records: recs(chunk.Trace, "x", 1)})
 		wantErr(t, err, spool.ErrSuperseded)
 		wantErr(t, leaser(t, s).Renew(limit(t), l), spool.ErrSuperseded)
 		_, err = claim(t, s, spool.Claim{Session: "s"})
 		wantErr(t, err, spool.ErrNothingDue)
 
 		h := command(t, s, "s", "new").Head
-		if h.Incarnation != 2 || h.Epoch != l.Epoch+1 || h.Seq != 1 || h.Status != spool.StatusEnded || h.Floor != 0 || h.TraceFloor != 0 {
+		if h.Incarnation != 2 || h.Epoch != l.Epoch+1 || h.Seq != 1 || h.Status != chunk.StatusEnded || h.Floor != 0 || h.TraceFloor != 0 {
 			t.Fatalf("head of the next incarnation %+v", h)
 		}
-		_, err = s.Append(limit(t), spool.Append{Session: "s", Epoch: l.Epoch, Writer: "w", Ordinal: 2, Records: recs(spool.Trace, "x", 1)})
+		_, err = s.Append(limit(t), spool.Append{Session: "s", Epoch: l.Epoch, Writer: "w", Ordinal: 2, Records: recs(chunk.Trace, "x", 1)})
 		wantErr(t, err, spool.ErrSuperseded)
 		wantTexts(t, log(t, s, "s", 0, 10), "new")
 		if l2 := mustClaim(t, s, spool.Claim{Session: "s"}); l2.Epoch <= h.Epoch {
@@ -188,7 +189,7 @@ var trimChecks = []check{
 					if err := r.Delete(limit(t), "s"); err != nil && !errors.Is(err, spool.ErrNotFound) {
 						t.Error(err)
 					}
-				} else if _, err := s.Append(limit(t), spool.Append{Session: "s", Records: recs(spool.Kept, fmt.Sprint(n), 20)}); err != nil {
+				} else if _, err := s.Append(limit(t), spool.Append{Session: "s", Records: recs(chunk.Kept, fmt.Sprint(n), 20)}); err != nil {
 					t.Error(err)
 				}
 			}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 )
 
 type waited struct {
@@ -34,9 +35,9 @@ var waitChecks = []check{
 			{"creation", func() { command(t, s, "s", "c") }},
 			{"command", func() { command(t, s, "s", "c") }},
 			{"claim", func() { l = mustClaim(t, s, spool.Claim{}) }},
-			{"append", func() { put(t, s, spool.Append{Session: "s", Epoch: l.Epoch, Records: recs(spool.Trace, "t", 9)}) }},
+			{"append", func() { put(t, s, spool.Append{Session: "s", Epoch: l.Epoch, Records: recs(chunk.Trace, "t", 9)}) }},
 			{"status", func() {
-				put(t, s, spool.Append{Session: "s", Epoch: l.Epoch, Row: spool.Row{Status: spool.StatusActive}})
+				put(t, s, spool.Append{Session: "s", Epoch: l.Epoch, Row: spool.Row{Status: chunk.StatusActive}})
 			}},
 			{"due", func() { put(t, s, spool.Append{Session: "s", Epoch: l.Epoch, Settle: &spool.Settle{Seen: 2}}) }},
 		}

@@ -11,6 +11,8 @@ import (
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/agent"
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
 	"github.com/spool-run/spool/model/scripted"
 	"github.com/spool-run/spool/runner"
 	"github.com/spool-run/spool/store/memstore"
@@ -54,12 +56,12 @@ func TestAgentUsesServer(t *testing.T) {
 	}
 	say := func(id, text string) {
 		t.Helper()
-		if _, err := g.Command(t.Context(), spool.Row{}, &spool.UserMessage{CommandID: id, Message: spool.Message{ID: id, Role: spool.RoleUser,
-			Parts: []spool.Part{{Type: spool.PartText, Text: text}}}}); err != nil {
+		if _, err := g.Command(t.Context(), spool.Row{}, &chunk.UserMessage{CommandID: id, Message: chunk.Message{ID: id, Role: chunk.RoleUser,
+			Parts: []chunk.Part{{Type: chunk.PartText, Text: text}}}}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	settled := func(until spool.Type) (last *spool.Message) {
+	settled := func(until chunk.Type) (last *chunk.Message) {
 		t.Helper()
 		for r, err := range g.Records(t.Context(), spool.ReadOptions{}) {
 			if err != nil {
@@ -69,7 +71,7 @@ func TestAgentUsesServer(t *testing.T) {
 				break
 			}
 		}
-		if err := g.View(t.Context(), func(f *spool.Fold) error {
+		if err := g.View(t.Context(), func(f *fold.Fold) error {
 			m := f.Messages[len(f.Messages)-1].Clone()
 			last = &m
 			return nil
@@ -85,7 +87,7 @@ func TestAgentUsesServer(t *testing.T) {
 		switch {
 		case p.Tool != nil:
 			outputs = append(outputs, string(p.Tool.Output)+p.Tool.Error)
-		case p.Type == spool.PartFile || p.Type == spool.PartSource:
+		case p.Type == chunk.PartFile || p.Type == chunk.PartSource:
 			kinds = append(kinds, string(p.Type))
 		}
 	}
@@ -94,8 +96,8 @@ func TestAgentUsesServer(t *testing.T) {
 		t.Errorf("%q %q %q", outputs, kinds, m.Text())
 	}
 	say("u2", "wait")
-	settled(spool.TypeProgress)
-	if _, err := g.Command(t.Context(), spool.Row{}, &spool.StopRequested{CommandID: "stop"}); err != nil {
+	settled(chunk.TypeProgress)
+	if _, err := g.Command(t.Context(), spool.Row{}, &chunk.StopRequested{CommandID: "stop"}); err != nil {
 		t.Fatal(err)
 	}
 	settled("")

@@ -16,7 +16,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/tool"
 	"github.com/spool-run/spool/tool/mcptool"
 )
@@ -24,11 +24,11 @@ import (
 // recorder is a host that keeps what calls emit.
 type recorder struct {
 	mu     sync.Mutex
-	chunks []spool.Chunk
-	seen   chan spool.Chunk
+	chunks []chunk.Chunk
+	seen   chan chunk.Chunk
 }
 
-func (r *recorder) Emit(_ context.Context, c spool.Chunk) error {
+func (r *recorder) Emit(_ context.Context, c chunk.Chunk) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.chunks = append(r.chunks, c)
@@ -168,9 +168,9 @@ func TestResults(t *testing.T) {
 		var said []string
 		for _, c := range host.chunks {
 			switch c := c.(type) {
-			case *spool.File:
+			case *chunk.File:
 				said = append(said, c.URL+" "+c.Filename)
-			case *spool.Citation:
+			case *chunk.Citation:
 				said = append(said, c.SourceID+" "+c.URL+" "+c.Title)
 			}
 		}
@@ -186,7 +186,7 @@ func TestResults(t *testing.T) {
 func TestCancellationAndProgress(t *testing.T) {
 	both(t, func(t *testing.T, dial mcptool.Dial) {
 		s := connect(t, dial, nil)
-		host := &recorder{seen: make(chan spool.Chunk, 8)}
+		host := &recorder{seen: make(chan chunk.Chunk, 8)}
 		ctx, cancel := context.WithCancelCause(t.Context())
 		stopped := errors.New("stopped")
 		done := make(chan error, 1)
@@ -195,7 +195,7 @@ func TestCancellationAndProgress(t *testing.T) {
 			done <- err
 		}()
 		for i, label := range []string{"step 1", "step 2"} {
-			p, ok := (<-host.seen).(*spool.Progress)
+			p, ok := (<-host.seen).(*chunk.Progress)
 			if !ok || p.Label != label || p.Percent == nil || *p.Percent != 25*float64(i+1) || p.ID != "c1" {
 				t.Errorf("%+v", p)
 			}

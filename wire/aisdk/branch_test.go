@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
 	"github.com/spool-run/spool/store/memstore"
 	"github.com/spool-run/spool/wire/aisdk"
 )
@@ -45,7 +47,7 @@ func TestBranchesOfRandomLogs(t *testing.T) {
 				t.Fatalf("seed %d, %s: %v", seed, cp.ID, err)
 			}
 			made++
-			want := spool.NewFold("s")
+			want := fold.New("s")
 			for _, r := range whole[:cp.Seq] {
 				if err := want.Apply(r); err != nil {
 					t.Fatal(err)
@@ -55,7 +57,7 @@ func TestBranchesOfRandomLogs(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := b.View(t.Context(), func(f *spool.Fold) error {
+			if err := b.View(t.Context(), func(f *fold.Fold) error {
 				checkShown(t, fmt.Sprintf("seed %d, %s", seed, cp.ID), want, f)
 				kept, err := store.ReadKept(t.Context(), to, spool.KeptQuery{Max: 1 << 20})
 				checkBranchOnTheWire(t, f, kept)
@@ -78,7 +80,7 @@ func TestBranchesOfRandomLogs(t *testing.T) {
 
 // checkShown compares the messages, part by part. What settled the branch may
 // have added to the end of the last one.
-func checkShown(t *testing.T, name string, want, got *spool.Fold) {
+func checkShown(t *testing.T, name string, want, got *fold.Fold) {
 	t.Helper()
 	if len(want.Messages) != len(got.Messages) || string(want.State) != string(got.State) || want.Usage != got.Usage {
 		t.Fatalf("%s: %d messages, state %s, usage %+v; the branch: %d, %s, %+v", name,
@@ -90,7 +92,7 @@ func checkShown(t *testing.T, name string, want, got *spool.Fold) {
 			b.Parts = b.Parts[:n]
 		}
 		a.Metadata, b.Metadata = nil, nil // the end of a run may add to it
-		for _, m := range []*spool.Message{&a, &b} {
+		for _, m := range []*chunk.Message{&a, &b} {
 			for i := range m.Parts {
 				m.Parts[i].First = 0
 			}
@@ -104,7 +106,7 @@ func checkShown(t *testing.T, name string, want, got *spool.Fold) {
 }
 
 // checkBranchOnTheWire says that whoever attaches is shown the branch's messages.
-func checkBranchOnTheWire(t *testing.T, f *spool.Fold, records []spool.Record) {
+func checkBranchOnTheWire(t *testing.T, f *fold.Fold, records []chunk.Record) {
 	t.Helper()
 	o := aisdk.Options{}
 	for _, turn := range f.Turns {

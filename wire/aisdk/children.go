@@ -6,16 +6,18 @@ import (
 	"strings"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
 )
 
 // childAgent is a sub-agent as the projector folds it.
 type childAgent struct {
 	SubAgent
-	known  bool                          // it has a part in this turn
-	turns  map[string]*spool.MessageFold // that belong to this turn, by id
-	runs   map[string]bool               // of these
-	said   map[string]*spool.Message     // what it was told and has not begun, by command
-	fold   *spool.MessageFold            // of its latest turn
+	known  bool                         // it has a part in this turn
+	turns  map[string]*fold.MessageFold // that belong to this turn, by id
+	runs   map[string]bool              // of these
+	said   map[string]*chunk.Message    // what it was told and has not begun, by command
+	fold   *fold.MessageFold            // of its latest turn
 	paused bool
 	kind   string // what the pause waits for
 
@@ -52,8 +54,8 @@ func (p *Projector) child(session string) *childAgent {
 		if len(session) <= len(p.root) || session[len(p.root)] != '.' || !strings.HasPrefix(session, p.root) {
 			return nil
 		}
-		a = &childAgent{SubAgent: SubAgent{Session: session, Status: spool.StatusActive}, turns: map[string]*spool.MessageFold{},
-			runs: map[string]bool{}, said: map[string]*spool.Message{}}
+		a = &childAgent{SubAgent: SubAgent{Session: session, Status: chunk.StatusActive}, turns: map[string]*fold.MessageFold{},
+			runs: map[string]bool{}, said: map[string]*chunk.Message{}}
 		if p.agents == nil {
 			p.agents = map[string]*childAgent{}
 		}
@@ -63,8 +65,8 @@ func (p *Projector) child(session string) *childAgent {
 }
 
 // supersede tells the folds of all agents that their owner is another.
-func (p *Projector) supersede(r spool.Record) {
-	c := new(spool.ExecutorSuperseded)
+func (p *Projector) supersede(r chunk.Record) {
+	c := new(chunk.ExecutorSuperseded)
 	p.fold.Apply(r, c)
 	for _, a := range p.agents {
 		if a.fold != nil {
@@ -81,7 +83,7 @@ func (p *Projector) adopt(a *childAgent, seq uint64) {
 }
 
 // begun folds a subagent_start, ofEnd a subagent_end, of the agent or any below.
-func (p *Projector) begun(c *spool.SubAgentStart, seq uint64) {
+func (p *Projector) begun(c *chunk.SubAgentStart, seq uint64) {
 	if a := p.child(c.SubSessionID); a != nil && !a.known {
 		a.Type, a.CallID = c.SubAgentType, c.CallID
 		p.adopt(a, seq)
@@ -89,27 +91,27 @@ func (p *Projector) begun(c *spool.SubAgentStart, seq uint64) {
 	}
 }
 
-func (p *Projector) ofEnd(c *spool.SubAgentEnd) {
+func (p *Projector) ofEnd(c *chunk.SubAgentEnd) {
 	if a := p.agents[c.SubSessionID]; a != nil && a.known {
 		if len(a.runs) == 0 {
-			a.Status = spool.StatusEnded
+			a.Status = chunk.StatusEnded
 		}
 		p.tell(a)
 	}
 }
 
 // applyChild folds a record of an agent below the turn's.
-func (p *Projector) applyChild(dst []spool.Frame, r spool.Record) ([]spool.Frame, error) {
+func (p *Projector) applyChild(dst []spool.Frame, r chunk.Record) ([]spool.Frame, error) {
 	a := p.child(r.Agent)
 	if a == nil {
 		return dst, nil
 	}
 	switch {
-	case r.Type == spool.TypeUserMessage, r.Type == spool.TypeRunStarted:
-	case len(a.runs) == 0, r.Class == spool.Trace && p.o.SubAgents == Summary:
+	case r.Type == chunk.TypeUserMessage, r.Type == chunk.TypeRunStarted:
+	case len(a.runs) == 0, r.Class == chunk.Trace && p.o.SubAgents == Summary:
 		return dst, nil
 	}
-	c, err := spool.DecodeChunk(r.Data)
+	c, err := chunk.Decode(r.Data)
 	if err != nil {
 		return dst, err
 	}
@@ -122,11 +124,11 @@ func (p *Projector) applyChild(dst []spool.Frame, r spool.Record) ([]spool.Frame
 	p.w.frames = dst
 	n := len(dst)
 	switch c := c.(type) {
-	case *spool.UserMessage:
+	case *chunk.UserMessage:
 		a.said[c.CommandID] = &c.Message
 		return dst, nil
-	case *spool.ToolApprovalResponse, *spool.ToolResultSubmitted:
-		open := a.Status == spool.StatusActive
+	case *chunk.ToolApprovalResponse, *chunk.ToolResultSubmitted:
+		open := a.Status == chunk.StatusActive
 		if !open && !a.paused || a.fold == nil || !accepts(a.fold.Message(), c, a.kind, a.lastWait(), open) {
 			return dst, nil
 		}
@@ -134,16 +136,16 @@ func (p *Projector) applyChild(dst []spool.Frame, r spool.Record) ([]spool.Frame
 			a.fold.Apply(r, c)
 			p.tell(a)
 		}), p.lacking
-	case *spool.RunStarted:
+	case *chunk.RunStarted:
 		if !p.startChild(a, r, c) {
 			return dst, nil
 		}
 	default:
-		if spool.IsCommand(r.Type) || !a.runs[base.RunID] {
+		if chunk.IsCommand(r.Type) || !a.runs[base.RunID] {
 			return dst, nil
 		}
 	}
-	if r.Class == spool.Kept {
+	if r.Class == chunk.Kept {
 		a.heard += len(r.Data)
 	}
 	a.fold.Apply(r, c)
@@ -155,28 +157,28 @@ func (p *Projector) applyChild(dst []spool.Frame, r spool.Record) ([]spool.Frame
 }
 
 // startChild takes a run of a sub-agent; false if it is no run of this turn's.
-func (p *Projector) startChild(a *childAgent, r spool.Record, c *spool.RunStarted) bool {
-	fold := a.turns[c.TurnID]
-	if fold == nil {
+func (p *Projector) startChild(a *childAgent, r chunk.Record, c *chunk.RunStarted) bool {
+	state := a.turns[c.TurnID]
+	if state == nil {
 		if !p.current {
 			return false
 		}
-		fold = spool.NewMessageFold(a.Session)
-		a.turns[c.TurnID] = fold
+		state = fold.NewMessageFold(a.Session)
+		a.turns[c.TurnID] = state
 		for _, id := range c.Commands {
 			if m := a.said[id]; m != nil {
 				a.Messages = append(a.Messages, m)
 				delete(a.said, id)
 			}
 		}
-		a.Messages = append(a.Messages, fold.Message())
+		a.Messages = append(a.Messages, state.Message())
 	}
 	if a.Type == "" {
 		a.Type = c.AgentType
 	}
-	a.fold, a.paused = fold, false
+	a.fold, a.paused = state, false
 	a.runs[c.RunID] = true
-	a.Status, a.Reason = spool.StatusActive, ""
+	a.Status, a.Reason = chunk.StatusActive, ""
 	p.adopt(a, r.Seq)
 	return true
 }
@@ -186,54 +188,54 @@ func (p *Projector) startChild(a *childAgent, r spool.Record, c *spool.RunStarte
 // once as many bytes of records have come as it holds: in all, about three times
 // its size, and once more for each pause. What comes between goes out as it comes,
 // and is forgotten.
-func (p *Projector) followChild(a *childAgent, r spool.Record, c spool.Chunk) {
+func (p *Projector) followChild(a *childAgent, r chunk.Record, c chunk.Chunk) {
 	switch c := c.(type) {
-	case *spool.RunStarted:
+	case *chunk.RunStarted:
 		p.tell(a)
 		p.sync()
-	case *spool.RunSuspended:
-		a.Status, a.Reason, a.kind = spool.StatusPaused, c.Kind, c.Kind
+	case *chunk.RunSuspended:
+		a.Status, a.Reason, a.kind = chunk.StatusPaused, c.Kind, c.Kind
 		if a.paused = strings.HasPrefix(c.Kind, "awaiting_"); a.paused {
 			a.Waits = append(a.Waits, SubAgentWait{Seq: r.Seq, Calls: c.ToolCallIDs})
 		}
 		p.tell(a)
 		p.sync()
-	case *spool.RunFinished:
-		a.Status, a.Reason = spool.StatusEnded, string(c.Outcome)
-		if c.Outcome == spool.OutcomeFailed {
-			a.Status = spool.StatusFailed
+	case *chunk.RunFinished:
+		a.Status, a.Reason = chunk.StatusEnded, string(c.Outcome)
+		if c.Outcome == chunk.OutcomeFailed {
+			a.Status = chunk.StatusFailed
 		}
 		p.tell(a)
 		p.sync()
-	case *spool.SubAgentStart:
+	case *chunk.SubAgentStart:
 		p.begun(c, r.Seq)
 		p.sync()
 		p.transient(c)
-	case *spool.SubAgentEnd:
+	case *chunk.SubAgentEnd:
 		p.ofEnd(c)
 		p.sync()
 		p.transient(c)
-	case *spool.StepDiscarded:
+	case *chunk.StepDiscarded:
 		if p.o.flattens() && p.view.retracted(p, p.shown()) {
 			p.cut(c.Reason, 0)
 		} else if !p.o.flattens() && len(a.Waits) > 0 {
 			p.sync()
 		}
-	case *spool.TextDelta, *spool.Thinking:
+	case *chunk.TextDelta, *chunk.Thinking:
 		if p.o.flattens() && !p.view.grow(p, a.fold.Message().Parts) {
 			p.sync()
 		}
-	case *spool.ToolArgStreamDelta:
+	case *chunk.ToolArgStreamDelta:
 		if p.o.flattens() && !p.view.growArguments(p, a.fold.Message().Parts, c.ToolCallID, ChildCallID(a.Session, c.ToolCallID)) {
 			p.sync()
 		}
-	case *spool.StepCommitted:
+	case *chunk.StepCommitted:
 		if !c.More && a.heard >= len(a.value) {
 			p.tell(a)
 		}
 		p.sync()
 	default:
-		if p.o.flattens() || len(a.Waits) > 0 && r.Class != spool.Trace {
+		if p.o.flattens() || len(a.Waits) > 0 && r.Class != chunk.Trace {
 			p.sync() // it may be about a call that is shown as one of the message's
 		}
 	}
@@ -259,13 +261,13 @@ func (a *childAgent) lastWait() []string {
 
 // accepts reports whether an answer is one that the fold takes: the first one, of
 // the right kind, to a call that waits. open says that its run has not paused.
-func accepts(m *spool.Message, c spool.Chunk, kind string, pending []string, open bool) bool {
-	return slices.ContainsFunc(m.Parts, func(part spool.Part) bool {
+func accepts(m *chunk.Message, c chunk.Chunk, kind string, pending []string, open bool) bool {
+	return slices.ContainsFunc(m.Parts, func(part chunk.Part) bool {
 		t := part.Tool
 		switch c := c.(type) {
-		case *spool.ToolApprovalResponse:
+		case *chunk.ToolApprovalResponse:
 			return t != nil && t.Approval != nil && t.Approval.ID == c.ApprovalID && t.Takes(true, open)
-		case *spool.ToolResultSubmitted:
+		case *chunk.ToolResultSubmitted:
 			return t != nil && t.CallID == c.ToolCallID && t.Takes(false, open) &&
 				(open || kind != "awaiting_children" || slices.Contains(pending, t.CallID))
 		}

@@ -3,7 +3,7 @@ package aisdk
 import (
 	"encoding/json"
 
-	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/internal/jsonenc"
 )
 
@@ -12,7 +12,7 @@ import (
 type ConvertOptions struct {
 	// GenerateID names the messages; nil keeps their ids. It is given a
 	// message's index in the whole history.
-	GenerateID func(index int, m *spool.Message) string
+	GenerateID func(index int, m *chunk.Message) string
 	// OmitReasoning leaves reasoning out.
 	OmitReasoning bool
 	// OmitToolResults leaves the outcomes of calls out: all have their input,
@@ -20,7 +20,7 @@ type ConvertOptions struct {
 	OmitToolResults bool
 	// Children returns the sub-agents of a message and the session of the agent
 	// whose message it is; see [SubAgentsOf]. Nil: there are none.
-	Children func(m *spool.Message) (root string, list []*SubAgent)
+	Children func(m *chunk.Message) (root string, list []*SubAgent)
 	// UI7, StaticTools, SubAgents, NoStepEvents, LiteralErrors, ChunkFilter and
 	// Resolve are the profile's.
 	UI7           bool
@@ -28,7 +28,7 @@ type ConvertOptions struct {
 	SubAgents     SubAgents
 	NoStepEvents  bool
 	LiteralErrors bool
-	ChunkFilter   func(spool.Chunk) bool
+	ChunkFilter   func(chunk.Chunk) bool
 	Resolve       func(json.RawMessage) (json.RawMessage, error)
 	// Live is set for a message whose turn still runs: it gets no closing step.
 	Live bool
@@ -48,11 +48,11 @@ func (o *Options) Convert() *ConvertOptions {
 }
 
 // ConvertToUIMessages converts a history. Nil options are the zero value.
-func ConvertToUIMessages(messages []spool.Message, o *ConvertOptions) []UIMessage {
+func ConvertToUIMessages(messages []chunk.Message, o *ConvertOptions) []UIMessage {
 	return convertFrom(messages, 0, o)
 }
 
-func convertFrom(messages []spool.Message, offset int, o *ConvertOptions) []UIMessage {
+func convertFrom(messages []chunk.Message, offset int, o *ConvertOptions) []UIMessage {
 	if o == nil {
 		o = &ConvertOptions{}
 	}
@@ -64,14 +64,14 @@ func convertFrom(messages []spool.Message, offset int, o *ConvertOptions) []UIMe
 }
 
 // ConvertToUIMessage converts one message.
-func ConvertToUIMessage(m *spool.Message, o *ConvertOptions) UIMessage {
+func ConvertToUIMessage(m *chunk.Message, o *ConvertOptions) UIMessage {
 	if o == nil {
 		o = &ConvertOptions{}
 	}
 	return convert(m, 0, o)
 }
 
-func convert(m *spool.Message, index int, o *ConvertOptions) UIMessage {
+func convert(m *chunk.Message, index int, o *ConvertOptions) UIMessage {
 	profile := o.profile()
 	ui := UIMessage{ID: m.ID, Role: string(m.Role), Metadata: m.Metadata, Parts: []UIPart{}}
 	if o.GenerateID != nil {
@@ -81,16 +81,16 @@ func convert(m *spool.Message, index int, o *ConvertOptions) UIMessage {
 	parts := o.parts(m, profile)
 	for i := range parts.list {
 		p := profile.whole(&parts.list[i])
-		if p.Type == spool.PartSource {
+		if p.Type == chunk.PartSource {
 			sources++
 		}
-		if !profile.visible(p) || o.OmitReasoning && p.Type == spool.PartReasoning {
+		if !profile.visible(p) || o.OmitReasoning && p.Type == chunk.PartReasoning {
 			continue
 		}
 		part := convertPart(p, profile, sources)
 		part.ProviderMetadata = ofAgent(parts.agent(i), part.ProviderMetadata)
-		if m.Role == spool.RoleAssistant {
-			if p.Type == spool.PartFile {
+		if m.Role == chunk.RoleAssistant {
+			if p.Type == chunk.PartFile {
 				part.Filename = "" // the stream has no field for it
 			}
 		} else {
@@ -101,7 +101,7 @@ func convert(m *spool.Message, index int, o *ConvertOptions) UIMessage {
 		}
 		ui.Parts = append(ui.Parts, part)
 	}
-	if m.Role == spool.RoleAssistant && !o.Live && !o.NoStepEvents && !o.OmitToolResults {
+	if m.Role == chunk.RoleAssistant && !o.Live && !o.NoStepEvents && !o.OmitToolResults {
 		own := parts.own
 		if profile.flattens() {
 			own = parts.list
@@ -114,8 +114,8 @@ func convert(m *spool.Message, index int, o *ConvertOptions) UIMessage {
 }
 
 // parts returns the message's parts with those of its sub-agents.
-func (o *ConvertOptions) parts(m *spool.Message, profile *Options) shown {
-	if m.Role != spool.RoleAssistant {
+func (o *ConvertOptions) parts(m *chunk.Message, profile *Options) shown {
+	if m.Role != chunk.RoleAssistant {
 		return shown{list: m.Parts}
 	}
 	var root string
@@ -123,32 +123,32 @@ func (o *ConvertOptions) parts(m *spool.Message, profile *Options) shown {
 	if o.Children != nil {
 		root, list = o.Children(m)
 	}
-	own := profile.filterParts(&spool.Base{AgentID: root}, m.Parts)
+	own := profile.filterParts(&chunk.Base{AgentID: root}, m.Parts)
 	list = profile.filterAgents(list)
 	s := shownParts(root, own, list, profile, func(i int) json.RawMessage { return list[i].data(profile) })
 	s.own = own
 	return s
 }
 
-func convertPart(p *spool.Part, o *Options, source int) UIPart {
+func convertPart(p *chunk.Part, o *Options, source int) UIPart {
 	switch p.Type {
-	case spool.PartText, spool.PartReasoning:
+	case chunk.PartText, chunk.PartReasoning:
 		part := UIPart{Type: prefix(p.Type), Text: p.Text, State: "done"}
 		if p.Open {
 			part.State = "streaming"
-		} else if p.Type == spool.PartReasoning {
+		} else if p.Type == chunk.PartReasoning {
 			part.ProviderMetadata = providerMetadata(p.ProviderMetadata)
 		}
 		return part
-	case spool.PartTool:
+	case chunk.PartTool:
 		return convertTool(p.Tool, o)
-	case spool.PartData:
+	case chunk.PartData:
 		data := o.value(p.Data)
 		if len(data) == 0 {
 			data = json.RawMessage("null")
 		}
 		return UIPart{Type: "data-" + p.Name, ID: p.ID, Data: data}
-	case spool.PartSource:
+	case chunk.PartSource:
 		part := UIPart{Type: "source-url", SourceID: sourceID(p, source), Title: p.Title, ProviderMetadata: citedText(p)}
 		if url, document := sourceKind(p); document {
 			part.Type, part.MediaType, part.Title, part.Filename = "source-document", orElse(p.MediaType, octets), sourceTitle(p), p.Filename
@@ -156,13 +156,13 @@ func convertPart(p *spool.Part, o *Options, source int) UIPart {
 			part.URL = url
 		}
 		return part
-	case spool.PartFile:
+	case chunk.PartFile:
 		return UIPart{Type: "file", URL: p.URL, MediaType: orElse(p.MediaType, octets), Filename: p.Filename}
 	}
 	return UIPart{Type: "step-start"}
 }
 
-func convertTool(t *spool.ToolPart, o *Options) UIPart {
+func convertTool(t *chunk.ToolPart, o *Options) UIPart {
 	part := UIPart{Type: "dynamic-tool", ToolName: t.Name, ToolCallID: t.CallID, ProviderExecuted: t.ProviderExecuted}
 	if o.StaticTools {
 		part.Type, part.ToolName = "tool-"+t.Name, ""
@@ -171,7 +171,7 @@ func convertTool(t *spool.ToolPart, o *Options) UIPart {
 		part.Approval = &UIApproval{ID: t.Approval.ID, Approved: t.Approval.Approved, Reason: t.Approval.Reason}
 	}
 	outcome := outcomeOf(t)
-	if outcome == outcomeNone && t.Approval == nil && (t.State == spool.ToolStreaming || len(t.Input) == 0 && t.InputText != "") {
+	if outcome == outcomeNone && t.Approval == nil && (t.State == chunk.ToolStreaming || len(t.Input) == 0 && t.InputText != "") {
 		part.State = StateInputStreaming
 		if jsonenc.Valid([]byte(t.InputText)) {
 			part.Input = json.RawMessage(t.InputText)

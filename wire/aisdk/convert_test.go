@@ -6,50 +6,50 @@ import (
 	"reflect"
 	"testing"
 
-	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/wire/aisdk"
 )
 
-func tool(id string, state spool.ToolState, change func(*spool.ToolPart)) spool.Part {
-	t := &spool.ToolPart{CallID: id, Name: "search", State: state, Input: json.RawMessage(`{"q":1}`)}
+func tool(id string, state chunk.ToolState, change func(*chunk.ToolPart)) chunk.Part {
+	t := &chunk.ToolPart{CallID: id, Name: "search", State: state, Input: json.RawMessage(`{"q":1}`)}
 	if change != nil {
 		change(t)
 	}
-	return spool.Part{Type: spool.PartTool, Tool: t}
+	return chunk.Part{Type: chunk.PartTool, Tool: t}
 }
 
-func decided(approved bool) func(*spool.ToolPart) {
-	return func(t *spool.ToolPart) { t.Approval = &spool.Approval{ID: "a", Approved: &approved, Reason: "r"} }
+func decided(approved bool) func(*chunk.ToolPart) {
+	return func(t *chunk.ToolPart) { t.Approval = &chunk.Approval{ID: "a", Approved: &approved, Reason: "r"} }
 }
 
 func TestConvertToolStates(t *testing.T) {
 	const head = `{"type":"dynamic-tool","toolName":"search","toolCallId":"c","state":`
 	tests := []struct {
-		part spool.Part
+		part chunk.Part
 		ui   string
 		core string
 	}{
-		{tool("c", spool.ToolStreaming, func(t *spool.ToolPart) { t.Input, t.InputText = nil, `{"q"` }),
+		{tool("c", chunk.ToolStreaming, func(t *chunk.ToolPart) { t.Input, t.InputText = nil, `{"q"` }),
 			head + `"input-streaming"}`, `"state":"pending"}`},
-		{tool("c", spool.ToolPending, nil), head + `"input-available","input":{"q":1}}`, `"state":"pending","input":{"q":1}}`},
-		{tool("c", spool.ToolExecuting, nil), head + `"input-available","input":{"q":1}}`, `"state":"executing","input":{"q":1}}`},
-		{tool("c", spool.ToolExecuting, func(t *spool.ToolPart) { t.Preliminary, t.Output = true, json.RawMessage("1") }),
+		{tool("c", chunk.ToolPending, nil), head + `"input-available","input":{"q":1}}`, `"state":"pending","input":{"q":1}}`},
+		{tool("c", chunk.ToolExecuting, nil), head + `"input-available","input":{"q":1}}`, `"state":"executing","input":{"q":1}}`},
+		{tool("c", chunk.ToolExecuting, func(t *chunk.ToolPart) { t.Preliminary, t.Output = true, json.RawMessage("1") }),
 			head + `"output-available","preliminary":true,"output":1,"input":{"q":1}}`, `"state":"executing","input":{"q":1}}`},
-		{tool("c", spool.ToolPending, func(t *spool.ToolPart) { t.Approval = &spool.Approval{ID: "a"} }),
+		{tool("c", chunk.ToolPending, func(t *chunk.ToolPart) { t.Approval = &chunk.Approval{ID: "a"} }),
 			head + `"approval-requested","approval":{"id":"a"},"input":{"q":1}}`, `"state":"pending","input":{"q":1}}`},
-		{tool("c", spool.ToolPending, decided(true)),
+		{tool("c", chunk.ToolPending, decided(true)),
 			head + `"approval-responded","approval":{"id":"a","approved":true,"reason":"r"},"input":{"q":1}}`, `"state":"pending","input":{"q":1}}`},
-		{tool("c", spool.ToolCompleted, nil), head + `"output-available","output":null,"input":{"q":1}}`, `"state":"completed","input":{"q":1}}`},
-		{tool("c", spool.ToolCompleted, func(t *spool.ToolPart) { t.Output = json.RawMessage(`"x"`) }),
+		{tool("c", chunk.ToolCompleted, nil), head + `"output-available","output":null,"input":{"q":1}}`, `"state":"completed","input":{"q":1}}`},
+		{tool("c", chunk.ToolCompleted, func(t *chunk.ToolPart) { t.Output = json.RawMessage(`"x"`) }),
 			head + `"output-available","output":"x","input":{"q":1}}`, `"state":"completed","input":{"q":1},"output":"x"}`},
-		{tool("c", spool.ToolFailed, func(t *spool.ToolPart) { t.Error, t.Output = "no", json.RawMessage("null") }),
+		{tool("c", chunk.ToolFailed, func(t *chunk.ToolPart) { t.Error, t.Output = "no", json.RawMessage("null") }),
 			head + `"output-error","input":{"q":1},"errorText":"no"}`, `"state":"error","input":{"q":1},"error":"no"}`},
-		{tool("c", spool.ToolFailed, nil), head + `"output-error","input":{"q":1},"errorText":""}`, `"state":"error","input":{"q":1}}`},
-		{tool("c", spool.ToolDenied, decided(false)),
+		{tool("c", chunk.ToolFailed, nil), head + `"output-error","input":{"q":1},"errorText":""}`, `"state":"error","input":{"q":1}}`},
+		{tool("c", chunk.ToolDenied, decided(false)),
 			head + `"output-denied","approval":{"id":"a","approved":false,"reason":"r"},"input":{"q":1}}`, `"state":"error","input":{"q":1},"error":"denied: r"}`},
 	}
 	for _, test := range tests {
-		m := []spool.Message{{ID: "m", Role: spool.RoleAssistant, Parts: []spool.Part{test.part}}}
+		m := []chunk.Message{{ID: "m", Role: chunk.RoleAssistant, Parts: []chunk.Part{test.part}}}
 		ui := aisdk.ConvertToUIMessages(m, &aisdk.ConvertOptions{Live: true})[0]
 		if got, _ := json.Marshal(ui.Parts[0]); !sameText(got, test.ui) {
 			t.Errorf("%s:\ngot  %s\nwant %s", test.part.Tool.State, got, test.ui)
@@ -76,15 +76,15 @@ func sameText(got []byte, want string) bool {
 	return diff(a, b) == ""
 }
 
-func history() []spool.Message {
-	text := func(s string) spool.Part { return spool.Part{Type: spool.PartText, Text: s} }
-	return []spool.Message{
-		{ID: "s", Role: spool.RoleSystem, Parts: []spool.Part{text("Be brief.")}},
-		{ID: "u", Role: spool.RoleUser, Metadata: json.RawMessage(`{"from":"x"}`), Parts: []spool.Part{text("Hello"),
-			{Type: spool.PartFile, URL: "data:,x", MediaType: "text/plain", Filename: "x.txt"}}},
-		{ID: "a", Role: spool.RoleAssistant, Parts: []spool.Part{{Type: spool.PartStep, ID: "1"},
-			{Type: spool.PartReasoning, Text: "Hm", ProviderMetadata: json.RawMessage(`{"flat":"x"}`)}, text("I search."),
-			tool("c", spool.ToolCompleted, func(t *spool.ToolPart) { t.Output = json.RawMessage("1") })}},
+func history() []chunk.Message {
+	text := func(s string) chunk.Part { return chunk.Part{Type: chunk.PartText, Text: s} }
+	return []chunk.Message{
+		{ID: "s", Role: chunk.RoleSystem, Parts: []chunk.Part{text("Be brief.")}},
+		{ID: "u", Role: chunk.RoleUser, Metadata: json.RawMessage(`{"from":"x"}`), Parts: []chunk.Part{text("Hello"),
+			{Type: chunk.PartFile, URL: "data:,x", MediaType: "text/plain", Filename: "x.txt"}}},
+		{ID: "a", Role: chunk.RoleAssistant, Parts: []chunk.Part{{Type: chunk.PartStep, ID: "1"},
+			{Type: chunk.PartReasoning, Text: "Hm", ProviderMetadata: json.RawMessage(`{"flat":"x"}`)}, text("I search."),
+			tool("c", chunk.ToolCompleted, func(t *chunk.ToolPart) { t.Output = json.RawMessage("1") })}},
 	}
 }
 
@@ -104,7 +104,7 @@ func TestConvertMessages(t *testing.T) {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 	got, _ = json.Marshal(aisdk.ConvertToUIMessages(history(), &aisdk.ConvertOptions{OmitReasoning: true, OmitToolResults: true,
-		StaticTools: true, NoStepEvents: true, GenerateID: func(i int, m *spool.Message) string { return fmt.Sprint(m.Role, "-", i) }})[2])
+		StaticTools: true, NoStepEvents: true, GenerateID: func(i int, m *chunk.Message) string { return fmt.Sprint(m.Role, "-", i) }})[2])
 	want = `{"id":"assistant-2","role":"assistant","parts":[{"type":"text","text":"I search.","state":"done"},
 		{"type":"tool-search","toolCallId":"c","state":"input-available","input":{"q":1}}]}`
 	if !sameText(got, want) {
@@ -113,7 +113,7 @@ func TestConvertMessages(t *testing.T) {
 }
 
 func TestPages(t *testing.T) {
-	o := &aisdk.ConvertOptions{GenerateID: func(i int, _ *spool.Message) string { return fmt.Sprint(i) }}
+	o := &aisdk.ConvertOptions{GenerateID: func(i int, _ *chunk.Message) string { return fmt.Sprint(i) }}
 	for _, test := range []struct {
 		offset, limit int
 		ids           string
@@ -192,12 +192,12 @@ func TestParse(t *testing.T) {
 		t.Error(m, err)
 	}
 	for _, bad := range []string{`[]`, `{"role":"tool","parts":[]}`, `{"role":"user","content":{}}`, `{"parts":[]}`, `{`} {
-		if _, err := aisdk.ParseUIMessage([]byte(bad)); spool.CodeOf(err) != spool.ErrInvalid.Code {
+		if _, err := aisdk.ParseUIMessage([]byte(bad)); chunk.CodeOf(err) != chunk.ErrInvalid.Code {
 			t.Errorf("%s: %v", bad, err)
 		}
 	}
 	for _, empty := range []aisdk.UIMessage{{Role: "user"}, {Role: "assistant", Parts: []aisdk.UIPart{{Type: "text", Text: "x"}}}} {
-		if _, err := aisdk.UserMessage(empty); spool.CodeOf(err) != spool.ErrInvalid.Code {
+		if _, err := aisdk.UserMessage(empty); chunk.CodeOf(err) != chunk.ErrInvalid.Code {
 			t.Errorf("%+v: %v", empty, err)
 		}
 	}

@@ -3,7 +3,7 @@ package aisdk
 import (
 	"encoding/json"
 
-	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 )
 
 // CoreMessage is a message in a form that belongs to no framework.
@@ -55,11 +55,11 @@ func UIState(core string) string {
 
 // ConvertToCoreMessages converts a history to the core format. Of the options
 // only GenerateID, OmitReasoning, OmitToolResults and Resolve count.
-func ConvertToCoreMessages(messages []spool.Message, o *ConvertOptions) []CoreMessage {
+func ConvertToCoreMessages(messages []chunk.Message, o *ConvertOptions) []CoreMessage {
 	return coreFrom(messages, 0, o)
 }
 
-func coreFrom(messages []spool.Message, offset int, o *ConvertOptions) []CoreMessage {
+func coreFrom(messages []chunk.Message, offset int, o *ConvertOptions) []CoreMessage {
 	if o == nil {
 		o = &ConvertOptions{}
 	}
@@ -80,37 +80,37 @@ func coreFrom(messages []spool.Message, offset int, o *ConvertOptions) []CoreMes
 	return out
 }
 
-func corePart(p *spool.Part, o *ConvertOptions) (CorePart, bool) {
+func corePart(p *chunk.Part, o *ConvertOptions) (CorePart, bool) {
 	resolve := o.profile().value
 	switch p.Type {
-	case spool.PartText, spool.PartReasoning:
-		return CorePart{Type: string(p.Type), Text: p.Text}, p.Type == spool.PartText || !o.OmitReasoning
-	case spool.PartTool:
+	case chunk.PartText, chunk.PartReasoning:
+		return CorePart{Type: string(p.Type), Text: p.Text}, p.Type == chunk.PartText || !o.OmitReasoning
+	case chunk.PartTool:
 		t := p.Tool
 		part := CorePart{Type: "tool-invocation", ToolCallID: t.CallID, ToolName: t.Name, State: CorePending}
-		if t.State != spool.ToolStreaming {
+		if t.State != chunk.ToolStreaming {
 			part.Input = resolve(inputOf(t))
 		}
 		switch {
 		case o.OmitToolResults:
-		case t.State == spool.ToolExecuting:
+		case t.State == chunk.ToolExecuting:
 			part.State = CoreExecuting
-		case t.State == spool.ToolCompleted:
+		case t.State == chunk.ToolCompleted:
 			part.State, part.Output = CoreCompleted, resolve(t.Output)
-		case t.State == spool.ToolFailed:
+		case t.State == chunk.ToolFailed:
 			part.State, part.Error = CoreError, t.Error
-		case t.State == spool.ToolDenied:
+		case t.State == chunk.ToolDenied:
 			part.State, part.Error = CoreError, "denied"
 			if t.Approval != nil && t.Approval.Reason != "" {
 				part.Error += ": " + t.Approval.Reason
 			}
 		}
 		return part, true
-	case spool.PartData:
+	case chunk.PartData:
 		return CorePart{Type: "data", Name: p.Name, ID: p.ID, Data: resolve(p.Data)}, true
-	case spool.PartSource, spool.PartFile:
+	case chunk.PartSource, chunk.PartFile:
 		return CorePart{Type: string(p.Type), ID: p.ID, Text: p.Text, URL: p.URL, Title: p.Title, MediaType: p.MediaType, Filename: p.Filename}, true
-	case spool.PartStep:
+	case chunk.PartStep:
 		return CorePart{Type: "step", ID: p.ID}, true
 	}
 	return CorePart{}, false

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/wire/aisdk"
 )
 
@@ -50,29 +51,29 @@ func TestEnds(t *testing.T) {
 		log  *logOf
 		want []string
 	}{
-		"completed": {open().said().commit().finish(spool.OutcomeCompleted, "stop"),
+		"completed": {open().said().commit().finish(chunk.OutcomeCompleted, "stop"),
 			[]string{closing, `{"type":"finish-step"}`, `{"type":"finish","finishReason":"stop"` + metadata, "[DONE]"}},
-		"completed by length": {open().said().commit().finish(spool.OutcomeCompleted, "length"),
+		"completed by length": {open().said().commit().finish(chunk.OutcomeCompleted, "length"),
 			[]string{closing, `{"type":"finish-step"}`, `{"type":"finish","finishReason":"length"` + metadata, "[DONE]"}},
-		"stopped": {open().settle("stopped").finish(spool.OutcomeStopped, "other"),
+		"stopped": {open().settle("stopped").finish(chunk.OutcomeStopped, "other"),
 			[]string{closing, `{"type":"finish-step"}`, `{"type":"data-run-interrupted","data":{"reason":"stopped","runId":"r"}}`,
 				`{"type":"abort"}`, `{"type":"finish","finishReason":"other"` + metadata, "[DONE]"}},
-		"steered": {open().settle("").finish(spool.OutcomeSteered, "stop"),
+		"steered": {open().settle("").finish(chunk.OutcomeSteered, "stop"),
 			[]string{closing, `{"type":"finish-step"}`, `{"type":"finish","finishReason":"other"` + metadata, "[DONE]"}},
-		"limit": {open().settle("").finish(spool.OutcomeLimit, "other"),
+		"limit": {open().settle("").finish(chunk.OutcomeLimit, "other"),
 			[]string{closing, `{"type":"finish-step"}`, `{"type":"finish","finishReason":"length"` + metadata, "[DONE]"}},
-		"failed": {open().settle("").finish(spool.OutcomeFailed, "error"),
+		"failed": {open().settle("").finish(chunk.OutcomeFailed, "error"),
 			[]string{closing, `{"type":"finish-step"}`, `{"type":"data-error","data":{"error":"the model went away","code":"provider_failed"}}`,
 				`{"type":"error","errorText":"the model went away"}`, `{"type":"finish","finishReason":"error"` + metadata, "[DONE]"}},
-		"interrupted": {open().settle("").add(&spool.RunSuspended{Kind: "interrupted"}),
+		"interrupted": {open().settle("").add(&chunk.RunSuspended{Kind: "interrupted"}),
 			[]string{closing, `{"type":"finish-step"}`, `{"type":"data-run-interrupted","data":{"reason":"interrupted","runId":"r"}}`,
 				`{"type":"finish","finishReason":"other"}`, "[DONE]"}},
 		"awaiting a client tool": {open().call("c", "where", "{}").said().dispatch("c", "where", "{}").
-			add(&spool.RunSuspended{Kind: "awaiting_client_tool", ToolCallIDs: []string{"c"}}),
+			add(&chunk.RunSuspended{Kind: "awaiting_client_tool", ToolCallIDs: []string{"c"}}),
 			[]string{`{"type":"tool-input-available","toolCallId":"c","toolName":"where","input":{},"dynamic":true}`,
 				`{"type":"finish-step"}`, `{"type":"finish","finishReason":"tool-calls"}`, "[DONE]"}},
 		"completed with tools last": {open().call("c", "where", "{}").said().dispatch("c", "where", "{}").result("c", "where", "1").
-			commit().finish(spool.OutcomeCompleted, "tool-calls"),
+			commit().finish(chunk.OutcomeCompleted, "tool-calls"),
 			[]string{`{"type":"tool-output-available","toolCallId":"c","output":1,"dynamic":true}`, `{"type":"finish-step"}`,
 				`{"type":"start-step"}`, `{"type":"finish-step"}`, `{"type":"start","messageId":"a-t"}`, `{"type":"finish","finishReason":"tool-calls"` + metadata, "[DONE]"}},
 	}
@@ -103,9 +104,9 @@ func TestEnds(t *testing.T) {
 
 func TestDiscardedPhaseCutsReaders(t *testing.T) {
 	l := newLog(t).user("t").start("r", "t", "t").begin().text("Wrong").
-		add(&spool.StepDiscarded{StepID: "r.1", Reason: "crash_recovery"},
-			&spool.StreamResync{CheckpointID: "c", Reason: "crash_recovery"}).
-		begin().text("Right").said().commit().finish(spool.OutcomeCompleted, "stop")
+		add(&chunk.StepDiscarded{StepID: "r.1", Reason: "crash_recovery"},
+			&chunk.StreamResync{CheckpointID: "c", Reason: "crash_recovery"}).
+		begin().text("Right").said().commit().finish(chunk.OutcomeCompleted, "stop")
 	p := aisdk.NewProjector("t", nil)
 	var cut []spool.Frame
 	for _, r := range l.records {
@@ -113,7 +114,7 @@ func TestDiscardedPhaseCutsReaders(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if r.Type == spool.TypeStepDiscarded {
+		if r.Type == chunk.TypeStepDiscarded {
 			cut = frames
 		}
 	}
@@ -152,13 +153,13 @@ func TestDiscardedPhaseCutsReaders(t *testing.T) {
 func TestApprovals(t *testing.T) {
 	for _, approved := range []bool{true, false} {
 		l := newLog(t).user("t").start("r", "t", "t").begin().call("c", "pay", `{"sum":3}`).said()
-		l.add(&spool.ToolApprovalRequest{ApprovalID: "a", ToolCallID: "c", ToolName: "pay", Input: json.RawMessage(`{"sum":3}`)},
-			&spool.RunSuspended{Kind: "awaiting_approval", ToolCallIDs: []string{"c"}})
+		l.add(&chunk.ToolApprovalRequest{ApprovalID: "a", ToolCallID: "c", ToolName: "pay", Input: json.RawMessage(`{"sum":3}`)},
+			&chunk.RunSuspended{Kind: "awaiting_approval", ToolCallIDs: []string{"c"}})
 		live, _ := project(t, l, "t", nil)
 		wantTail(t, events(live), `{"type":"tool-approval-request","approvalId":"a","toolCallId":"c"}`,
 			`{"type":"finish-step"}`, `{"type":"finish","finishReason":"tool-calls"}`, "[DONE]")
 
-		l.add(&spool.ToolApprovalResponse{CommandID: "d", ApprovalID: "a", Approved: approved, Reason: "no money"})
+		l.add(&chunk.ToolApprovalResponse{CommandID: "d", ApprovalID: "a", Approved: approved, Reason: "no money"})
 		live, _ = project(t, l, "t", nil)
 		answered := len(live)
 		if !approved {
@@ -168,7 +169,7 @@ func TestApprovals(t *testing.T) {
 		if approved {
 			l.dispatch("c", "pay", `{"sum":3}`).result("c", "pay", `"paid"`)
 		}
-		l.commit().begin().text("Done.").said().commit().finish(spool.OutcomeCompleted, "stop")
+		l.commit().begin().text("Done.").said().commit().finish(chunk.OutcomeCompleted, "stop")
 		live, _ = project(t, l, "t", nil)
 		want := `{"type":"tool-output-denied","toolCallId":"c"}`
 		if approved {
@@ -188,7 +189,7 @@ func TestApprovals(t *testing.T) {
 }
 
 func TestOutputOfAnUnknownCall(t *testing.T) {
-	l := newLog(t).user("t").start("r", "t", "t").begin().result("x", "late", "1").said().commit().finish(spool.OutcomeCompleted, "stop")
+	l := newLog(t).user("t").start("r", "t", "t").begin().result("x", "late", "1").said().commit().finish(chunk.OutcomeCompleted, "stop")
 	live, _ := project(t, l, "t", nil)
 	if s := events(live); !strings.Contains(s, `{"type":"tool-input-available","toolCallId":"x","toolName":"late","input":{},"dynamic":true}`+"\n"+
 		`{"type":"tool-output-available","toolCallId":"x","output":1,"dynamic":true}`) {
@@ -210,8 +211,8 @@ func TestInputAgainOnlyIfItDiffers(t *testing.T) {
 func TestErrors(t *testing.T) {
 	log := func() *logOf {
 		return newLog(t).user("t").start("r", "t", "t").begin().
-			add(&spool.ErrorChunk{Error: "busy", Code: "rate_limited", Recoverable: true}, &spool.ErrorChunk{Error: "gone"}).
-			text("x").said().commit().add(&spool.RunFinished{Outcome: spool.OutcomeFailed})
+			add(&chunk.ErrorChunk{Error: "busy", Code: "rate_limited", Recoverable: true}, &chunk.ErrorChunk{Error: "gone"}).
+			text("x").said().commit().add(&chunk.RunFinished{Outcome: chunk.OutcomeFailed})
 	}
 	live, _ := project(t, log(), "t", nil)
 	s := joined(live)
@@ -234,9 +235,9 @@ func TestErrors(t *testing.T) {
 }
 
 func TestFilter(t *testing.T) {
-	o := aisdk.Options{ChunkFilter: func(c spool.Chunk) bool {
+	o := aisdk.Options{ChunkFilter: func(c chunk.Chunk) bool {
 		switch c.ChunkType() {
-		case spool.TypeThinking, spool.TypeStatePatch, spool.TypeProgress, spool.TypeStepCommitted:
+		case chunk.TypeThinking, chunk.TypeStatePatch, chunk.TypeProgress, chunk.TypeStepCommitted:
 			return false
 		}
 		return true
@@ -267,11 +268,11 @@ func TestFilter(t *testing.T) {
 
 // What a filter drops is in no stream, no plan and no converted message.
 func TestFilterEverywhere(t *testing.T) {
-	o := aisdk.Options{ChunkFilter: func(c spool.Chunk) bool {
-		if custom, ok := c.(*spool.Custom); ok {
+	o := aisdk.Options{ChunkFilter: func(c chunk.Chunk) bool {
+		if custom, ok := c.(*chunk.Custom); ok {
 			return custom.EventName != "note"
 		}
-		return !spool.Is(c, spool.TypeThinking, spool.TypeProgress, spool.TypeCitation, spool.TypeOutput, spool.TypeError, spool.TypeStatePatch)
+		return !chunk.Is(c, chunk.TypeThinking, chunk.TypeProgress, chunk.TypeCitation, chunk.TypeOutput, chunk.TypeError, chunk.TypeStatePatch)
 	}}
 	flat := o
 	flat.SubAgents = aisdk.Flatten
@@ -318,7 +319,7 @@ func TestRecordsOfOthersBecomeNothing(t *testing.T) {
 		}
 	}
 	p := aisdk.NewProjector("t", nil)
-	if _, err := p.Apply(nil, spool.Record{Seq: 1, Type: spool.TypeRunStarted, Agent: "s", Data: json.RawMessage("not JSON")}); err == nil {
+	if _, err := p.Apply(nil, chunk.Record{Seq: 1, Type: chunk.TypeRunStarted, Agent: "s", Data: json.RawMessage("not JSON")}); err == nil {
 		t.Error("a record that is no JSON went unnoticed")
 	}
 }
@@ -326,7 +327,7 @@ func TestRecordsOfOthersBecomeNothing(t *testing.T) {
 func TestResolvedValues(t *testing.T) {
 	ref := `{"$blob":"sha256:aa","size":5}`
 	l := newLog(t).user("t").start("r", "t", "t").begin().call("c", "x", "{}").said().dispatch("c", "x", ref).
-		result("c", "x", ref).add(&spool.Custom{EventName: "n", Data: json.RawMessage(ref)}).commit().finish(spool.OutcomeCompleted, "stop")
+		result("c", "x", ref).add(&chunk.Custom{EventName: "n", Data: json.RawMessage(ref)}).commit().finish(chunk.OutcomeCompleted, "stop")
 	o := aisdk.Options{Resolve: func(v json.RawMessage) (json.RawMessage, error) {
 		if string(v) == ref {
 			return json.RawMessage(`{"big":` + "\n" + `"value"}`), nil
@@ -356,8 +357,8 @@ func TestBlockIDs(t *testing.T) {
 
 func TestASettledPhaseThatTakesWordsBackCutsReaders(t *testing.T) {
 	l := newLog(t).user("t").start("r", "t", "t").begin().text("What was never", " said")
-	l.add(&spool.AssistantMessage{MessageID: "a-t", StepID: "r.1", Parts: []spool.Part{{Type: spool.PartText, First: 4, Text: "Other words"}}})
-	l.commit().finish(spool.OutcomeCompleted, "stop")
+	l.add(&chunk.AssistantMessage{MessageID: "a-t", StepID: "r.1", Parts: []chunk.Part{{Type: chunk.PartText, First: 4, Text: "Other words"}}})
+	l.commit().finish(chunk.OutcomeCompleted, "stop")
 	p := aisdk.NewProjector("t", nil)
 	cuts := 0
 	for _, r := range l.records {
@@ -368,7 +369,7 @@ func TestASettledPhaseThatTakesWordsBackCutsReaders(t *testing.T) {
 		for i, f := range frames {
 			if f.Cut {
 				cuts++
-				if r.Type != spool.TypeAssistantMessage || i != len(frames)-1 || f.Seq != 0 {
+				if r.Type != chunk.TypeAssistantMessage || i != len(frames)-1 || f.Seq != 0 {
 					t.Errorf("record %d: frame %d cuts", r.Seq, i)
 				}
 			}

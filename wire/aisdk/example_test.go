@@ -5,16 +5,16 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/wire/aisdk"
 )
 
 // A program that has chunks but no log streams them to useChat.
 func ExampleToDataStream() {
-	chunks := func(yield func(spool.Chunk, error) bool) {
-		base := spool.Base{AgentID: "demo"}
-		_ = yield(&spool.TextDelta{Base: base, Delta: "Hel"}, nil) &&
-			yield(&spool.TextDelta{Base: base, Delta: "lo"}, nil)
+	chunks := func(yield func(chunk.Chunk, error) bool) {
+		base := chunk.Base{AgentID: "demo"}
+		_ = yield(&chunk.TextDelta{Base: base, Delta: "Hel"}, nil) &&
+			yield(&chunk.TextDelta{Base: base, Delta: "lo"}, nil)
 	}
 	if err := aisdk.WriteStream(os.Stdout, aisdk.ToDataStream(chunks, nil)); err != nil {
 		fmt.Println(err)
@@ -39,9 +39,9 @@ func ExampleToDataStream() {
 
 // A stored history in the form that clients keep.
 func ExampleConvertToUIMessages() {
-	history := []spool.Message{{ID: "m1", Role: spool.RoleAssistant, Parts: []spool.Part{
-		{Type: spool.PartText, Text: "Let me look."},
-		{Type: spool.PartTool, Tool: &spool.ToolPart{CallID: "c1", Name: "search", State: spool.ToolExecuting, Input: json.RawMessage(`{"q":"spool"}`)}},
+	history := []chunk.Message{{ID: "m1", Role: chunk.RoleAssistant, Parts: []chunk.Part{
+		{Type: chunk.PartText, Text: "Let me look."},
+		{Type: chunk.PartTool, Tool: &chunk.ToolPart{CallID: "c1", Name: "search", State: chunk.ToolExecuting, Input: json.RawMessage(`{"q":"spool"}`)}},
 	}}}
 	data, err := json.Marshal(aisdk.ConvertToUIMessages(history, nil)[0].Parts[1])
 	fmt.Println(string(data), err)

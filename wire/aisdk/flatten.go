@@ -4,19 +4,19 @@ import (
 	"encoding/json"
 	"slices"
 
-	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 )
 
 // shown are the parts of a message as a client is shown them. With [Flatten]
 // agents names the sub-agent whose words a part is, "" for all others.
 type shown struct {
-	list   []spool.Part
+	list   []chunk.Part
 	agents []string
-	own    []spool.Part // of a message that is converted: without sub-agents
+	own    []chunk.Part // of a message that is converted: without sub-agents
 }
 
 type shownPart struct {
-	spool.Part
+	chunk.Part
 	agent string
 }
 
@@ -31,7 +31,7 @@ func (s shown) agent(i int) string {
 func (o *Options) flattens() bool { return o.SubAgents == Flatten }
 
 // counted are the parts among which clients look for calls without an outcome.
-func (p *Projector) counted() []spool.Part {
+func (p *Projector) counted() []chunk.Part {
 	if p.o.flattens() {
 		return p.shown().list
 	}
@@ -44,29 +44,29 @@ func (p *Projector) counted() []spool.Part {
 func (a *SubAgent) flat(waited map[string]*SubAgent) []shownPart {
 	var list []shownPart
 	for _, m := range a.Messages {
-		if m.Role != spool.RoleAssistant {
+		if m.Role != chunk.RoleAssistant {
 			continue
 		}
 		for _, part := range m.Parts {
 			item := shownPart{Part: part}
 			switch part.Type {
-			case spool.PartStep:
+			case chunk.PartStep:
 				continue
-			case spool.PartText, spool.PartReasoning:
+			case chunk.PartText, chunk.PartReasoning:
 				item.agent = a.Session
-			case spool.PartTool:
+			case chunk.PartTool:
 				if part.Tool == nil {
 					continue
 				}
 				item.Tool = a.flatCall(part.Tool, waited)
-			case spool.PartData:
+			case chunk.PartData:
 				if part.ID == "" && (part.Name == "error" || part.Name == "output" || part.Name == "run-interrupted") {
 					continue
 				}
 				if part.ID != "" {
 					item.ID = ChildCallID(a.Session, part.ID)
 				}
-			case spool.PartSource:
+			case chunk.PartSource:
 				if part.ID != "" {
 					item.ID = ChildCallID(a.Session, part.ID)
 				}
@@ -78,7 +78,7 @@ func (a *SubAgent) flat(waited map[string]*SubAgent) []shownPart {
 }
 
 // flatCall returns a call as one of the root's message.
-func (a *SubAgent) flatCall(t *spool.ToolPart, waited map[string]*SubAgent) *spool.ToolPart {
+func (a *SubAgent) flatCall(t *chunk.ToolPart, waited map[string]*SubAgent) *chunk.ToolPart {
 	id := ChildCallID(a.Session, t.CallID)
 	if of := waited[id]; of != nil {
 		t = whileWaiting(t, of)
@@ -86,7 +86,7 @@ func (a *SubAgent) flatCall(t *spool.ToolPart, waited map[string]*SubAgent) *spo
 	call := *t
 	call.CallID = id
 	if len(call.Input) == 0 && !call.State.Settled() && call.Approval == nil && call.InputText != "" {
-		call.State = spool.ToolStreaming // as what is no JSON is shown
+		call.State = chunk.ToolStreaming // as what is no JSON is shown
 	}
 	return &call
 }
@@ -111,19 +111,19 @@ func (a *SubAgent) spokenSince(seq uint64) bool {
 
 // partKey tells a part from its neighbours.
 type partKey struct {
-	kind  spool.PartType
+	kind  chunk.PartType
 	id    string
 	first uint64 // of words
 }
 
-func keyOf(part *spool.Part) partKey {
+func keyOf(part *chunk.Part) partKey {
 	key := partKey{kind: part.Type}
 	switch part.Type {
-	case spool.PartText, spool.PartReasoning:
+	case chunk.PartText, chunk.PartReasoning:
 		key.first = part.First
-	case spool.PartTool:
+	case chunk.PartTool:
 		key.id = part.Tool.CallID
-	case spool.PartData:
+	case chunk.PartData:
 		key.id = part.Name
 		if part.ID != "" {
 			key.id, _ = dataKey(part)
@@ -133,7 +133,7 @@ func keyOf(part *spool.Part) partKey {
 }
 
 // place remembers in which order the client has the parts.
-func (v *view) place(p *Projector, parts []spool.Part) {
+func (v *view) place(p *Projector, parts []chunk.Part) {
 	v.order = v.order[:0]
 	for i := range parts {
 		if p.o.visible(&parts[i]) {
@@ -146,7 +146,7 @@ func (v *view) place(p *Projector, parts []spool.Part) {
 // has one in an earlier step that it could be brought to only by a second part:
 // agents speak at the same time, and what one of them began early may be made
 // visible, or whole, late.
-func (v *view) misplaced(p *Projector, parts []spool.Part) bool {
+func (v *view) misplaced(p *Projector, parts []chunk.Part) bool {
 	n := 0
 	for i := range parts {
 		part := &parts[i]
@@ -167,8 +167,8 @@ func (v *view) misplaced(p *Projector, parts []spool.Part) bool {
 }
 
 // lacksInput reports whether the client would have to be sent the call's input.
-func (s *sentTool) lacksInput(t *spool.ToolPart) bool {
-	if t.State == spool.ToolStreaming {
+func (s *sentTool) lacksInput(t *chunk.ToolPart) bool {
+	if t.State == chunk.ToolStreaming {
 		return false
 	}
 	return !s.available || s.outcome == outcomeNone && !sameJSON(s.input, inputOf(t))

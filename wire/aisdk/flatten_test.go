@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
 	"github.com/spool-run/spool/wire/aisdk"
 	"github.com/spool-run/spool/wire/wiretest"
 )
@@ -34,14 +36,14 @@ func newCrowd(t testing.TB, seed uint64) *crowd {
 	w.cast = []*speaker{{session: "s", run: "r", step: 1, open: true}}
 	for i := 1; i <= 3; i++ {
 		c := &speaker{session: fmt.Sprintf("s.%d", i), run: fmt.Sprintf("r.%d", i)}
-		w.add(&spool.SubAgentStart{SubAgentType: "x", SubSessionID: c.session, CallID: fmt.Sprintf("c%d", i), Mode: spool.ChildBackground})
-		w.by(c, &spool.RunStarted{TurnID: c.session, MessageID: "a-" + c.session, Mode: "start"})
+		w.add(&chunk.SubAgentStart{SubAgentType: "x", SubSessionID: c.session, CallID: fmt.Sprintf("c%d", i), Mode: chunk.ChildBackground})
+		w.by(c, &chunk.RunStarted{TurnID: c.session, MessageID: "a-" + c.session, Mode: "start"})
 		w.cast = append(w.cast, c)
 	}
 	return w
 }
 
-func (w *crowd) by(s *speaker, chunks ...spool.Chunk) {
+func (w *crowd) by(s *speaker, chunks ...chunk.Chunk) {
 	for _, c := range chunks {
 		b := c.ChunkBase()
 		b.AgentID, b.RunID, b.Step = s.session, s.run, s.step
@@ -49,7 +51,7 @@ func (w *crowd) by(s *speaker, chunks ...spool.Chunk) {
 	}
 }
 
-func (w *crowd) foldOf(s *speaker) *spool.Fold {
+func (w *crowd) foldOf(s *speaker) *fold.Fold {
 	if s.session == "s" {
 		return w.fold
 	}
@@ -63,21 +65,21 @@ func (w *crowd) act(s *speaker, last bool) {
 	case !s.open && len(s.asked) > 0 && (last || w.r.IntN(2) == 0):
 		call := s.asked[0]
 		s.asked = s.asked[1:]
-		w.by(s, &spool.ToolStart{ToolCallID: call, ToolName: "look", Arguments: json.RawMessage(`{"n":1}`), EffectID: s.run + call})
-		w.by(s, &spool.ToolEnd{ToolCallID: call, ToolName: "look", Result: json.RawMessage(`1`), Success: w.r.IntN(4) > 0})
+		w.by(s, &chunk.ToolStart{ToolCallID: call, ToolName: "look", Arguments: json.RawMessage(`{"n":1}`), EffectID: s.run + call})
+		w.by(s, &chunk.ToolEnd{ToolCallID: call, ToolName: "look", Result: json.RawMessage(`1`), Success: w.r.IntN(4) > 0})
 		said = true
 	case !s.open && last:
 	case !s.open && len(s.asked) == 0:
 		s.step++
 		s.open = true
-		w.by(s, &spool.StepStarted{StepID: fmt.Sprintf("%s-%d", s.run, s.step)})
+		w.by(s, &chunk.StepStarted{StepID: fmt.Sprintf("%s-%d", s.run, s.step)})
 		return
 	case s.open && s.writing != "":
 		if w.r.IntN(3) > 0 && !last {
-			w.by(s, &spool.ToolArgStreamDelta{ToolCallID: s.writing, Delta: "1"})
+			w.by(s, &chunk.ToolArgStreamDelta{ToolCallID: s.writing, Delta: "1"})
 			return
 		}
-		w.by(s, &spool.ToolArgStreamDelta{ToolCallID: s.writing, Delta: "}"}, &spool.ToolArgStreamEnd{ToolCallID: s.writing, ToolName: "look"})
+		w.by(s, &chunk.ToolArgStreamDelta{ToolCallID: s.writing, Delta: "}"}, &chunk.ToolArgStreamEnd{ToolCallID: s.writing, ToolName: "look"})
 		s.asked, s.writing = append(s.asked, s.writing), ""
 		return
 	case s.open && last:
@@ -101,24 +103,24 @@ func (w *crowd) act(s *speaker, last bool) {
 	case 1:
 		w.calls++
 		s.writing = fmt.Sprintf("k%d", w.calls)
-		w.by(s, &spool.ToolArgStreamStart{ToolCallID: s.writing, ToolName: "look"}, &spool.ToolArgStreamDelta{ToolCallID: s.writing, Delta: `{"n":`})
+		w.by(s, &chunk.ToolArgStreamStart{ToolCallID: s.writing, ToolName: "look"}, &chunk.ToolArgStreamDelta{ToolCallID: s.writing, Delta: `{"n":`})
 	case 2:
-		w.by(s, &spool.Thinking{Content: "hm "})
+		w.by(s, &chunk.Thinking{Content: "hm "})
 	case 3:
-		w.by(s, &spool.Thinking{Content: "so", IsComplete: true, ProviderMetadata: json.RawMessage(`{"m":{"sig":"x"}}`)})
+		w.by(s, &chunk.Thinking{Content: "so", IsComplete: true, ProviderMetadata: json.RawMessage(`{"m":{"sig":"x"}}`)})
 	case 4:
-		w.by(s, &spool.Custom{EventName: "doc", ID: "d", Data: json.RawMessage(fmt.Sprint(w.r.IntN(3)))})
+		w.by(s, &chunk.Custom{EventName: "doc", ID: "d", Data: json.RawMessage(fmt.Sprint(w.r.IntN(3)))})
 	case 5:
-		w.by(s, &spool.Custom{EventName: "note", Data: json.RawMessage(`{}`)})
+		w.by(s, &chunk.Custom{EventName: "note", Data: json.RawMessage(`{}`)})
 	case 6:
-		w.by(s, &spool.Citation{SourceID: "x", URL: "https://example.com/"})
+		w.by(s, &chunk.Citation{SourceID: "x", URL: "https://example.com/"})
 	case 7:
 		if w.r.IntN(3) == 0 {
 			s.asked, s.writing, s.open = nil, "", false
-			w.by(s, &spool.StepDiscarded{StepID: fmt.Sprintf("%s-%d", s.run, s.step), Reason: "crash_recovery"})
+			w.by(s, &chunk.StepDiscarded{StepID: fmt.Sprintf("%s-%d", s.run, s.step), Reason: "crash_recovery"})
 		}
 	default:
-		w.by(s, &spool.TextDelta{Delta: []string{"a", " b", "", "c\n"}[w.r.IntN(4)]})
+		w.by(s, &chunk.TextDelta{Delta: []string{"a", " b", "", "c\n"}[w.r.IntN(4)]})
 	}
 }
 
@@ -134,7 +136,7 @@ func (w *crowd) play(acts int) *crowd {
 		if s.step > 0 {
 			w.by(s, w.foldOf(s).CloseStep(fmt.Sprintf("c%d", len(w.records)))...)
 		}
-		w.by(s, &spool.RunFinished{Outcome: spool.OutcomeCompleted, FinishReason: "stop"})
+		w.by(s, &chunk.RunFinished{Outcome: chunk.OutcomeCompleted, FinishReason: "stop"})
 	}
 	return w
 }
@@ -176,7 +178,7 @@ func TestFlattenedCrowds(t *testing.T) {
 func TestFlatten(t *testing.T) {
 	t.Parallel()
 	log := wiretest.Agents()
-	f := spool.NewFold(wiretest.Session)
+	f := fold.New(wiretest.Session)
 	for _, r := range log {
 		if err := f.Apply(r); err != nil {
 			t.Fatal(err)
@@ -240,16 +242,16 @@ func TestFlatten(t *testing.T) {
 // waits until it is whole, and then readers are cut.
 func TestFlattenedArguments(t *testing.T) {
 	t.Parallel()
-	child := func(c spool.Chunk) spool.Chunk {
-		*c.ChunkBase() = spool.Base{AgentID: "s.1", RunID: "r.1", Step: 1}
+	child := func(c chunk.Chunk) chunk.Chunk {
+		*c.ChunkBase() = chunk.Base{AgentID: "s.1", RunID: "r.1", Step: 1}
 		return c
 	}
 	l := newLog(t).user("t").start("r", "t", "t").begin().
-		add(&spool.SubAgentStart{SubAgentType: "x", SubSessionID: "s.1", CallID: "p", Mode: spool.ChildBackground},
-			child(&spool.RunStarted{TurnID: "s.1", MessageID: "a-s.1", Mode: "start"}), child(&spool.StepStarted{StepID: "r.1-1"}),
-			child(&spool.ToolArgStreamStart{ToolCallID: "c", ToolName: "look"}),
-			child(&spool.ToolArgStreamDelta{ToolCallID: "c", Delta: `{"n":`}),
-			child(&spool.ToolArgStreamDelta{ToolCallID: "c", Delta: `[1`}))
+		add(&chunk.SubAgentStart{SubAgentType: "x", SubSessionID: "s.1", CallID: "p", Mode: chunk.ChildBackground},
+			child(&chunk.RunStarted{TurnID: "s.1", MessageID: "a-s.1", Mode: "start"}), child(&chunk.StepStarted{StepID: "r.1-1"}),
+			child(&chunk.ToolArgStreamStart{ToolCallID: "c", ToolName: "look"}),
+			child(&chunk.ToolArgStreamDelta{ToolCallID: "c", Delta: `{"n":`}),
+			child(&chunk.ToolArgStreamDelta{ToolCallID: "c", Delta: `[1`}))
 	o := profiles["flatten"]
 	live, p := project(t, l, "t", &o)
 	want := `{"type":"tool-input-start","toolCallId":"s.1/c","toolName":"look","dynamic":true}
@@ -264,7 +266,7 @@ func TestFlattenedArguments(t *testing.T) {
 		t.Errorf("plan:\n%s\nwant it to end with\n%s", got, want)
 	}
 
-	apply := func(chunks ...spool.Chunk) (frames []spool.Frame) {
+	apply := func(chunks ...chunk.Chunk) (frames []spool.Frame) {
 		t.Helper()
 		n := len(l.records)
 		for _, r := range l.add(chunks...).records[n:] {
@@ -278,11 +280,11 @@ func TestFlattenedArguments(t *testing.T) {
 	apply(l.fold.CloseModelPhase("stop", nil)...)
 	apply(l.fold.CloseStep("c1")...)
 	l.step++
-	apply(&spool.StepStarted{StepID: "r.2"})
-	if frames := apply(child(&spool.ToolArgStreamDelta{ToolCallID: "c", Delta: `]`})); len(frames) > 0 {
+	apply(&chunk.StepStarted{StepID: "r.2"})
+	if frames := apply(child(&chunk.ToolArgStreamDelta{ToolCallID: "c", Delta: `]`})); len(frames) > 0 {
 		t.Errorf("behind a step: %s", joined(frames))
 	}
-	frames := apply(child(&spool.ToolArgStreamDelta{ToolCallID: "c", Delta: `}`}), child(&spool.ToolArgStreamEnd{ToolCallID: "c", ToolName: "look"}))
+	frames := apply(child(&chunk.ToolArgStreamDelta{ToolCallID: "c", Delta: `}`}), child(&chunk.ToolArgStreamEnd{ToolCallID: "c", ToolName: "look"}))
 	if len(frames) == 0 || !frames[len(frames)-1].Cut {
 		t.Errorf("whole, behind a step: %s", joined(frames))
 	}
@@ -296,9 +298,9 @@ func TestFlattenedArguments(t *testing.T) {
 func TestFlattenedHistory(t *testing.T) {
 	t.Parallel()
 	o := profiles["flatten"]
-	f := spool.NewFold(wiretest.Session)
+	f := fold.New(wiretest.Session)
 	var early []aisdk.UIMessage // of when a child waits for its answer
-	messages := func() (list []spool.Message) {
+	messages := func() (list []chunk.Message) {
 		for _, m := range f.Messages {
 			list = append(list, m.Clone())
 		}
@@ -308,7 +310,7 @@ func TestFlattenedHistory(t *testing.T) {
 		if err := f.Apply(r); err != nil {
 			t.Fatal(err)
 		}
-		if early == nil && r.Type == spool.TypeRunSuspended && r.Agent == wiretest.Session {
+		if early == nil && r.Type == chunk.TypeRunSuspended && r.Agent == wiretest.Session {
 			early = aisdk.ConvertToUIMessages(messages(), converting(f, &o))
 		}
 	}

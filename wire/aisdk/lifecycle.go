@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/internal/jsonenc"
 )
 
@@ -20,31 +21,31 @@ func orElse(s, fallback string) string {
 
 // transient writes the data frame of a chunk that is shown and forgotten: all
 // that says how a run goes on, and the application's own transient events.
-func (p *Projector) transient(c spool.Chunk) {
+func (p *Projector) transient(c chunk.Chunk) {
 	switch c := c.(type) {
-	case *spool.Custom:
+	case *chunk.Custom:
 		if c.Transient {
 			p.w.open("data-"+c.EventName).opt("id", c.ID).raw("data", p.o.value(c.Data)).flag("transient", true).close()
 		}
 		return
-	case *spool.StepCommitted:
+	case *chunk.StepCommitted:
 		short := *c
 		short.Data = nil // the parts were sent as themselves
 		p.writeTransient(&short)
 		return
-	case *spool.RunSuspended:
+	case *chunk.RunSuspended:
 		short := *c
 		short.Data, short.Metadata = nil, nil
 		p.writeTransient(&short)
 		return
-	case *spool.SubAgentStart, *spool.SubAgentEnd, *spool.StatePatch, *spool.RunInterrupted, *spool.RunResumed,
-		*spool.RunPaused, *spool.CheckpointCreated, *spool.StepDiscarded, *spool.StreamResync, *spool.ExecutorSuperseded:
+	case *chunk.SubAgentStart, *chunk.SubAgentEnd, *chunk.StatePatch, *chunk.RunInterrupted, *chunk.RunResumed,
+		*chunk.RunPaused, *chunk.CheckpointCreated, *chunk.StepDiscarded, *chunk.StreamResync, *chunk.ExecutorSuperseded:
 		p.writeTransient(c)
 	}
 }
 
 // writeTransient writes data-{type} with the chunk's fields, all but its type.
-func (p *Projector) writeTransient(c spool.Chunk) {
+func (p *Projector) writeTransient(c chunk.Chunk) {
 	data, err := json.Marshal(c)
 	if err != nil {
 		return
@@ -56,19 +57,19 @@ func (p *Projector) writeTransient(c spool.Chunk) {
 // reportError writes an error chunk. A recoverable one is a part of the message
 // and was written as such; a fatal one is shown, and told for good when the run
 // fails: clients read nothing after an error frame, and the chunk ends nothing.
-func (p *Projector) reportError(c *spool.ErrorChunk) {
+func (p *Projector) reportError(c *chunk.ErrorChunk) {
 	switch {
 	case p.o.LiteralErrors, p.noRuns && !c.Recoverable:
 		p.failure = c
 		p.w.open("error").str("errorText", c.Error).close()
 	case !c.Recoverable:
 		p.failure = c
-		data, _ := json.Marshal(spool.ErrorInfo{Error: c.Error, Code: c.Code})
+		data, _ := json.Marshal(chunk.ErrorInfo{Error: c.Error, Code: c.Code})
 		p.w.open("data-error").raw("data", data).flag("transient", true).close()
 	}
 }
 
-func (p *Projector) writeSource(part *spool.Part, n int) {
+func (p *Projector) writeSource(part *chunk.Part, n int) {
 	id := sourceID(part, n)
 	if url, document := sourceKind(part); document {
 		p.w.open("source-document").str("sourceId", id).str("mediaType", orElse(part.MediaType, octets)).
@@ -81,19 +82,19 @@ func (p *Projector) writeSource(part *spool.Part, n int) {
 
 // sourceID returns a source's id, which clients require, by its ordinal if it has
 // none.
-func sourceID(part *spool.Part, n int) string { return orElse(part.ID, "source-"+strconv.Itoa(n)) }
+func sourceID(part *chunk.Part, n int) string { return orElse(part.ID, "source-"+strconv.Itoa(n)) }
 
 // sourceKind returns a source's URL, or that it is a document.
-func sourceKind(part *spool.Part) (url string, document bool) {
+func sourceKind(part *chunk.Part) (url string, document bool) {
 	return part.URL, part.MediaType != "" || part.URL == ""
 }
 
-func sourceTitle(part *spool.Part) string {
+func sourceTitle(part *chunk.Part) string {
 	return orElse(part.Title, orElse(part.Filename, part.URL))
 }
 
 // citedText carries what the frame has no field for.
-func citedText(part *spool.Part) json.RawMessage {
+func citedText(part *chunk.Part) json.RawMessage {
 	if part.Text == "" {
 		return nil
 	}
@@ -102,7 +103,7 @@ func citedText(part *spool.Part) json.RawMessage {
 
 // Ends. Closing what is open and the marks were written with the message.
 
-func (p *Projector) suspend(c *spool.RunSuspended) {
+func (p *Projector) suspend(c *chunk.RunSuspended) {
 	p.paused, p.kind, p.pending = true, c.Kind, c.ToolCallIDs
 	reason := "tool-calls"
 	if c.Kind == "interrupted" {
@@ -112,26 +113,26 @@ func (p *Projector) suspend(c *spool.RunSuspended) {
 	p.end(n, reason, c.Metadata)
 }
 
-func (p *Projector) finish(c *spool.RunFinished) {
+func (p *Projector) finish(c *chunk.RunFinished) {
 	n := len(p.w.frames)
 	reason := "other"
 	switch c.Outcome {
-	case spool.OutcomeCompleted:
+	case chunk.OutcomeCompleted:
 		if reason = c.FinishReason; !validReason(reason) {
 			reason = "stop"
 		}
-	case spool.OutcomeStopped:
+	case chunk.OutcomeStopped:
 		p.w.open("abort").close()
-	case spool.OutcomeLimit:
+	case chunk.OutcomeLimit:
 		reason = "length"
-	case spool.OutcomeFailed:
+	case chunk.OutcomeFailed:
 		reason = "error"
 		p.w.open("error").str("errorText", p.failureText(c)).close()
 	}
 	p.end(n, reason, c.Metadata)
 }
 
-func (p *Projector) failureText(c *spool.RunFinished) string {
+func (p *Projector) failureText(c *chunk.RunFinished) string {
 	text := c.Error
 	if text == "" && p.failure != nil {
 		text = p.failure.Error

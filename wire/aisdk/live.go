@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"strings"
 
-	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/internal/jsonenc"
 )
 
@@ -25,7 +25,7 @@ type SubAgentLive struct {
 // live is what clients have been sent of a sub-agent beyond its data part.
 type live struct {
 	base int          // how many parts of the latest message the data part holds
-	sent []spool.Part // those after
+	sent []chunk.Part // those after
 }
 
 func (l *live) restart(p *Projector, a *childAgent) {
@@ -35,8 +35,8 @@ func (l *live) restart(p *Projector, a *childAgent) {
 	}
 }
 
-func (o *Options) visibleParts(m *spool.Message) []*spool.Part {
-	var list []*spool.Part
+func (o *Options) visibleParts(m *chunk.Message) []*chunk.Part {
+	var list []*chunk.Part
 	for i := range m.Parts {
 		if o.visible(&m.Parts[i]) {
 			list = append(list, &m.Parts[i])
@@ -46,7 +46,7 @@ func (o *Options) visibleParts(m *spool.Message) []*spool.Part {
 }
 
 // followLive writes what the agent has said beyond what was sent.
-func (p *Projector) followLive(a *childAgent, r spool.Record) {
+func (p *Projector) followLive(a *childAgent, r chunk.Record) {
 	if !p.o.nests() || a.fold == nil {
 		return
 	}
@@ -58,7 +58,7 @@ func (p *Projector) followLive(a *childAgent, r spool.Record) {
 		p.writeLive(a, SubAgentLive{Index: l.base + len(parts), Retracted: true})
 	}
 	from := 0
-	if r.Type == spool.TypeTextDelta || r.Type == spool.TypeThinking || r.Type == spool.TypeToolArgStreamDelta {
+	if r.Type == chunk.TypeTextDelta || r.Type == chunk.TypeThinking || r.Type == chunk.TypeToolArgStreamDelta {
 		from = max(0, len(l.sent)-1)
 	}
 	for i := from; i < len(parts); i++ {
@@ -90,11 +90,11 @@ func (p *Projector) planLive(a *childAgent) {
 
 // writePart sets a part. Text that still grows follows as deltas, so that no
 // frame is too large.
-func (p *Projector) writePart(a *childAgent, index int, part *spool.Part) {
+func (p *Projector) writePart(a *childAgent, index int, part *chunk.Part) {
 	part = p.o.whole(part)
 	ui := convertPart(part, &p.o, 0)
 	text := ui.Text
-	if part.Tool != nil && part.Tool.State == spool.ToolStreaming {
+	if part.Tool != nil && part.Tool.State == chunk.ToolStreaming {
 		text, ui.Input = part.Tool.InputText, nil
 	}
 	ui.Text = ""
@@ -120,20 +120,20 @@ func (p *Projector) writeLive(a *childAgent, l SubAgentLive) {
 }
 
 // grown returns what was added to a part that has only grown.
-func grown(was, part *spool.Part) (delta string, ok bool) {
+func grown(was, part *chunk.Part) (delta string, ok bool) {
 	if was.First != part.First || was.Type != part.Type {
 		return "", false
 	}
 	switch {
-	case part.Type == spool.PartText, part.Type == spool.PartReasoning:
+	case part.Type == chunk.PartText, part.Type == chunk.PartReasoning:
 		return strings.CutPrefix(part.Text, was.Text)
-	case part.Tool != nil && part.Tool.State == spool.ToolStreaming && was.Tool.State == spool.ToolStreaming:
+	case part.Tool != nil && part.Tool.State == chunk.ToolStreaming && was.Tool.State == chunk.ToolStreaming:
 		return strings.CutPrefix(part.Tool.InputText, was.Tool.InputText)
 	}
 	return "", false
 }
 
-func copyPart(part *spool.Part) spool.Part {
+func copyPart(part *chunk.Part) chunk.Part {
 	c := *part
 	if part.Tool != nil {
 		tool := *part.Tool
@@ -147,7 +147,7 @@ func copyPart(part *spool.Part) spool.Part {
 }
 
 // samePart reports whether a client would see no difference.
-func samePart(a, b *spool.Part) bool {
+func samePart(a, b *chunk.Part) bool {
 	if a.First != b.First || a.Type != b.Type || a.ID != b.ID || a.Text != b.Text || a.Name != b.Name || a.URL != b.URL ||
 		!bytes.Equal(a.Data, b.Data) || (a.Tool == nil) != (b.Tool == nil) {
 		return false

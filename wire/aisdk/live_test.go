@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
 	"github.com/spool-run/spool/wire/aisdk"
 	"github.com/spool-run/spool/wire/wiretest"
 )
@@ -108,7 +110,7 @@ func (w *watcher) sees() string {
 func TestLiveSubAgents(t *testing.T) {
 	t.Parallel()
 	log := wiretest.Agents()
-	f := spool.NewFold(wiretest.Session)
+	f := fold.New(wiretest.Session)
 	for _, r := range log {
 		if err := f.Apply(r); err != nil {
 			t.Fatal(err)
@@ -129,7 +131,7 @@ func TestLiveSubAgents(t *testing.T) {
 			if got, want := came.sees(), stayed.sees(); got != want {
 				t.Fatalf("turn %s at %d (%s of %s), who attaches sees\n%s\nwho never left\n%s", turn.ID, r.Seq, r.Type, r.Agent, got, want)
 			}
-			if r.Type == spool.TypeTextDelta && r.Agent != wiretest.Session && len(frames) > 0 {
+			if r.Type == chunk.TypeTextDelta && r.Agent != wiretest.Session && len(frames) > 0 {
 				words++
 			}
 		}
@@ -144,18 +146,18 @@ func TestLiveSubAgents(t *testing.T) {
 func TestSubAgentsCostWhatTheySay(t *testing.T) {
 	t.Parallel()
 	l := newLog(t).user("t").start("r", "t", "t").begin().call("c1", "ask", `{}`).said().dispatch("c1", "ask", `{}`)
-	child := spool.Base{AgentID: "s.1", RunID: "r.1"}
-	one := func(c spool.Chunk) { *c.ChunkBase() = child; l.add(c) }
-	l.add(&spool.SubAgentStart{SubAgentType: "x", SubSessionID: "s.1", CallID: "c1"})
-	one(&spool.RunStarted{TurnID: "ct", MessageID: "cm", Mode: "start"})
+	child := chunk.Base{AgentID: "s.1", RunID: "r.1"}
+	one := func(c chunk.Chunk) { *c.ChunkBase() = child; l.add(c) }
+	l.add(&chunk.SubAgentStart{SubAgentType: "x", SubSessionID: "s.1", CallID: "c1"})
+	one(&chunk.RunStarted{TurnID: "ct", MessageID: "cm", Mode: "start"})
 	text := strings.Repeat("word ", 100)
 	for range 200 {
-		one(&spool.StepStarted{StepID: "step"})
-		one(&spool.TextDelta{Delta: text})
-		one(&spool.AssistantMessage{MessageID: "cm", StepID: "step", Parts: []spool.Part{{Type: spool.PartText, Text: text, First: uint64(len(l.records))}}})
-		one(&spool.StepCommitted{StepID: "step"})
+		one(&chunk.StepStarted{StepID: "step"})
+		one(&chunk.TextDelta{Delta: text})
+		one(&chunk.AssistantMessage{MessageID: "cm", StepID: "step", Parts: []chunk.Part{{Type: chunk.PartText, Text: text, First: uint64(len(l.records))}}})
+		one(&chunk.StepCommitted{StepID: "step"})
 	}
-	one(&spool.RunFinished{Outcome: spool.OutcomeCompleted, FinishReason: "stop"})
+	one(&chunk.RunFinished{Outcome: chunk.OutcomeCompleted, FinishReason: "stop"})
 	p := aisdk.NewProjector("t", nil)
 	w := newWatcher(t)
 	for _, r := range l.records {

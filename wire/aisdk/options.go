@@ -3,7 +3,7 @@ package aisdk
 import (
 	"encoding/json"
 
-	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 )
 
 // Options fix a profile of the wire. The zero value is the default profile: the
@@ -37,7 +37,7 @@ type Options struct {
 	// that are converted, with no more of their base than the agent. Chunks that
 	// open or close a run or a step cannot be dropped, only the data frames that
 	// they become.
-	ChunkFilter func(spool.Chunk) bool
+	ChunkFilter func(chunk.Chunk) bool
 	// Resolve returns the value that a stored value stands for: what a blob
 	// reference refers to, anything else as it is. Nil sends values as they are
 	// stored.
@@ -45,7 +45,7 @@ type Options struct {
 }
 
 // whole returns the part with its large text. One that is gone stays away.
-func (o *Options) whole(p *spool.Part) *spool.Part {
+func (o *Options) whole(p *chunk.Part) *chunk.Part {
 	if o.Resolve == nil || len(p.Large) == 0 {
 		return p
 	}
@@ -56,7 +56,7 @@ func (o *Options) whole(p *spool.Part) *spool.Part {
 	return &whole
 }
 
-func (o *Options) keeps(c spool.Chunk) bool {
+func (o *Options) keeps(c chunk.Chunk) bool {
 	return o.ChunkFilter == nil || o.ChunkFilter(c)
 }
 
@@ -73,22 +73,22 @@ func (o *Options) value(v json.RawMessage) json.RawMessage {
 }
 
 // filter returns the chunk as the filter leaves it, or nil.
-func (o *Options) filter(c spool.Chunk) spool.Chunk {
+func (o *Options) filter(c chunk.Chunk) chunk.Chunk {
 	if o.ChunkFilter == nil {
 		return c
 	}
 	switch c := c.(type) {
-	case *spool.RunStarted, *spool.StepStarted, *spool.StepDiscarded, *spool.RunFinished:
+	case *chunk.RunStarted, *chunk.StepStarted, *chunk.StepDiscarded, *chunk.RunFinished:
 		return c
-	case *spool.AssistantMessage:
+	case *chunk.AssistantMessage:
 		kept := *c
 		kept.Parts = o.filterParts(&c.Base, c.Parts)
 		return &kept
-	case *spool.StepCommitted:
+	case *chunk.StepCommitted:
 		kept := *c
 		kept.Data = o.filterParts(&c.Base, c.Data)
 		return &kept
-	case *spool.RunSuspended:
+	case *chunk.RunSuspended:
 		kept := *c
 		kept.Data = o.filterParts(&c.Base, c.Data)
 		return &kept
@@ -99,11 +99,11 @@ func (o *Options) filter(c spool.Chunk) spool.Chunk {
 	return nil
 }
 
-func (o *Options) filterParts(base *spool.Base, parts []spool.Part) []spool.Part {
+func (o *Options) filterParts(base *chunk.Base, parts []chunk.Part) []chunk.Part {
 	if o.ChunkFilter == nil {
 		return parts
 	}
-	var kept []spool.Part
+	var kept []chunk.Part
 	for _, p := range parts {
 		if c := chunkOf(base, p); c == nil || o.ChunkFilter(c) {
 			kept = append(kept, p)
@@ -121,11 +121,11 @@ func (o *Options) filterAgents(list []*SubAgent) []*SubAgent {
 	kept := make([]*SubAgent, len(list))
 	for i, a := range list {
 		c := *a
-		c.Messages = make([]*spool.Message, len(a.Messages))
+		c.Messages = make([]*chunk.Message, len(a.Messages))
 		for j, m := range a.Messages {
 			filtered := *m
-			if m.Role == spool.RoleAssistant {
-				filtered.Parts = o.filterParts(&spool.Base{AgentID: a.Session, AgentType: a.Type}, m.Parts)
+			if m.Role == chunk.RoleAssistant {
+				filtered.Parts = o.filterParts(&chunk.Base{AgentID: a.Session, AgentType: a.Type}, m.Parts)
 			}
 			c.Messages[j] = &filtered
 		}
@@ -136,41 +136,41 @@ func (o *Options) filterAgents(list []*SubAgent) []*SubAgent {
 
 // chunkOf returns the chunk that streams a part, nil for one that the end of a run
 // or the begin of a step makes.
-func chunkOf(base *spool.Base, p spool.Part) spool.Chunk {
+func chunkOf(base *chunk.Base, p chunk.Part) chunk.Chunk {
 	switch p.Type {
-	case spool.PartStep:
+	case chunk.PartStep:
 		return nil
-	case spool.PartText:
-		return &spool.TextDelta{Base: *base, Delta: p.Text, PartID: p.ID}
-	case spool.PartReasoning:
-		return &spool.Thinking{Base: *base, Content: p.Text, IsComplete: true, PartID: p.ID, ProviderMetadata: p.ProviderMetadata}
-	case spool.PartTool:
-		return &spool.ToolStart{Base: *base, ToolCallID: p.Tool.CallID, ToolName: p.Tool.Name, Arguments: p.Tool.Input, EffectID: p.Tool.EffectID}
-	case spool.PartSource:
-		return &spool.Citation{Base: *base, SourceID: p.ID, URL: p.URL, Title: p.Title, MediaType: p.MediaType, Filename: p.Filename, CitedText: p.Text}
-	case spool.PartFile:
-		return &spool.File{Base: *base, URL: p.URL, MediaType: p.MediaType, Filename: p.Filename}
+	case chunk.PartText:
+		return &chunk.TextDelta{Base: *base, Delta: p.Text, PartID: p.ID}
+	case chunk.PartReasoning:
+		return &chunk.Thinking{Base: *base, Content: p.Text, IsComplete: true, PartID: p.ID, ProviderMetadata: p.ProviderMetadata}
+	case chunk.PartTool:
+		return &chunk.ToolStart{Base: *base, ToolCallID: p.Tool.CallID, ToolName: p.Tool.Name, Arguments: p.Tool.Input, EffectID: p.Tool.EffectID}
+	case chunk.PartSource:
+		return &chunk.Citation{Base: *base, SourceID: p.ID, URL: p.URL, Title: p.Title, MediaType: p.MediaType, Filename: p.Filename, CitedText: p.Text}
+	case chunk.PartFile:
+		return &chunk.File{Base: *base, URL: p.URL, MediaType: p.MediaType, Filename: p.Filename}
 	}
 	if p.ID == "" {
 		switch p.Name {
 		case "output":
-			return &spool.Output{Base: *base, Output: p.Data}
+			return &chunk.Output{Base: *base, Output: p.Data}
 		case "run-interrupted":
 			return nil
 		case "error":
-			var e spool.ErrorInfo
+			var e chunk.ErrorInfo
 			if json.Unmarshal(p.Data, &e) != nil || !e.Recoverable {
 				return nil
 			}
-			return &spool.ErrorChunk{Base: *base, Error: e.Error, Code: e.Code, Recoverable: true}
+			return &chunk.ErrorChunk{Base: *base, Error: e.Error, Code: e.Code, Recoverable: true}
 		}
 	}
 	if p.Name == "progress" {
-		progress := &spool.Progress{}
+		progress := &chunk.Progress{}
 		if json.Unmarshal(p.Data, progress) == nil {
 			progress.Base = *base
 			return progress
 		}
 	}
-	return &spool.Custom{Base: *base, EventName: p.Name, ID: p.ID, Data: p.Data}
+	return &chunk.Custom{Base: *base, EventName: p.Name, ID: p.ID, Data: p.Data}
 }

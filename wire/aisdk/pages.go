@@ -1,6 +1,8 @@
 package aisdk
 
-import "github.com/spool-run/spool"
+import (
+	"github.com/spool-run/spool/chunk"
+)
 
 // DefaultLimit is the size of a page that does not say its own.
 const DefaultLimit = 50
@@ -19,13 +21,13 @@ type CorePage struct {
 
 // LoadUIMessages converts the messages from offset on, at most limit of them.
 // A limit of 0 is [DefaultLimit]; a negative one is none.
-func LoadUIMessages(messages []spool.Message, offset, limit int, o *ConvertOptions) UIPage {
+func LoadUIMessages(messages []chunk.Message, offset, limit int, o *ConvertOptions) UIPage {
 	from, to := page(len(messages), offset, limit)
 	return UIPage{Messages: convertFrom(messages[from:to], from, o), HasMore: to < len(messages)}
 }
 
 // LoadCoreUIMessages is [LoadUIMessages] in the core format.
-func LoadCoreUIMessages(messages []spool.Message, offset, limit int, o *ConvertOptions) CorePage {
+func LoadCoreUIMessages(messages []chunk.Message, offset, limit int, o *ConvertOptions) CorePage {
 	from, to := page(len(messages), offset, limit)
 	return CorePage{Messages: coreFrom(messages[from:to], from, o), HasMore: to < len(messages)}
 }

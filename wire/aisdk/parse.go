@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 )
 
 // ParseUIMessage reads a message that a client sent. Besides parts it takes the
@@ -16,17 +17,17 @@ func ParseUIMessage(data []byte) (UIMessage, error) {
 		Content json.RawMessage `json:"content"`
 	}
 	if err := json.Unmarshal(data, &m); err != nil {
-		return UIMessage{}, spool.ErrInvalid.Because("the message is not a UIMessage").With("", err)
+		return UIMessage{}, chunk.ErrInvalid.Because("the message is not a UIMessage").With("", err)
 	}
 	switch m.Role {
 	case "user", "assistant", "system":
 	default:
-		return UIMessage{}, spool.ErrInvalid.Because("the message's role must be user, assistant or system")
+		return UIMessage{}, chunk.ErrInvalid.Because("the message's role must be user, assistant or system")
 	}
 	var content string
 	if m.Parts == nil && len(m.Content) > 0 {
 		if json.Unmarshal(m.Content, &content) != nil {
-			return UIMessage{}, spool.ErrInvalid.Because("the message's content must be a string")
+			return UIMessage{}, chunk.ErrInvalid.Because("the message's content must be a string")
 		}
 		m.Parts = []UIPart{{Type: "text", Text: content}}
 	}
@@ -37,24 +38,24 @@ func ParseUIMessage(data []byte) (UIMessage, error) {
 }
 
 // UserMessage returns what the user says: the message's text, files and data.
-// It fails with [spool.ErrInvalid] if that is nothing.
-func UserMessage(m UIMessage) (spool.Message, error) {
-	out := spool.Message{ID: m.ID, Role: spool.RoleUser, Metadata: m.Metadata, Parts: []spool.Part{}}
+// It fails with [chunk.ErrInvalid] if that is nothing.
+func UserMessage(m UIMessage) (chunk.Message, error) {
+	out := chunk.Message{ID: m.ID, Role: chunk.RoleUser, Metadata: m.Metadata, Parts: []chunk.Part{}}
 	if m.Role != "user" {
-		return out, spool.ErrInvalid.Because("the message is not the user's")
+		return out, chunk.ErrInvalid.Because("the message is not the user's")
 	}
 	for _, p := range m.Parts {
 		switch {
 		case p.Type == "text" && p.Text != "":
-			out.Parts = append(out.Parts, spool.Part{Type: spool.PartText, Text: p.Text})
+			out.Parts = append(out.Parts, chunk.Part{Type: chunk.PartText, Text: p.Text})
 		case p.Type == "file" && p.URL != "":
-			out.Parts = append(out.Parts, spool.Part{Type: spool.PartFile, URL: p.URL, MediaType: p.MediaType, Filename: p.Filename})
+			out.Parts = append(out.Parts, chunk.Part{Type: chunk.PartFile, URL: p.URL, MediaType: p.MediaType, Filename: p.Filename})
 		case strings.HasPrefix(p.Type, "data-"):
-			out.Parts = append(out.Parts, spool.Part{Type: spool.PartData, Name: p.Type[len("data-"):], ID: p.ID, Data: p.Data})
+			out.Parts = append(out.Parts, chunk.Part{Type: chunk.PartData, Name: p.Type[len("data-"):], ID: p.ID, Data: p.Data})
 		}
 	}
 	if len(out.Parts) == 0 {
-		return out, spool.ErrInvalid.Because("the message says nothing")
+		return out, chunk.ErrInvalid.Because("the message says nothing")
 	}
 	return out, nil
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
 )
 
 // Projector projects one turn of a log. It is given every record of the log
@@ -15,7 +17,7 @@ type Projector struct {
 	turn   string
 	root   string          // the agent whose turn it is, once known
 	runs   map[string]bool // the turn's runs
-	fold   *spool.MessageFold
+	fold   *fold.MessageFold
 	view   *view // what a client that never left has
 	stepOn bool  // a step is open
 	ended  bool  // the latest run has ended or paused
@@ -25,7 +27,7 @@ type Projector struct {
 	metadata json.RawMessage // of the message, but for what the terminal frames carry
 	answered []string        // calls that commands have answered since
 	extra    map[uint64]bool // parts before which an empty step stays, by First
-	failure  *spool.ErrorChunk
+	failure  *chunk.ErrorChunk
 	stepAt   uint64                 // sequence of the latest step_started
 	current  bool                   // no later turn has begun
 	pending  []string               // the calls that the pause waits for,
@@ -68,7 +70,7 @@ func (p *Projector) Err() error { return p.lacking }
 
 // Message returns the turn's message as folded so far, nil before its first
 // run. It belongs to the projector.
-func (p *Projector) Message() *spool.Message {
+func (p *Projector) Message() *chunk.Message {
 	if p.fold == nil {
 		return nil
 	}
@@ -76,31 +78,31 @@ func (p *Projector) Message() *spool.Message {
 }
 
 // Apply folds the next record and appends the frames that it becomes to dst.
-func (p *Projector) Apply(dst []spool.Frame, r spool.Record) ([]spool.Frame, error) {
-	if p.fold == nil && (r.Type != spool.TypeRunStarted || p.o.Agent != "" && r.Agent != p.o.Agent) {
+func (p *Projector) Apply(dst []spool.Frame, r chunk.Record) ([]spool.Frame, error) {
+	if p.fold == nil && (r.Type != chunk.TypeRunStarted || p.o.Agent != "" && r.Agent != p.o.Agent) {
 		return dst, nil
 	}
-	if r.Type == spool.TypeExecutorSuperseded {
+	if r.Type == chunk.TypeExecutorSuperseded {
 		p.supersede(r)
 	}
 	if p.fold != nil && r.Agent != p.root {
 		return p.applyChild(dst, r)
 	}
-	if spool.IsCommand(r.Type) && r.Type != spool.TypeToolApprovalResponse && r.Type != spool.TypeToolResultSubmitted {
+	if chunk.IsCommand(r.Type) && r.Type != chunk.TypeToolApprovalResponse && r.Type != chunk.TypeToolResultSubmitted {
 		return dst, nil
 	}
-	c, err := spool.DecodeChunk(r.Data)
+	c, err := chunk.Decode(r.Data)
 	if err != nil {
 		return dst, err
 	}
-	if spool.IsCommand(r.Type) {
+	if chunk.IsCommand(r.Type) {
 		if p.ended && !p.paused || !accepts(p.fold.Message(), c, p.kind, p.pending, !p.ended) {
 			return dst, nil // nobody waits for it
 		}
 		return p.answer(dst, r, func() { p.fold.Apply(r, c) }), p.lacking
 	}
 	base := c.ChunkBase()
-	if started, ok := c.(*spool.RunStarted); ok {
+	if started, ok := c.(*chunk.RunStarted); ok {
 		if started.TurnID != p.turn {
 			p.paused, p.current = false, false // another turn's turn
 			return dst, nil
@@ -119,11 +121,11 @@ func (p *Projector) Apply(dst []spool.Frame, r spool.Record) ([]spool.Frame, err
 
 func (p *Projector) begin(root string) {
 	p.root = root
-	p.fold = spool.NewMessageFold(root)
+	p.fold = fold.NewMessageFold(root)
 }
 
 // apply folds a record of the turn.
-func (p *Projector) apply(dst []spool.Frame, r spool.Record, c spool.Chunk) []spool.Frame {
+func (p *Projector) apply(dst []spool.Frame, r chunk.Record, c chunk.Chunk) []spool.Frame {
 	shown := p.o.keeps(c)
 	c = p.o.filter(c)
 	if c == nil {
@@ -135,59 +137,59 @@ func (p *Projector) apply(dst []spool.Frame, r spool.Record, c spool.Chunk) []sp
 	p.fold.Apply(r, c)
 
 	switch c := c.(type) {
-	case *spool.TextDelta, *spool.Thinking:
+	case *chunk.TextDelta, *chunk.Thinking:
 		if !p.view.grow(p, p.parts()) {
 			p.sync()
 		}
-	case *spool.ToolArgStreamDelta:
+	case *chunk.ToolArgStreamDelta:
 		if !p.view.growArguments(p, p.parts(), c.ToolCallID, c.ToolCallID) {
 			p.sync()
 		}
-	case *spool.Custom:
+	case *chunk.Custom:
 		if c.Transient {
 			p.transient(c)
 		} else if !p.view.growData(p, c.EventName, c.ID, r.Seq) {
 			p.sync()
 		}
-	case *spool.Progress:
+	case *chunk.Progress:
 		if !p.view.growData(p, "progress", c.ID, r.Seq) {
 			p.sync()
 		}
-	case *spool.RunStarted:
+	case *chunk.RunStarted:
 		p.startRun(c)
-	case *spool.StepStarted:
+	case *chunk.StepStarted:
 		p.stepOn, p.stepAt = true, r.Seq
 		p.sync()
-	case *spool.SubAgentStart:
+	case *chunk.SubAgentStart:
 		p.begun(c, r.Seq)
 		p.sync()
 		if shown {
 			p.transient(c)
 		}
-	case *spool.SubAgentEnd:
+	case *chunk.SubAgentEnd:
 		p.ofEnd(c)
 		p.sync()
 		if shown {
 			p.transient(c)
 		}
-	case *spool.StepCommitted:
+	case *chunk.StepCommitted:
 		p.stepOn = p.stepOn && c.More
 		p.sync()
 		if shown && !c.More {
 			p.transient(c)
 		}
-	case *spool.StepDiscarded:
+	case *chunk.StepDiscarded:
 		p.discard(c, before, shown)
-	case *spool.RunSuspended:
+	case *chunk.RunSuspended:
 		p.syncEnd()
 		if shown {
 			p.transient(c)
 		}
 		p.suspend(c)
-	case *spool.RunFinished:
+	case *chunk.RunFinished:
 		p.syncEnd()
 		p.finish(c)
-	case *spool.ErrorChunk:
+	case *chunk.ErrorChunk:
 		p.sync()
 		p.reportError(c)
 	default:
@@ -201,7 +203,7 @@ func (p *Projector) apply(dst []spool.Frame, r spool.Record, c spool.Chunk) []sp
 
 // startRun begins a run's frames, which may be all that a client is sent: they
 // repeat what commands have answered since the run before.
-func (p *Projector) startRun(c *spool.RunStarted) {
+func (p *Projector) startRun(c *chunk.RunStarted) {
 	p.ended, p.paused, p.terminal, p.failure = false, false, nil, nil
 	// With the metadata of the turn's earlier runs: readers who passed their
 	// ends were not sent the finish frames that carry it.
@@ -219,14 +221,14 @@ func (p *Projector) startRun(c *spool.RunStarted) {
 // answer folds a command that answers a waiting call, of the agent or of one
 // below. A paused run still stands where it paused, unless the log goes on; an open
 // one knows the answer.
-func (p *Projector) answer(dst []spool.Frame, r spool.Record, fold func()) []spool.Frame {
+func (p *Projector) answer(dst []spool.Frame, r chunk.Record, state func()) []spool.Frame {
 	before := map[string]outcome{}
 	for call, s := range p.view.tools {
 		before[call] = s.outcome
 	}
 	p.w.frames = dst
 	n := len(dst)
-	fold()
+	state()
 	p.sync()
 	for call, s := range p.view.tools {
 		if p.paused && s.outcome != before[call] {
@@ -255,7 +257,7 @@ func (p *Projector) number(n int, seq uint64) []spool.Frame {
 	return frames
 }
 
-func (p *Projector) parts() []spool.Part { return p.fold.Message().Parts }
+func (p *Projector) parts() []chunk.Part { return p.fold.Message().Parts }
 
 // sync brings the client that never left to the message. What it cannot be
 // brought to cuts it; sync then reports false.
@@ -297,9 +299,9 @@ func (p *Projector) emptyStep(v *view) {
 // endsWithTools reports whether the message's last step holds tool calls and
 // all of them have their outcomes. Calls that the provider executes do not
 // count; clients do not count them either.
-func endsWithTools(parts []spool.Part) bool {
+func endsWithTools(parts []chunk.Part) bool {
 	tools := false
-	for i := len(parts) - 1; i >= 0 && parts[i].Type != spool.PartStep; i-- {
+	for i := len(parts) - 1; i >= 0 && parts[i].Type != chunk.PartStep; i-- {
 		if t := parts[i].Tool; t != nil && !t.ProviderExecuted {
 			if !t.State.Settled() {
 				return false
@@ -312,7 +314,7 @@ func endsWithTools(parts []spool.Part) bool {
 
 // discard takes a model phase back: ai 7 clients drop it themselves, others are
 // cut if they were sent any of it.
-func (p *Projector) discard(c *spool.StepDiscarded, before int, shown bool) {
+func (p *Projector) discard(c *chunk.StepDiscarded, before int, shown bool) {
 	wasOn := p.stepOn
 	p.stepOn = false
 	switch {

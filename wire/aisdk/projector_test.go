@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
 	"github.com/spool-run/spool/wire/aisdk"
 )
 
@@ -87,9 +89,9 @@ func diff(got, want any) string {
 }
 
 // converting are the options under which a fold's messages equal the stream's.
-func converting(f *spool.Fold, o *aisdk.Options) *aisdk.ConvertOptions {
+func converting(f *fold.Fold, o *aisdk.Options) *aisdk.ConvertOptions {
 	c := o.Convert()
-	c.Children = func(m *spool.Message) (string, []*aisdk.SubAgent) { return f.Session, aisdk.SubAgentsOf(f, m.ID) }
+	c.Children = func(m *chunk.Message) (string, []*aisdk.SubAgent) { return f.Session, aisdk.SubAgentsOf(f, m.ID) }
 	return c
 }
 
@@ -164,7 +166,7 @@ func checkCuts(t *testing.T, l *logOf, o aisdk.Options, n int) {
 
 		kept := aisdk.NewProjector(turn.ID, &o)
 		for _, r := range l.records {
-			if r.Class == spool.Kept {
+			if r.Class == chunk.Kept {
 				if _, err := kept.Apply(nil, r); err != nil {
 					t.Fatal(err)
 				}
@@ -195,7 +197,7 @@ func hasLater(frames [][]spool.Frame) bool {
 	return false
 }
 
-func checkFrames(t *testing.T, frames []spool.Frame, r spool.Record) {
+func checkFrames(t *testing.T, frames []spool.Frame, r chunk.Record) {
 	t.Helper()
 	terminal := false
 	for i, f := range frames {
@@ -207,7 +209,7 @@ func checkFrames(t *testing.T, frames []spool.Frame, r spool.Record) {
 			t.Fatalf("record %d: something follows a terminal frame", r.Seq)
 		}
 		terminal = f.Terminal
-		if len(f.Data) > spool.MaxRecordBytes {
+		if len(f.Data) > chunk.MaxRecordBytes {
 			t.Fatalf("record %d: a frame of %d bytes", r.Seq, len(f.Data))
 		}
 	}

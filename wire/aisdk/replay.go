@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 )
 
 // ReplayContent is what a client that comes back must be told of a message that
@@ -11,11 +12,11 @@ import (
 type ReplayContent struct {
 	MessageID string
 	Metadata  json.RawMessage
-	Parts     []spool.Part
+	Parts     []chunk.Part
 }
 
 // ReplayContentOf returns a message's content.
-func ReplayContentOf(m *spool.Message) ReplayContent {
+func ReplayContentOf(m *chunk.Message) ReplayContent {
 	if m == nil {
 		return ReplayContent{}
 	}
@@ -26,7 +27,7 @@ func ReplayContentOf(m *spool.Message) ReplayContent {
 func HasReplayContent(c ReplayContent) bool {
 	var o Options
 	for i := range c.Parts {
-		if p := &c.Parts[i]; p.Type != spool.PartStep && o.visible(p) {
+		if p := &c.Parts[i]; p.Type != chunk.PartStep && o.visible(p) {
 			return true
 		}
 	}
@@ -78,7 +79,7 @@ func CreateReplayEvents(c ReplayContent, o *ReplayOptions) ReplayResult {
 	v.sync(p, shown{list: c.Parts})
 	result.Frames = p.w.frames
 	for _, n := range v.open {
-		if v.blocks[n].kind == spool.PartText {
+		if v.blocks[n].kind == chunk.PartText {
 			result.TextBlockID = v.ids(n)
 		} else {
 			result.ReasoningBlockID = v.ids(n)

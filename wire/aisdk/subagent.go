@@ -6,7 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
 )
 
 // SubAgents says how the agents that a turn's calls begin are shown in its
@@ -25,7 +26,7 @@ const (
 	Flatten SubAgents = "flatten"
 )
 
-// ParseSubAgents reads a policy; "" is Nest. It fails with [spool.ErrInvalid].
+// ParseSubAgents reads a policy; "" is Nest. It fails with [chunk.ErrInvalid].
 func ParseSubAgents(s string) (SubAgents, error) {
 	switch p := SubAgents(s); p {
 	case "":
@@ -33,7 +34,7 @@ func ParseSubAgents(s string) (SubAgents, error) {
 	case Nest, Summary, Flatten:
 		return p, nil
 	}
-	return "", spool.ErrInvalid.Because("sub-agents are shown as nest, summary or flatten")
+	return "", chunk.ErrInvalid.Because("sub-agents are shown as nest, summary or flatten")
 }
 
 // ChildCallID is the id that a child agent's call has among the calls of its
@@ -44,7 +45,7 @@ func ChildCallID(session, callID string) string { return session + "/" + callID 
 // root is the root's own.
 func SplitCallID(root, id string) (session, callID string) {
 	session, callID, ok := strings.Cut(id, "/")
-	if !ok || callID == "" || session == root || spool.RootID(session) != spool.RootID(root) || !strings.HasPrefix(session, root+".") {
+	if !ok || callID == "" || session == root || chunk.RootID(session) != chunk.RootID(root) || !strings.HasPrefix(session, root+".") {
 		return root, id
 	}
 	return session, callID
@@ -57,10 +58,10 @@ type SubAgent struct {
 	Type    string
 	CallID  string // the call of its parent's that began it; "" if that was in an earlier turn
 	Opened  uint64 // sequence of the record that made it part of the turn
-	Status  spool.Status
+	Status  chunk.Status
 	Reason  string // the last run's outcome, or what it waits for
 	// Messages are what it was told and what it said in the turn.
-	Messages []*spool.Message
+	Messages []*chunk.Message
 	// Waits are the pauses in which it waited for answers.
 	Waits []SubAgentWait
 }
@@ -78,7 +79,7 @@ type SubAgentData struct {
 	Parent    string       `json:"parentSessionId"`
 	Type      string       `json:"type,omitempty"`
 	CallID    string       `json:"callId,omitempty"` // the parent's call that began it
-	Status    spool.Status `json:"status"`
+	Status    chunk.Status `json:"status"`
 	Reason    string       `json:"reason,omitempty"`
 	// Pending are the ids, among the calls of the root's message, of those that
 	// wait for an answer.
@@ -88,15 +89,15 @@ type SubAgentData struct {
 
 // SubAgentsOf returns the agents below a fold's that belong to one of its
 // messages, oldest first. What they hold is their own.
-func SubAgentsOf(f *spool.Fold, messageID string) []*SubAgent {
-	i := slices.IndexFunc(f.Turns, func(t *spool.Turn) bool { return t.MessageID == messageID })
+func SubAgentsOf(f *fold.Fold, messageID string) []*SubAgent {
+	i := slices.IndexFunc(f.Turns, func(t *fold.Turn) bool { return t.MessageID == messageID })
 	if i < 0 || len(f.Children) == 0 {
 		return nil
 	}
 	turn := f.Turns[i]
 	var list []*SubAgent
-	var walk func(parent *spool.Fold)
-	walk = func(parent *spool.Fold) {
+	var walk func(parent *fold.Fold)
+	walk = func(parent *fold.Fold) {
 		for _, c := range parent.Children {
 			if a := subAgentOf(f, parent, c, turn); a != nil {
 				list = append(list, a)
@@ -110,10 +111,10 @@ func SubAgentsOf(f *spool.Fold, messageID string) []*SubAgent {
 }
 
 // subAgentOf returns the part that a child has in a turn of f's, or nil.
-func subAgentOf(f, parent, c *spool.Fold, turn *spool.Turn) *SubAgent {
-	a := &SubAgent{Session: c.Session, Type: c.AgentType, Status: spool.StatusActive}
+func subAgentOf(f, parent, c *fold.Fold, turn *fold.Turn) *SubAgent {
+	a := &SubAgent{Session: c.Session, Type: c.AgentType, Status: chunk.StatusActive}
 	if c.Ended > 0 {
-		a.Status = spool.StatusEnded
+		a.Status = chunk.StatusEnded
 	}
 	// An agent's turn belongs to the turn of f's that had last begun by then.
 	began := parent.TurnAt(c.Began)
@@ -136,10 +137,10 @@ func subAgentOf(f, parent, c *spool.Fold, turn *spool.Turn) *SubAgent {
 }
 
 // take adds one of the agent's turns.
-func (a *SubAgent) take(c *spool.Fold, t *spool.Turn) {
-	at := slices.IndexFunc(c.Messages, func(m *spool.Message) bool { return m.ID == t.MessageID })
+func (a *SubAgent) take(c *fold.Fold, t *fold.Turn) {
+	at := slices.IndexFunc(c.Messages, func(m *chunk.Message) bool { return m.ID == t.MessageID })
 	from := at
-	for from > 0 && c.Messages[from-1].Role == spool.RoleUser {
+	for from > 0 && c.Messages[from-1].Role == chunk.RoleUser {
 		from--
 	}
 	for i := from; i >= 0 && i <= at; i++ {
@@ -152,13 +153,13 @@ func (a *SubAgent) take(c *spool.Fold, t *spool.Turn) {
 		}
 		switch {
 		case run.End == 0:
-			a.Status, a.Reason = spool.StatusActive, ""
+			a.Status, a.Reason = chunk.StatusActive, ""
 		case run.Suspended != "":
-			a.Status, a.Reason = spool.StatusPaused, run.Suspended
-		case run.Outcome == spool.OutcomeFailed:
-			a.Status, a.Reason = spool.StatusFailed, string(run.Outcome)
+			a.Status, a.Reason = chunk.StatusPaused, run.Suspended
+		case run.Outcome == chunk.OutcomeFailed:
+			a.Status, a.Reason = chunk.StatusFailed, string(run.Outcome)
 		default:
-			a.Status, a.Reason = spool.StatusEnded, string(run.Outcome)
+			a.Status, a.Reason = chunk.StatusEnded, string(run.Outcome)
 		}
 	}
 }
@@ -169,7 +170,7 @@ func parentOf(session string) string {
 }
 
 // call finds a call of the agent's, the latest of that id.
-func (a *SubAgent) call(id string) *spool.ToolPart {
+func (a *SubAgent) call(id string) *chunk.ToolPart {
 	for _, m := range slices.Backward(a.Messages) {
 		for i := range m.Parts {
 			if t := m.Parts[i].Tool; t != nil && t.CallID == id {
@@ -184,7 +185,7 @@ func (a *SubAgent) call(id string) *spool.ToolPart {
 func (a *SubAgent) data(o *Options) json.RawMessage {
 	d := SubAgentData{SessionID: a.Session, Parent: parentOf(a.Session), Type: a.Type, CallID: a.CallID,
 		Status: a.Status, Reason: a.Reason, Messages: []UIMessage{}}
-	if a.Status == spool.StatusPaused {
+	if a.Status == chunk.StatusPaused {
 		seen := map[string]bool{}
 		for _, w := range a.Waits {
 			for _, id := range w.Calls {
@@ -211,7 +212,7 @@ func (a *SubAgent) data(o *Options) json.RawMessage {
 // among them: each where the record stands that made it visible, which is where
 // a client that never left got it. Root is the agent whose message it is; data
 // gives what the data part of the i-th sub-agent holds.
-func shownParts(root string, own []spool.Part, agents []*SubAgent, o *Options, data func(i int) json.RawMessage) shown {
+func shownParts(root string, own []chunk.Part, agents []*SubAgent, o *Options, data func(i int) json.RawMessage) shown {
 	if len(agents) == 0 {
 		return shown{list: own}
 	}
@@ -228,7 +229,7 @@ func shownParts(root string, own []spool.Part, agents []*SubAgent, o *Options, d
 			continue
 		}
 		if o.nests() {
-			items = append(items, shownPart{Part: spool.Part{Type: spool.PartData, Name: subAgentPart, ID: a.Session, Data: data(i), First: a.Opened}})
+			items = append(items, shownPart{Part: chunk.Part{Type: chunk.PartData, Name: subAgentPart, ID: a.Session, Data: data(i), First: a.Opened}})
 		}
 		for _, part := range a.waitingCalls() {
 			items = append(items, shownPart{Part: part})
@@ -236,7 +237,7 @@ func shownParts(root string, own []spool.Part, agents []*SubAgent, o *Options, d
 	}
 	slices.SortStableFunc(items, func(x, y shownPart) int { return cmp.Compare(x.First, y.First) })
 	n := len(own) + len(items)
-	s := shown{list: make([]spool.Part, n), agents: make([]string, n)}
+	s := shown{list: make([]chunk.Part, n), agents: make([]string, n)}
 	i, j := len(own)-1, len(items)-1
 	for n--; n >= 0; n-- {
 		if j >= 0 && (i < 0 || own[i].First <= items[j].First) {
@@ -262,8 +263,8 @@ const subAgentPart = "subagent"
 
 // waitingCalls returns the calls that have waited for somebody's answer as parts
 // of the root's message.
-func (a *SubAgent) waitingCalls() []spool.Part {
-	var parts []spool.Part
+func (a *SubAgent) waitingCalls() []chunk.Part {
+	var parts []chunk.Part
 	seen := map[string]bool{}
 	for _, w := range a.Waits {
 		for _, id := range w.Calls {
@@ -274,7 +275,7 @@ func (a *SubAgent) waitingCalls() []spool.Part {
 			seen[id] = true
 			call := *t
 			call.CallID = ChildCallID(a.Session, id)
-			parts = append(parts, spool.Part{Type: spool.PartTool, First: w.Seq, Tool: &call})
+			parts = append(parts, chunk.Part{Type: chunk.PartTool, First: w.Seq, Tool: &call})
 		}
 	}
 	return parts
@@ -283,12 +284,12 @@ func (a *SubAgent) waitingCalls() []spool.Part {
 // whileWaiting gives a call whose agent has waited for an answer an output until
 // it has its own: clients send what they were asked for by themselves only when
 // no other call of the step is open, or preliminary.
-func whileWaiting(t *spool.ToolPart, a *SubAgent) *spool.ToolPart {
+func whileWaiting(t *chunk.ToolPart, a *SubAgent) *chunk.ToolPart {
 	if t.State.Settled() || t.Preliminary {
 		return t
 	}
 	call := *t
-	call.State = spool.ToolCompleted
+	call.State = chunk.ToolCompleted
 	call.Output, _ = json.Marshal(struct {
 		SubSessionID string `json:"subSessionId"`
 	}{a.Session})

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/fold"
 	"github.com/spool-run/spool/wire/aisdk"
 	"github.com/spool-run/spool/wire/wiretest"
 )
@@ -19,7 +20,7 @@ func TestWire(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			wiretest.Run(t, wiretest.Wire{
 				PerTurn: true,
-				New:     func(turn *spool.Turn) spool.Projector { return aisdk.NewProjector(turn.ID, &o) },
+				New:     func(turn *fold.Turn) spool.Projector { return aisdk.NewProjector(turn.ID, &o) },
 				Fold: func(stream []byte) (json.RawMessage, error) {
 					c := &aisdk.Client{UI7: o.UI7}
 					if err := c.Write(stream); err != nil {

@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 
-	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/internal/jsonenc"
 )
 
@@ -32,13 +32,13 @@ const (
 	outcomeDenied
 )
 
-func outcomeOf(t *spool.ToolPart) outcome {
+func outcomeOf(t *chunk.ToolPart) outcome {
 	switch {
-	case t.State == spool.ToolCompleted:
+	case t.State == chunk.ToolCompleted:
 		return outcomeOutput
-	case t.State == spool.ToolFailed:
+	case t.State == chunk.ToolFailed:
 		return outcomeError
-	case t.State == spool.ToolDenied:
+	case t.State == chunk.ToolDenied:
 		return outcomeDenied
 	case t.Preliminary:
 		return outcomePreliminary
@@ -47,7 +47,7 @@ func outcomeOf(t *spool.ToolPart) outcome {
 }
 
 // inputOf returns a call's input; text that is no JSON is given as a string.
-func inputOf(t *spool.ToolPart) json.RawMessage {
+func inputOf(t *chunk.ToolPart) json.RawMessage {
 	switch {
 	case len(t.Input) > 0:
 		return t.Input
@@ -58,7 +58,7 @@ func inputOf(t *spool.ToolPart) json.RawMessage {
 }
 
 // syncTool writes what the client lacks of a call.
-func (v *view) syncTool(p *Projector, part *spool.Part) {
+func (v *view) syncTool(p *Projector, part *chunk.Part) {
 	t := part.Tool
 	s := v.tools[t.CallID]
 	if s == nil {
@@ -68,7 +68,7 @@ func (v *view) syncTool(p *Projector, part *spool.Part) {
 	}
 	want := outcomeOf(t)
 	switch {
-	case t.State == spool.ToolStreaming, len(t.Input) == 0 && t.InputText != "" && want == outcomeNone && t.Approval == nil:
+	case t.State == chunk.ToolStreaming, len(t.Input) == 0 && t.InputText != "" && want == outcomeNone && t.Approval == nil:
 		v.syncArguments(p, t, s)
 		return
 	case t.InputInvalid && want == outcomeError && s.step == v.steps:
@@ -88,7 +88,7 @@ func (v *view) syncTool(p *Projector, part *spool.Part) {
 // syncArguments writes argument text while the model writes it. What a sub-agent
 // writes when a later step of the message has begun waits until it is whole:
 // clients would open a second part for the rest.
-func (v *view) syncArguments(p *Projector, t *spool.ToolPart, s *sentTool) {
+func (v *view) syncArguments(p *Projector, t *chunk.ToolPart, s *sentTool) {
 	if s.available || s.started && s.step != v.steps {
 		return
 	}
@@ -102,14 +102,14 @@ func (v *view) syncArguments(p *Projector, t *spool.ToolPart, s *sentTool) {
 
 // growArguments is sync for a delta of a call's arguments, given the parts of its
 // agent and the id under which the client has the call.
-func (v *view) growArguments(p *Projector, parts []spool.Part, callID, id string) bool {
+func (v *view) growArguments(p *Projector, parts []chunk.Part, callID, id string) bool {
 	s := v.tools[id]
 	if s == nil || !s.started || s.available || s.step != v.steps {
 		return false
 	}
 	for i := len(parts) - 1; i >= 0; i-- {
 		if t := parts[i].Tool; t != nil && t.CallID == callID {
-			if t.State != spool.ToolStreaming || len(t.InputText) < len(s.text) {
+			if t.State != chunk.ToolStreaming || len(t.InputText) < len(s.text) {
 				return false
 			}
 			p.w.text("tool-input-delta", "toolCallId", id, "inputTextDelta", t.InputText[len(s.text):])
@@ -123,7 +123,7 @@ func (v *view) growArguments(p *Projector, parts []spool.Part, callID, id string
 // syncInput writes the call's input, once, and again if it changed before the
 // call had an outcome. In a plan a call that has its output gets its input as
 // one delta: the same part, but it does not make the client call the tool.
-func (v *view) syncInput(p *Projector, t *spool.ToolPart, s *sentTool, want outcome) {
+func (v *view) syncInput(p *Projector, t *chunk.ToolPart, s *sentTool, want outcome) {
 	input := inputOf(t)
 	switch {
 	case s.available && (s.outcome != outcomeNone || s.step != v.steps || sameJSON(s.input, input)):
@@ -140,7 +140,7 @@ func (v *view) syncInput(p *Projector, t *spool.ToolPart, s *sentTool, want outc
 	s.available, s.input = true, input
 }
 
-func (v *view) syncApproval(p *Projector, t *spool.ToolPart, s *sentTool, want outcome) {
+func (v *view) syncApproval(p *Projector, t *chunk.ToolPart, s *sentTool, want outcome) {
 	if t.Approval == nil || s.outcome != outcomeNone {
 		return
 	}
@@ -161,7 +161,7 @@ func (v *view) syncApproval(p *Projector, t *spool.ToolPart, s *sentTool, want o
 	}
 }
 
-func (v *view) syncOutcome(p *Projector, t *spool.ToolPart, s *sentTool, want outcome) {
+func (v *view) syncOutcome(p *Projector, t *chunk.ToolPart, s *sentTool, want outcome) {
 	switch want {
 	case outcomeNone:
 		return
@@ -186,17 +186,17 @@ func (v *view) syncOutcome(p *Projector, t *spool.ToolPart, s *sentTool, want ou
 	s.outcome, s.output, s.err = want, t.Output, t.Error
 }
 
-func (p *Projector) inputStart(t *spool.ToolPart) {
+func (p *Projector) inputStart(t *chunk.ToolPart) {
 	p.toolEvent("tool-input-start", t)
 	p.dynamic(t).close()
 }
 
-func (p *Projector) toolEvent(kind string, t *spool.ToolPart) *frameWriter {
+func (p *Projector) toolEvent(kind string, t *chunk.ToolPart) *frameWriter {
 	return p.w.open(kind).str("toolCallId", t.CallID).str("toolName", t.Name)
 }
 
 // dynamic adds the flags that all but the deltas, requests and denials of calls
 // may carry.
-func (p *Projector) dynamic(t *spool.ToolPart) *frameWriter {
+func (p *Projector) dynamic(t *chunk.ToolPart) *frameWriter {
 	return p.w.flag("providerExecuted", t.ProviderExecuted).flag("dynamic", !p.o.StaticTools)
 }

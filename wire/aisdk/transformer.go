@@ -6,6 +6,7 @@ import (
 	"log/slog"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 )
 
 // TransformerOptions configure a [Transformer]. The zero value works.
@@ -47,16 +48,16 @@ func NewTransformer(o *TransformerOptions) *Transformer {
 
 // Transform returns the frames that a chunk becomes, and its sequence: how many
 // chunks there were so far.
-func (t *Transformer) Transform(c spool.Chunk) (frames []spool.Frame, sequence uint64) {
+func (t *Transformer) Transform(c chunk.Chunk) (frames []spool.Frame, sequence uint64) {
 	t.seq++
-	if t.done || c == nil || spool.IsCommand(c.ChunkType()) {
+	if t.done || c == nil || chunk.IsCommand(c.ChunkType()) {
 		return nil, t.seq
 	}
 	// A chunk made by hand may hold what is no JSON; it is taken as a log would
 	// take it.
-	data, err := spool.AppendChunk(nil, c)
+	data, err := chunk.Append(nil, c)
 	if err == nil {
-		c, err = spool.DecodeChunk(data)
+		c, err = chunk.Decode(data)
 	}
 	if err != nil {
 		if t.o.Logger != nil {
@@ -65,7 +66,7 @@ func (t *Transformer) Transform(c spool.Chunk) (frames []spool.Frame, sequence u
 		return nil, t.seq
 	}
 	base := c.ChunkBase()
-	_, run := c.(*spool.RunStarted)
+	_, run := c.(*chunk.RunStarted)
 	if t.p.fold == nil {
 		t.agent = base.AgentID
 		t.p.begin(t.agent)
@@ -77,17 +78,17 @@ func (t *Transformer) Transform(c spool.Chunk) (frames []spool.Frame, sequence u
 		return frames, t.seq
 	}
 	switch c := c.(type) {
-	case *spool.RunStarted:
+	case *chunk.RunStarted:
 		if c.MessageID == "" {
 			c.MessageID = messageID(t.o.GenerateMessageID, t.agent)
 		}
 		c.Metadata = t.metadata(c.Metadata, t.o.StartMetadata)
-	case *spool.RunFinished:
+	case *chunk.RunFinished:
 		c.Metadata = t.metadata(c.Metadata, t.o.FinishMetadata)
-	case *spool.RunSuspended:
+	case *chunk.RunSuspended:
 		c.Metadata = t.metadata(c.Metadata, t.o.FinishMetadata)
 	}
-	r := spool.Record{Seq: t.seq, Type: c.ChunkType(), Agent: base.AgentID, Time: base.Timestamp, Class: spool.ClassOf(c), Data: data}
+	r := chunk.Record{Seq: t.seq, Type: c.ChunkType(), Agent: base.AgentID, Time: base.Timestamp, Class: chunk.ClassOf(c), Data: data}
 	frames = t.p.apply(frames, r, c)
 	t.done = t.p.ended
 	return frames, t.seq
@@ -145,7 +146,7 @@ func (t *Transformer) metadata(own json.RawMessage, generate func(string) json.R
 
 // ToDataStream transforms chunks as they come and finalizes the stream. It ends
 // with the chunks' error, without final frames, if they have one.
-func ToDataStream(chunks iter.Seq2[spool.Chunk, error], o *TransformerOptions) iter.Seq2[spool.Frame, error] {
+func ToDataStream(chunks iter.Seq2[chunk.Chunk, error], o *TransformerOptions) iter.Seq2[spool.Frame, error] {
 	return func(yield func(spool.Frame, error) bool) {
 		t := NewTransformer(o)
 		for c, err := range chunks {

@@ -10,19 +10,20 @@ import (
 	"testing"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/wire/aisdk"
 )
 
-func agent() spool.Base { return spool.Base{AgentID: "s"} }
+func agent() chunk.Base { return chunk.Base{AgentID: "s"} }
 
 // chunks are what an agent without a log writes.
-func chunks() []spool.Chunk {
-	return []spool.Chunk{
-		&spool.TextDelta{Base: agent(), Delta: "Hello"},
-		&spool.ToolStart{Base: agent(), ToolCallID: "c", ToolName: "x", Arguments: json.RawMessage(`{"a":1}`)},
-		&spool.TextDelta{Base: spool.Base{AgentID: "s.1"}, Delta: "a child's"},
-		&spool.ToolEnd{Base: agent(), ToolCallID: "c", ToolName: "x", Result: json.RawMessage("1"), Success: true},
-		&spool.TextDelta{Base: agent(), Delta: "Bye"},
+func chunks() []chunk.Chunk {
+	return []chunk.Chunk{
+		&chunk.TextDelta{Base: agent(), Delta: "Hello"},
+		&chunk.ToolStart{Base: agent(), ToolCallID: "c", ToolName: "x", Arguments: json.RawMessage(`{"a":1}`)},
+		&chunk.TextDelta{Base: chunk.Base{AgentID: "s.1"}, Delta: "a child's"},
+		&chunk.ToolEnd{Base: agent(), ToolCallID: "c", ToolName: "x", Result: json.RawMessage("1"), Success: true},
+		&chunk.TextDelta{Base: agent(), Delta: "Bye"},
 	}
 }
 
@@ -66,10 +67,10 @@ func TestTransformer(t *testing.T) {
 func TestTransformerEndsOnce(t *testing.T) {
 	tr := aisdk.NewTransformer(nil)
 	var frames []spool.Frame
-	for _, c := range []spool.Chunk{
-		&spool.RunStarted{Base: agent(), TurnID: "t"},
-		&spool.TextDelta{Base: agent(), Delta: "x"},
-		&spool.RunFinished{Base: agent(), Outcome: spool.OutcomeStopped},
+	for _, c := range []chunk.Chunk{
+		&chunk.RunStarted{Base: agent(), TurnID: "t"},
+		&chunk.TextDelta{Base: agent(), Delta: "x"},
+		&chunk.RunFinished{Base: agent(), Outcome: chunk.OutcomeStopped},
 	} {
 		out, _ := tr.Transform(c)
 		frames = append(frames, out...)
@@ -85,8 +86,8 @@ func TestTransformerEndsOnce(t *testing.T) {
 
 func TestTransformerTellsFatalErrorsAtOnce(t *testing.T) {
 	tr := aisdk.NewTransformer(nil)
-	frames, _ := tr.Transform(&spool.ErrorChunk{Base: agent(), Error: "busy", Recoverable: true})
-	more, _ := tr.Transform(&spool.ErrorChunk{Base: agent(), Error: "gone"})
+	frames, _ := tr.Transform(&chunk.ErrorChunk{Base: agent(), Error: "busy", Recoverable: true})
+	more, _ := tr.Transform(&chunk.ErrorChunk{Base: agent(), Error: "gone"})
 	frames = append(append(frames, more...), tr.Finalize()...)
 	wantTail(t, events(frames), `{"type":"data-error","data":{"error":"busy","recoverable":true}}`,
 		`{"type":"error","errorText":"gone"}`, `{"type":"finish","finishReason":"error"}`, "[DONE]")
@@ -94,7 +95,7 @@ func TestTransformerTellsFatalErrorsAtOnce(t *testing.T) {
 
 func TestTransformerOfNothing(t *testing.T) {
 	tr := aisdk.NewTransformer(nil)
-	if frames, _ := tr.Transform(&spool.ToolStart{Base: agent(), Arguments: json.RawMessage("{")}); frames != nil {
+	if frames, _ := tr.Transform(&chunk.ToolStart{Base: agent(), Arguments: json.RawMessage("{")}); frames != nil {
 		t.Errorf("a chunk that is no JSON: %s", joined(frames))
 	}
 	wantTail(t, "\n"+events(tr.Finalize()), `{"type":"start","messageId":"msg-"}`, `{"type":"finish","finishReason":"stop"}`, "[DONE]")
@@ -103,7 +104,7 @@ func TestTransformerOfNothing(t *testing.T) {
 func TestToDataStream(t *testing.T) {
 	failure := errors.New("lost")
 	for _, fail := range []bool{false, true} {
-		source := iter.Seq2[spool.Chunk, error](func(yield func(spool.Chunk, error) bool) {
+		source := iter.Seq2[chunk.Chunk, error](func(yield func(chunk.Chunk, error) bool) {
 			for _, c := range chunks() {
 				if !yield(c, nil) {
 					return
@@ -132,7 +133,7 @@ func TestToDataStream(t *testing.T) {
 }
 
 func TestReplayGoesOnInTheOpenBlock(t *testing.T) {
-	l := newLog(t).user("t").start("r", "t", "t").begin().add(&spool.Thinking{Content: "Hm", IsComplete: true}).text("Hel")
+	l := newLog(t).user("t").start("r", "t", "t").begin().add(&chunk.Thinking{Content: "Hm", IsComplete: true}).text("Hel")
 	_, p := project(t, l, "t", nil)
 	content := aisdk.ReplayContentOf(p.Message())
 	if !aisdk.HasReplayContent(content) || aisdk.HasReplayContent(aisdk.ReplayContent{}) || aisdk.HasReplayContent(aisdk.ReplayContentOf(nil)) {
@@ -220,7 +221,7 @@ func TestRespond(t *testing.T) {
 func TestTransformerEndsWithAnEmptyStep(t *testing.T) {
 	tr := aisdk.NewTransformer(nil)
 	var frames []spool.Frame
-	for _, c := range append([]spool.Chunk{&spool.StepStarted{Base: agent()}}, chunks()...) {
+	for _, c := range append([]chunk.Chunk{&chunk.StepStarted{Base: agent()}}, chunks()...) {
 		out, _ := tr.Transform(c)
 		frames = append(frames, out...)
 	}
@@ -240,36 +241,36 @@ func TestTransformerEndsWithAnEmptyStep(t *testing.T) {
 func TestEveryChunkHasItsFrame(t *testing.T) {
 	cp := "cp-1"
 	transient := []struct {
-		c    spool.Chunk
+		c    chunk.Chunk
 		name string
 	}{
-		{&spool.SubAgentStart{SubAgentType: "helper", SubSessionID: "s.1", CallID: "c"}, "data-subagent-start"},
-		{&spool.SubAgentEnd{SubAgentType: "helper", SubSessionID: "s.1", CallID: "c", Result: json.RawMessage("1")}, "data-subagent-end"},
-		{&spool.StatePatch{Patches: []spool.PatchOperation{{Op: "remove", Path: "/a"}}}, "data-state-patch"},
-		{&spool.RunInterrupted{CheckpointID: &cp, Reason: "user"}, "data-run-interrupted"},
-		{&spool.RunResumed{FromCheckpointID: &cp, FromStepCount: 1, Mode: "continue"}, "data-run-resumed"},
-		{&spool.RunPaused{Reason: "approval", PendingToolName: "pay", PendingToolCallID: "c"}, "data-run-paused"},
-		{&spool.CheckpointCreated{CheckpointID: cp, StepCount: 1}, "data-checkpoint-created"},
-		{&spool.StepCommitted{StepID: "step", CheckpointID: cp}, "data-step-committed"},
-		{&spool.StepDiscarded{StepID: "step", Reason: "crash_recovery"}, "data-step-discarded"},
-		{&spool.StreamResync{CheckpointID: cp, StepCount: 1, MessageCount: 2, FromSequence: 3, Reason: "rollback"}, "data-stream-resync"},
-		{&spool.ExecutorSuperseded{Reason: "claimed"}, "data-executor-superseded"},
-		{&spool.RunSuspended{Kind: "awaiting_approval", ToolCallIDs: []string{"c"}}, "data-run-suspended"},
-		{&spool.Custom{EventName: "note", Data: json.RawMessage(`{"a":1}`), Transient: true}, "data-note"},
+		{&chunk.SubAgentStart{SubAgentType: "helper", SubSessionID: "s.1", CallID: "c"}, "data-subagent-start"},
+		{&chunk.SubAgentEnd{SubAgentType: "helper", SubSessionID: "s.1", CallID: "c", Result: json.RawMessage("1")}, "data-subagent-end"},
+		{&chunk.StatePatch{Patches: []chunk.PatchOperation{{Op: "remove", Path: "/a"}}}, "data-state-patch"},
+		{&chunk.RunInterrupted{CheckpointID: &cp, Reason: "user"}, "data-run-interrupted"},
+		{&chunk.RunResumed{FromCheckpointID: &cp, FromStepCount: 1, Mode: "continue"}, "data-run-resumed"},
+		{&chunk.RunPaused{Reason: "approval", PendingToolName: "pay", PendingToolCallID: "c"}, "data-run-paused"},
+		{&chunk.CheckpointCreated{CheckpointID: cp, StepCount: 1}, "data-checkpoint-created"},
+		{&chunk.StepCommitted{StepID: "step", CheckpointID: cp}, "data-step-committed"},
+		{&chunk.StepDiscarded{StepID: "step", Reason: "crash_recovery"}, "data-step-discarded"},
+		{&chunk.StreamResync{CheckpointID: cp, StepCount: 1, MessageCount: 2, FromSequence: 3, Reason: "rollback"}, "data-stream-resync"},
+		{&chunk.ExecutorSuperseded{Reason: "claimed"}, "data-executor-superseded"},
+		{&chunk.RunSuspended{Kind: "awaiting_approval", ToolCallIDs: []string{"c"}}, "data-run-suspended"},
+		{&chunk.Custom{EventName: "note", Data: json.RawMessage(`{"a":1}`), Transient: true}, "data-note"},
 	}
 	begun := func() *aisdk.Transformer {
 		tr := aisdk.NewTransformer(nil)
-		tr.Transform(&spool.TextDelta{Base: agent(), Delta: "x"})
+		tr.Transform(&chunk.TextDelta{Base: agent(), Delta: "x"})
 		return tr
 	}
 	for _, tt := range transient {
-		*tt.c.ChunkBase() = spool.Base{AgentID: "s", AgentType: "demo", Timestamp: 5, Step: 1, RunID: "r"}
+		*tt.c.ChunkBase() = chunk.Base{AgentID: "s", AgentType: "demo", Timestamp: 5, Step: 1, RunID: "r"}
 		frames, _ := begun().Transform(tt.c)
 		want, err := json.Marshal(tt.c)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if c, ok := tt.c.(*spool.Custom); ok {
+		if c, ok := tt.c.(*chunk.Custom); ok {
 			want = c.Data
 		}
 		found := false
@@ -291,30 +292,30 @@ func TestEveryChunkHasItsFrame(t *testing.T) {
 		}
 	}
 	const call = `"toolCallId":"c","toolName":"pay"`
-	for want, chunks := range map[string][]spool.Chunk{
-		`{"type":"text-delta","id":"block-1","delta":"y"}`:        {&spool.TextDelta{Delta: "y"}},
-		`{"type":"reasoning-delta","id":"block-2","delta":"hm"}`:  {&spool.Thinking{Content: "hm"}},
-		`{"type":"reasoning-end","id":"block-2"}`:                 {&spool.Thinking{Content: "hm"}, &spool.Thinking{Content: "hm", IsComplete: true}},
-		`{"type":"data-note","data":{"a":1}}`:                     {&spool.Custom{EventName: "note", Data: json.RawMessage(`{"a":1}`)}},
-		`{"type":"data-note","id":"n","data":null}`:               {&spool.Custom{EventName: "note", ID: "n"}},
-		`{"type":"data-output","data":{"a":1}}`:                   {&spool.Output{Output: json.RawMessage(`{"a":1}`)}},
-		`{"type":"error","errorText":"boom"}`:                     {&spool.ErrorChunk{Error: "boom"}},
-		`{"type":"tool-input-start",` + call + `,"dynamic":true}`: {&spool.ToolArgStreamStart{ToolCallID: "c", ToolName: "pay"}},
-		`{"type":"tool-input-delta","toolCallId":"c","inputTextDelta":"{\"a\":1}"}`: {&spool.ToolArgStreamStart{ToolCallID: "c", ToolName: "pay"},
-			&spool.ToolArgStreamDelta{ToolCallID: "c", Delta: `{"a":1}`}},
-		`{"type":"tool-input-available",` + call + `,"input":{"a":1},"dynamic":true}`: {&spool.ToolArgStreamStart{ToolCallID: "c", ToolName: "pay"},
-			&spool.ToolArgStreamDelta{ToolCallID: "c", Delta: `{"a":1}`}, &spool.ToolArgStreamEnd{ToolCallID: "c"}},
-		`{"type":"tool-input-available",` + call + `,"input":{"b":2},"dynamic":true}`: {&spool.ToolStart{ToolCallID: "c", ToolName: "pay", Arguments: json.RawMessage(`{"b":2}`)}},
-		`{"type":"tool-output-available","toolCallId":"c","output":3,"dynamic":true}`: {&spool.ToolStart{ToolCallID: "c", ToolName: "pay"},
-			&spool.ToolEnd{ToolCallID: "c", ToolName: "pay", Result: json.RawMessage("3"), Success: true}},
-		`{"type":"tool-output-error","toolCallId":"c","errorText":"no","dynamic":true}`: {&spool.ToolStart{ToolCallID: "c", ToolName: "pay"},
-			&spool.ToolEnd{ToolCallID: "c", ToolName: "pay", Error: "no"}},
-		`{"type":"tool-output-error","toolCallId":"c","errorText":"out","dynamic":true}`: {&spool.ToolStart{ToolCallID: "c", ToolName: "pay"},
-			&spool.ToolOutputError{ToolCallID: "c", Error: "out"}},
+	for want, chunks := range map[string][]chunk.Chunk{
+		`{"type":"text-delta","id":"block-1","delta":"y"}`:        {&chunk.TextDelta{Delta: "y"}},
+		`{"type":"reasoning-delta","id":"block-2","delta":"hm"}`:  {&chunk.Thinking{Content: "hm"}},
+		`{"type":"reasoning-end","id":"block-2"}`:                 {&chunk.Thinking{Content: "hm"}, &chunk.Thinking{Content: "hm", IsComplete: true}},
+		`{"type":"data-note","data":{"a":1}}`:                     {&chunk.Custom{EventName: "note", Data: json.RawMessage(`{"a":1}`)}},
+		`{"type":"data-note","id":"n","data":null}`:               {&chunk.Custom{EventName: "note", ID: "n"}},
+		`{"type":"data-output","data":{"a":1}}`:                   {&chunk.Output{Output: json.RawMessage(`{"a":1}`)}},
+		`{"type":"error","errorText":"boom"}`:                     {&chunk.ErrorChunk{Error: "boom"}},
+		`{"type":"tool-input-start",` + call + `,"dynamic":true}`: {&chunk.ToolArgStreamStart{ToolCallID: "c", ToolName: "pay"}},
+		`{"type":"tool-input-delta","toolCallId":"c","inputTextDelta":"{\"a\":1}"}`: {&chunk.ToolArgStreamStart{ToolCallID: "c", ToolName: "pay"},
+			&chunk.ToolArgStreamDelta{ToolCallID: "c", Delta: `{"a":1}`}},
+		`{"type":"tool-input-available",` + call + `,"input":{"a":1},"dynamic":true}`: {&chunk.ToolArgStreamStart{ToolCallID: "c", ToolName: "pay"},
+			&chunk.ToolArgStreamDelta{ToolCallID: "c", Delta: `{"a":1}`}, &chunk.ToolArgStreamEnd{ToolCallID: "c"}},
+		`{"type":"tool-input-available",` + call + `,"input":{"b":2},"dynamic":true}`: {&chunk.ToolStart{ToolCallID: "c", ToolName: "pay", Arguments: json.RawMessage(`{"b":2}`)}},
+		`{"type":"tool-output-available","toolCallId":"c","output":3,"dynamic":true}`: {&chunk.ToolStart{ToolCallID: "c", ToolName: "pay"},
+			&chunk.ToolEnd{ToolCallID: "c", ToolName: "pay", Result: json.RawMessage("3"), Success: true}},
+		`{"type":"tool-output-error","toolCallId":"c","errorText":"no","dynamic":true}`: {&chunk.ToolStart{ToolCallID: "c", ToolName: "pay"},
+			&chunk.ToolEnd{ToolCallID: "c", ToolName: "pay", Error: "no"}},
+		`{"type":"tool-output-error","toolCallId":"c","errorText":"out","dynamic":true}`: {&chunk.ToolStart{ToolCallID: "c", ToolName: "pay"},
+			&chunk.ToolOutputError{ToolCallID: "c", Error: "out"}},
 		`{"type":"tool-input-error",` + call + `,"input":{"b":2},"errorText":"bad","dynamic":true}`: {
-			&spool.ToolInputError{ToolCallID: "c", ToolName: "pay", Input: json.RawMessage(`{"b":2}`), Error: "bad"}},
+			&chunk.ToolInputError{ToolCallID: "c", ToolName: "pay", Input: json.RawMessage(`{"b":2}`), Error: "bad"}},
 		`{"type":"tool-approval-request","approvalId":"a","toolCallId":"c"}`: {
-			&spool.ToolApprovalRequest{ApprovalID: "a", ToolCallID: "c", ToolName: "pay", Input: json.RawMessage(`{}`)}},
+			&chunk.ToolApprovalRequest{ApprovalID: "a", ToolCallID: "c", ToolName: "pay", Input: json.RawMessage(`{}`)}},
 	} {
 		tr := begun()
 		var frames []spool.Frame

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 )
 
 // view is what a client has been sent. Bringing it to a message writes the
@@ -35,7 +35,7 @@ type view struct {
 }
 
 type sentBlock struct {
-	kind   spool.PartType
+	kind   chunk.PartType
 	first  uint64
 	text   string
 	agent  string // whose words they are; "" for the agent whose message it is
@@ -53,23 +53,23 @@ func newView(o *Options) *view {
 // blockID names the turn's i-th text or reasoning block, from 0.
 func blockID(i int) string { return "block-" + strconv.Itoa(i+1) }
 
-func dataKey(p *spool.Part) (string, bool) {
-	return p.Name + "\x00" + p.ID, p.Type == spool.PartData && p.ID != ""
+func dataKey(p *chunk.Part) (string, bool) {
+	return p.Name + "\x00" + p.ID, p.Type == chunk.PartData && p.ID != ""
 }
 
 // visible reports whether a part is anything on this wire. Blocks count from
 // their first character on.
-func (o *Options) visible(p *spool.Part) bool {
+func (o *Options) visible(p *chunk.Part) bool {
 	switch p.Type {
-	case spool.PartText, spool.PartReasoning:
+	case chunk.PartText, chunk.PartReasoning:
 		return p.Text != ""
-	case spool.PartStep:
+	case chunk.PartStep:
 		return !o.NoStepEvents
-	case spool.PartData:
+	case chunk.PartData:
 		return !(o.LiteralErrors && p.Name == "error")
-	case spool.PartTool:
+	case chunk.PartTool:
 		return p.Tool != nil
-	case spool.PartSource, spool.PartFile:
+	case chunk.PartSource, chunk.PartFile:
 		return true
 	}
 	return false
@@ -88,7 +88,7 @@ func (v *view) retracted(p *Projector, parts shown) bool {
 			continue
 		}
 		switch part.Type {
-		case spool.PartText, spool.PartReasoning:
+		case chunk.PartText, chunk.PartReasoning:
 			if n := len(have.blocks); n < len(v.blocks) {
 				sent := &v.blocks[n]
 				if sent.kind != part.Type || !strings.HasPrefix(part.Text, sent.text) || sent.closed && len(part.Text) != len(sent.text) {
@@ -96,21 +96,21 @@ func (v *view) retracted(p *Projector, parts shown) bool {
 				}
 				have.blocks = v.blocks[:n+1]
 			}
-		case spool.PartTool:
+		case chunk.PartTool:
 			if v.tools[part.Tool.CallID] != nil {
 				tools++
 			}
-		case spool.PartData:
+		case chunk.PartData:
 			if key, ok := dataKey(part); !ok {
 				have.loose++
 			} else if _, sent := v.data[key]; sent {
 				data++
 			}
-		case spool.PartStep:
+		case chunk.PartStep:
 			have.steps++
-		case spool.PartSource:
+		case chunk.PartSource:
 			have.sources++
-		case spool.PartFile:
+		case chunk.PartFile:
 			have.files++
 		}
 	}
@@ -128,30 +128,30 @@ func (v *view) sync(p *Projector, parts shown) {
 			continue
 		}
 		switch part.Type {
-		case spool.PartText, spool.PartReasoning:
+		case chunk.PartText, chunk.PartReasoning:
 			if blocks++; blocks > len(v.blocks) {
 				v.opening(p, part)
 				v.openBlock(p, part, parts.agent(i))
 			}
-		case spool.PartTool:
+		case chunk.PartTool:
 			v.syncTool(p, part)
-		case spool.PartData:
+		case chunk.PartData:
 			if part.ID != "" {
 				v.syncData(p, part)
 			} else if loose++; loose > v.loose {
 				v.writeLoose(p, part)
 			}
-		case spool.PartStep:
+		case chunk.PartStep:
 			if steps++; steps > v.steps {
 				v.startStep(p)
 			}
-		case spool.PartSource:
+		case chunk.PartSource:
 			if sources++; sources > v.sources {
 				v.opening(p, part)
 				v.sources++
 				p.writeSource(part, sources)
 			}
-		case spool.PartFile:
+		case chunk.PartFile:
 			if files++; files > v.files {
 				v.opening(p, part)
 				v.files++
@@ -169,7 +169,7 @@ func (v *view) sync(p *Projector, parts shown) {
 
 // opening is called before a new part of a step is written. An empty step that
 // it follows stays in the message for good; plans must have it too.
-func (v *view) opening(p *Projector, part *spool.Part) {
+func (v *view) opening(p *Projector, part *chunk.Part) {
 	if v.compact {
 		if p.extra[part.First] {
 			p.emptyStep(v)
@@ -209,7 +209,7 @@ func (v *view) finishStep(p *Projector) {
 	}
 }
 
-func (v *view) writeData(p *Projector, part *spool.Part) {
+func (v *view) writeData(p *Projector, part *chunk.Part) {
 	key, _ := dataKey(part)
 	v.data[key] = part.Data
 	p.w.open("data-"+part.Name).str("id", part.ID).raw("data", p.o.value(part.Data)).close()
@@ -223,14 +223,14 @@ func (v *view) growData(p *Projector, name, id string, seq uint64) bool {
 	}
 	parts := p.parts()
 	if id == "" {
-		if part := &parts[len(parts)-1]; part.First == seq && part.Type == spool.PartData && p.o.visible(part) {
+		if part := &parts[len(parts)-1]; part.First == seq && part.Type == chunk.PartData && p.o.visible(part) {
 			v.writeLoose(p, part)
 			return true
 		}
 		return false
 	}
 	for i := len(parts) - 1; i >= 0; i-- {
-		if part := &parts[i]; part.Type == spool.PartData && part.Name == name && part.ID == id && p.o.visible(part) {
+		if part := &parts[i]; part.Type == chunk.PartData && part.Name == name && part.ID == id && p.o.visible(part) {
 			v.syncData(p, part)
 			return true
 		}
@@ -239,7 +239,7 @@ func (v *view) growData(p *Projector, name, id string, seq uint64) bool {
 }
 
 // syncData writes a data part with an id, if it has changed.
-func (v *view) syncData(p *Projector, part *spool.Part) {
+func (v *view) syncData(p *Projector, part *chunk.Part) {
 	key, _ := dataKey(part)
 	old, sent := v.data[key]
 	if !sent {
@@ -251,7 +251,7 @@ func (v *view) syncData(p *Projector, part *spool.Part) {
 }
 
 // writeLoose writes a data part without an id.
-func (v *view) writeLoose(p *Projector, part *spool.Part) {
+func (v *view) writeLoose(p *Projector, part *chunk.Part) {
 	v.opening(p, part)
 	v.loose++
 	p.w.open("data-"+part.Name).raw("data", p.o.value(part.Data)).close()
@@ -259,14 +259,14 @@ func (v *view) writeLoose(p *Projector, part *spool.Part) {
 
 // Blocks.
 
-func prefix(kind spool.PartType) string {
-	if kind == spool.PartReasoning {
+func prefix(kind chunk.PartType) string {
+	if kind == chunk.PartReasoning {
 		return "reasoning"
 	}
 	return "text"
 }
 
-func (v *view) openBlock(p *Projector, part *spool.Part, agent string) {
+func (v *view) openBlock(p *Projector, part *chunk.Part, agent string) {
 	if agent == "" {
 		v.closeBlocks(p, false)
 	}
@@ -278,7 +278,7 @@ func (v *view) openBlock(p *Projector, part *spool.Part, agent string) {
 }
 
 // growBlock brings an open block to its part.
-func (v *view) growBlock(p *Projector, n int, part *spool.Part) {
+func (v *view) growBlock(p *Projector, n int, part *chunk.Part) {
 	b := &v.blocks[n]
 	p.w.text(prefix(b.kind)+"-delta", "id", v.ids(n), "delta", part.Text[len(b.text):])
 	b.text = part.Text
@@ -290,7 +290,7 @@ func (v *view) growBlock(p *Projector, n int, part *spool.Part) {
 func (v *view) endBlock(p *Projector, n int, metadata json.RawMessage) {
 	b := &v.blocks[n]
 	p.w.open(prefix(b.kind)+"-end").str("id", v.ids(n))
-	if b.kind == spool.PartReasoning {
+	if b.kind == chunk.PartReasoning {
 		p.w.rawOpt("providerMetadata", ofAgent(b.agent, providerMetadata(metadata)))
 	}
 	p.w.close()
@@ -309,14 +309,14 @@ func (v *view) closeBlocks(p *Projector, all bool) {
 
 // syncOpenBlocks brings the open blocks to their parts before anything else is
 // written: what closes a block comes after it.
-func (v *view) syncOpenBlocks(p *Projector, parts []spool.Part) {
+func (v *view) syncOpenBlocks(p *Projector, parts []chunk.Part) {
 	if len(v.open) == 0 {
 		return
 	}
 	left := slices.Clone(v.open)
 	n := 0
 	for i := range parts {
-		if t := parts[i].Type; t != spool.PartText && t != spool.PartReasoning || parts[i].Text == "" {
+		if t := parts[i].Type; t != chunk.PartText && t != chunk.PartReasoning || parts[i].Text == "" {
 			continue
 		}
 		if n == left[0] {
@@ -331,13 +331,13 @@ func (v *view) syncOpenBlocks(p *Projector, parts []spool.Part) {
 
 // grow is sync for a delta of an open block, given the parts of its agent; it
 // reports false if there is more to it than that.
-func (v *view) grow(p *Projector, parts []spool.Part) bool {
+func (v *view) grow(p *Projector, parts []chunk.Part) bool {
 	if len(v.open) == 0 || !p.stepOn && v.stepOn {
 		return false
 	}
 	for i := len(parts) - 1; i >= 0; i-- {
 		part := &parts[i]
-		if part.Type != spool.PartText && part.Type != spool.PartReasoning {
+		if part.Type != chunk.PartText && part.Type != chunk.PartReasoning {
 			continue
 		}
 		for _, n := range v.open {

@@ -3,7 +3,7 @@ package merlin
 import (
 	"encoding/json"
 
-	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 )
 
 // StreamedChunks is an answer as the streamer hands it to its caller, when it has
@@ -42,9 +42,9 @@ func (p *Projector) Collected() StreamedChunks {
 		return out
 	}
 	s := p.scene()
-	reasons := map[uint64]*spool.Part{}
+	reasons := map[uint64]*chunk.Part{}
 	for i := range p.fold.Message().Parts {
-		if part := &p.fold.Message().Parts[i]; part.Type == spool.PartReasoning {
+		if part := &p.fold.Message().Parts[i]; part.Type == chunk.PartReasoning {
 			reasons[part.First] = part
 		}
 	}
@@ -56,11 +56,11 @@ func (p *Projector) Collected() StreamedChunks {
 				out.Content = append(out.Content, b.text)
 			}
 		case TypeReasoning:
-			chunk := ReasoningChunk{Text: b.text, Index: p.index(i)}
+			event := ReasoningChunk{Text: b.text, Index: p.index(i)}
 			if part := reasons[b.first]; part != nil {
-				chunk.ID, chunk.Signature = part.ID, signature(part.ProviderMetadata)
+				event.ID, event.Signature = part.ID, signature(part.ProviderMetadata)
 			}
-			out.ReasoningContent = append(out.ReasoningContent, chunk)
+			out.ReasoningContent = append(out.ReasoningContent, event)
 		case TypeToolCalls:
 			for _, c := range b.calls {
 				if c.ready {
@@ -82,7 +82,7 @@ func (p *Projector) Collected() StreamedChunks {
 			out.Citations = append(out.Citations, Citation{quotes[i].doc, src.text})
 		}
 	}
-	if u := p.used.Add(p.using); u != (spool.Usage{}) {
+	if u := p.used.Add(p.using); u != (chunk.Usage{}) {
 		out.Usage = &CompletionUsage{u.InputTokens, u.OutputTokens, u.InputTokens + u.OutputTokens}
 	}
 	return out
@@ -103,13 +103,13 @@ func signature(metadata json.RawMessage) string {
 
 // count takes what the turn's model calls have used. Reports are of a run so
 // far: the latest is the one that counts.
-func (p *Projector) count(c spool.Chunk) {
+func (p *Projector) count(c chunk.Chunk) {
 	switch c := c.(type) {
-	case *spool.UsageReport:
+	case *chunk.UsageReport:
 		p.using = c.Usage
-	case *spool.RunStarted:
-		p.used, p.using = p.used.Add(p.using), spool.Usage{}
-	case *spool.RunFinished:
+	case *chunk.RunStarted:
+		p.used, p.using = p.used.Add(p.using), chunk.Usage{}
+	case *chunk.RunFinished:
 		if c.Usage != nil {
 			p.using = *c.Usage
 		}

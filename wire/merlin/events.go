@@ -4,7 +4,7 @@ import (
 	"strconv"
 	"sync"
 
-	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 )
 
 // EventManager shows what a tool or an agent is doing: a heading with steps
@@ -13,7 +13,7 @@ import (
 //
 // It may be used from several goroutines.
 type EventManager struct {
-	emit func(*spool.Progress) error
+	emit func(*chunk.Progress) error
 	id   string
 
 	mu      sync.Mutex
@@ -37,7 +37,7 @@ type EventOptions struct {
 // NewEventManager returns a manager that emits through emit: a tool's
 // tool.Context.EmitProgress, or any function that appends to a log. Options may
 // be nil. An error is emit's, here as in all its methods.
-func NewEventManager(emit func(*spool.Progress) error, o *EventOptions) (*EventManager, error) {
+func NewEventManager(emit func(*chunk.Progress) error, o *EventOptions) (*EventManager, error) {
 	m := &EventManager{emit: emit, id: "events"}
 	if o != nil {
 		if o.ID != "" {
@@ -55,7 +55,7 @@ func NewEventManager(emit func(*spool.Progress) error, o *EventOptions) (*EventM
 
 func (m *EventManager) sendHeading(state string) error {
 	m.heading = true
-	return m.emit(&spool.Progress{ID: m.id, Label: m.name, State: state, Data: encode(detail{Type: TypeHeading, Icon: m.icon})})
+	return m.emit(&chunk.Progress{ID: m.id, Label: m.name, State: state, Data: encode(detail{Type: TypeHeading, Icon: m.icon})})
 }
 
 // CreateEvent adds a step and shows it. An empty icon is DEFAULT.
@@ -160,6 +160,6 @@ func (e *ProgressEvent) send() error {
 	if e.m.heading {
 		parent = e.m.id
 	}
-	return e.m.emit(&spool.Progress{ID: e.step.ID, Parent: parent, Label: e.step.Name, State: state,
+	return e.m.emit(&chunk.Progress{ID: e.step.ID, Parent: parent, Label: e.step.Name, State: state,
 		Data: encode(detail{Icon: e.step.Icon, Tags: e.step.Tags, Values: e.step.Values})})
 }

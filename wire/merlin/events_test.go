@@ -9,15 +9,17 @@ import (
 	"testing"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
 	"github.com/spool-run/spool/tool"
 	"github.com/spool-run/spool/wire/aisdk"
 	"github.com/spool-run/spool/wire/merlin"
 )
 
 // host keeps what a tool emits.
-type host struct{ chunks []spool.Chunk }
+type host struct{ chunks []chunk.Chunk }
 
-func (h *host) Emit(_ context.Context, c spool.Chunk) error {
+func (h *host) Emit(_ context.Context, c chunk.Chunk) error {
 	h.chunks = append(h.chunks, c)
 	return nil
 }
@@ -40,26 +42,26 @@ func TestEventsOfATool(t *testing.T) {
 	check(t, step.End())
 	check(t, events.End())
 
-	chunks := []spool.Chunk{
-		&spool.UserMessage{CommandID: "turn-1", Message: spool.Message{ID: "u", Role: spool.RoleUser, Parts: []spool.Part{}}},
-		started(), &spool.StepStarted{StepID: "s"},
-		&spool.AssistantMessage{MessageID: "m1", StepID: "s", FinishReason: "tool-calls", Parts: []spool.Part{
-			{Type: spool.PartText, First: 3, Text: "Wait."},
-			{Type: spool.PartTool, First: 4, Tool: &spool.ToolPart{CallID: "call-1", Name: "web_search", Input: json.RawMessage(`{"q":1}`)}},
+	chunks := []chunk.Chunk{
+		&chunk.UserMessage{CommandID: "turn-1", Message: chunk.Message{ID: "u", Role: chunk.RoleUser, Parts: []chunk.Part{}}},
+		started(), &chunk.StepStarted{StepID: "s"},
+		&chunk.AssistantMessage{MessageID: "m1", StepID: "s", FinishReason: "tool-calls", Parts: []chunk.Part{
+			{Type: chunk.PartText, First: 3, Text: "Wait."},
+			{Type: chunk.PartTool, First: 4, Tool: &chunk.ToolPart{CallID: "call-1", Name: "web_search", Input: json.RawMessage(`{"q":1}`)}},
 		}},
-		&spool.ToolStart{ToolCallID: "call-1", ToolName: "web_search", Arguments: json.RawMessage(`{"q":1}`)},
+		&chunk.ToolStart{ToolCallID: "call-1", ToolName: "web_search", Arguments: json.RawMessage(`{"q":1}`)},
 	}
 	chunks = append(chunks, h.chunks...)
-	chunks = append(chunks, &spool.ToolEnd{ToolCallID: "call-1", ToolName: "web_search", Result: json.RawMessage(`10`), Success: true})
-	f := spool.NewFold(session)
+	chunks = append(chunks, &chunk.ToolEnd{ToolCallID: "call-1", ToolName: "web_search", Result: json.RawMessage(`10`), Success: true})
+	f := fold.New(session)
 	for _, r := range log(t, chunks...) {
 		check(t, f.Apply(r))
 	}
 	chunks = append(append(chunks, f.CloseStep("cp")...), finished())
 	records := log(t, chunks...)
-	var kept []spool.Record
+	var kept []chunk.Record
 	for _, r := range records {
-		if r.Class == spool.Kept {
+		if r.Class == chunk.Kept {
 			kept = append(kept, r)
 		}
 	}

@@ -7,76 +7,77 @@ import (
 	"testing"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/wire/merlin"
 )
 
 // chunkOf makes a chunk of two bytes: anything in any order.
-func chunkOf(op, arg byte, n int) spool.Chunk {
+func chunkOf(op, arg byte, n int) chunk.Chunk {
 	call := fmt.Sprintf("c%d", arg%3)
-	kid := spool.Base{AgentID: fmt.Sprintf("%s.%d", session, arg%2+1), AgentType: "helper", RunID: "kid"}
-	grandkid := spool.Base{AgentID: fmt.Sprintf("%s.%d", kid.AgentID, arg/2%2+1), AgentType: "grandchild", RunID: "grandkid"}
+	kid := chunk.Base{AgentID: fmt.Sprintf("%s.%d", session, arg%2+1), AgentType: "helper", RunID: "kid"}
+	grandkid := chunk.Base{AgentID: fmt.Sprintf("%s.%d", kid.AgentID, arg/2%2+1), AgentType: "grandchild", RunID: "grandkid"}
 	word := fmt.Sprintf("w%d ", n)
 	switch op % 33 {
 	case 0:
 		return started()
 	case 1:
-		return &spool.StepStarted{StepID: fmt.Sprint("s", n)}
+		return &chunk.StepStarted{StepID: fmt.Sprint("s", n)}
 	case 2, 3:
-		return &spool.TextDelta{Delta: word, PartID: fmt.Sprint(arg % 2)}
+		return &chunk.TextDelta{Delta: word, PartID: fmt.Sprint(arg % 2)}
 	case 4:
-		return &spool.Thinking{Content: word, IsComplete: arg%2 == 0}
+		return &chunk.Thinking{Content: word, IsComplete: arg%2 == 0}
 	case 5:
-		return &spool.ToolArgStreamStart{ToolCallID: call, ToolName: "t"}
+		return &chunk.ToolArgStreamStart{ToolCallID: call, ToolName: "t"}
 	case 6:
-		return &spool.ToolArgStreamDelta{ToolCallID: call, Delta: `{"a":` + fmt.Sprint(arg) + `}`}
+		return &chunk.ToolArgStreamDelta{ToolCallID: call, Delta: `{"a":` + fmt.Sprint(arg) + `}`}
 	case 7:
-		return &spool.ToolArgStreamEnd{ToolCallID: call}
+		return &chunk.ToolArgStreamEnd{ToolCallID: call}
 	case 8:
-		return &spool.ToolStart{ToolCallID: call, ToolName: "t", Arguments: json.RawMessage(fmt.Sprintf(`{"a":%d}`, arg/3))}
+		return &chunk.ToolStart{ToolCallID: call, ToolName: "t", Arguments: json.RawMessage(fmt.Sprintf(`{"a":%d}`, arg/3))}
 	case 9:
-		return &spool.ToolEnd{ToolCallID: call, ToolName: "t", Result: json.RawMessage(`"` + word + `"`), Success: arg%2 == 0, Error: "no", Preliminary: arg%5 == 0}
+		return &chunk.ToolEnd{ToolCallID: call, ToolName: "t", Result: json.RawMessage(`"` + word + `"`), Success: arg%2 == 0, Error: "no", Preliminary: arg%5 == 0}
 	case 10:
-		return &spool.ToolInputError{ToolCallID: call, ToolName: "t", Input: json.RawMessage(`"{"`), Error: "bad"}
+		return &chunk.ToolInputError{ToolCallID: call, ToolName: "t", Input: json.RawMessage(`"{"`), Error: "bad"}
 	case 11:
-		return &spool.Progress{ID: fmt.Sprintf("p%d", arg%3), Parent: fmt.Sprintf("p%d", arg/3%4), Label: word, State: "running"}
+		return &chunk.Progress{ID: fmt.Sprintf("p%d", arg%3), Parent: fmt.Sprintf("p%d", arg/3%4), Label: word, State: "running"}
 	case 12:
-		return &spool.Progress{ID: call + "/x", Label: word, State: "done", Data: json.RawMessage(`{"type":"HEADING"}`)}
+		return &chunk.Progress{ID: call + "/x", Label: word, State: "done", Data: json.RawMessage(`{"type":"HEADING"}`)}
 	case 13:
-		return &spool.Progress{ID: call, Label: "same", State: "done", Data: json.RawMessage(`[1]`)}
+		return &chunk.Progress{ID: call, Label: "same", State: "done", Data: json.RawMessage(`[1]`)}
 	case 14:
-		return &spool.Citation{SourceID: fmt.Sprint("s", arg%3), URL: fmt.Sprint("u", arg%3), Title: "T", CitedText: fmt.Sprint("q", arg%4)}
+		return &chunk.Citation{SourceID: fmt.Sprint("s", arg%3), URL: fmt.Sprint("u", arg%3), Title: "T", CitedText: fmt.Sprint("q", arg%4)}
 	case 15:
-		return &spool.File{URL: word, MediaType: "text/plain"}
+		return &chunk.File{URL: word, MediaType: "text/plain"}
 	case 16:
-		return &spool.SubAgentStart{SubAgentType: "helper", SubSessionID: kid.AgentID, CallID: call}
+		return &chunk.SubAgentStart{SubAgentType: "helper", SubSessionID: kid.AgentID, CallID: call}
 	case 17, 18:
-		return &spool.TextDelta{Base: kid, Delta: word}
+		return &chunk.TextDelta{Base: kid, Delta: word}
 	case 19:
-		return &spool.Thinking{Base: kid, Content: word}
+		return &chunk.Thinking{Base: kid, Content: word}
 	case 20:
-		return &spool.StepStarted{Base: kid, StepID: fmt.Sprint("s", n)}
+		return &chunk.StepStarted{Base: kid, StepID: fmt.Sprint("s", n)}
 	case 21:
-		return &spool.StepDiscarded{Base: kid, StepID: "s", Reason: "crash_recovery"}
+		return &chunk.StepDiscarded{Base: kid, StepID: "s", Reason: "crash_recovery"}
 	case 22:
-		return &spool.StepDiscarded{StepID: "s", Reason: "crash_recovery"}
+		return &chunk.StepDiscarded{StepID: "s", Reason: "crash_recovery"}
 	case 23:
-		return &spool.Progress{Base: kid, ID: fmt.Sprint("k", arg%3), Label: word}
+		return &chunk.Progress{Base: kid, ID: fmt.Sprint("k", arg%3), Label: word}
 	case 24:
-		return &spool.StepCommitted{StepID: "s"}
+		return &chunk.StepCommitted{StepID: "s"}
 	case 25:
-		return &spool.RunSuspended{Kind: "awaiting_approval"}
+		return &chunk.RunSuspended{Kind: "awaiting_approval"}
 	case 27:
-		return &spool.ToolStart{Base: kid, ToolCallID: call, ToolName: "t", Arguments: json.RawMessage(`{}`)}
+		return &chunk.ToolStart{Base: kid, ToolCallID: call, ToolName: "t", Arguments: json.RawMessage(`{}`)}
 	case 28:
-		return &spool.SubAgentStart{Base: kid, SubAgentType: "grandchild", SubSessionID: fmt.Sprintf("%s.%d", kid.AgentID, arg%2+1), CallID: call}
+		return &chunk.SubAgentStart{Base: kid, SubAgentType: "grandchild", SubSessionID: fmt.Sprintf("%s.%d", kid.AgentID, arg%2+1), CallID: call}
 	case 29:
-		return &spool.TextDelta{Base: grandkid, Delta: word}
+		return &chunk.TextDelta{Base: grandkid, Delta: word}
 	case 30:
-		return &spool.Thinking{Base: grandkid, Content: word}
+		return &chunk.Thinking{Base: grandkid, Content: word}
 	case 31:
-		return &spool.ToolEnd{Base: kid, ToolCallID: call, ToolName: "t", Result: json.RawMessage(`1`), Success: true}
+		return &chunk.ToolEnd{Base: kid, ToolCallID: call, ToolName: "t", Result: json.RawMessage(`1`), Success: true}
 	case 32:
-		return &spool.Progress{Base: grandkid, ID: fmt.Sprint("k", arg%3), Label: word}
+		return &chunk.Progress{Base: grandkid, ID: fmt.Sprint("k", arg%3), Label: word}
 	}
 	return finished()
 }
@@ -96,7 +97,7 @@ func FuzzProjector(f *testing.F) {
 		}
 		o := profiles[int(profile)%len(profiles)].o
 		p := merlin.NewProjector("turn-1", &o)
-		chunks := []spool.Chunk{started()}
+		chunks := []chunk.Chunk{started()}
 		for i := 0; i+1 < len(ops); i += 2 {
 			chunks = append(chunks, chunkOf(ops[i], ops[i+1], i))
 		}
@@ -112,12 +113,12 @@ func FuzzProjector(f *testing.F) {
 					stream = append(stream, fr)
 				}
 			}
-			live, err := fold([]byte(text(stream)), &o)
+			live, err := state([]byte(text(stream)), &o)
 			if err != nil {
 				t.Fatalf("after record %d (%s): %v\n%s", r.Seq, r.Type, err, text(stream))
 			}
 			plan := lasting(p.Plan())
-			planned, err := fold([]byte(text(plan)), &o)
+			planned, err := state([]byte(text(plan)), &o)
 			if err != nil {
 				t.Fatalf("the plan after record %d (%s): %v\n%s", r.Seq, r.Type, err, text(plan))
 			}

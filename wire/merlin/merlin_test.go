@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/wire/merlin"
 )
 
@@ -32,37 +32,37 @@ func TestIndexes(t *testing.T) {
 // the chunks of a run, from their records' frames on.
 func TestLiteral(t *testing.T) {
 	t.Parallel()
-	child := spool.Base{AgentID: session + ".1", AgentType: "helper", RunID: "r"}
-	thinking := []spool.Chunk{
-		&spool.ToolStart{ToolCallID: "c", ToolName: "ask", Arguments: json.RawMessage(`{"a":1}`)},
-		&spool.SubAgentStart{SubAgentType: "helper", SubSessionID: session + ".1", CallID: "c"},
-		&spool.Thinking{Base: child, Content: "hm"}, &spool.TextDelta{Base: child, Delta: "secret"},
+	child := chunk.Base{AgentID: session + ".1", AgentType: "helper", RunID: "r"}
+	thinking := []chunk.Chunk{
+		&chunk.ToolStart{ToolCallID: "c", ToolName: "ask", Arguments: json.RawMessage(`{"a":1}`)},
+		&chunk.SubAgentStart{SubAgentType: "helper", SubSessionID: session + ".1", CallID: "c"},
+		&chunk.Thinking{Base: child, Content: "hm"}, &chunk.TextDelta{Base: child, Delta: "secret"},
 	}
-	quoting := []spool.Chunk{
-		&spool.TextDelta{Delta: "x"},
-		&spool.Citation{SourceID: "a", URL: "u", Title: "T", CitedText: "one"},
-		&spool.Citation{SourceID: "a", URL: "u", Title: "T", CitedText: "two"},
+	quoting := []chunk.Chunk{
+		&chunk.TextDelta{Delta: "x"},
+		&chunk.Citation{SourceID: "a", URL: "u", Title: "T", CitedText: "one"},
+		&chunk.Citation{SourceID: "a", URL: "u", Title: "T", CitedText: "two"},
 	}
-	calls := []spool.Chunk{
-		&spool.ToolArgStreamStart{ToolCallID: "a", ToolName: "one"}, &spool.ToolArgStreamEnd{ToolCallID: "a", Arguments: json.RawMessage(`{"n":1}`)},
-		&spool.ToolArgStreamStart{ToolCallID: "b", ToolName: "two"}, &spool.ToolArgStreamEnd{ToolCallID: "b", Arguments: json.RawMessage(`{"n":2}`)},
+	calls := []chunk.Chunk{
+		&chunk.ToolArgStreamStart{ToolCallID: "a", ToolName: "one"}, &chunk.ToolArgStreamEnd{ToolCallID: "a", Arguments: json.RawMessage(`{"n":1}`)},
+		&chunk.ToolArgStreamStart{ToolCallID: "b", ToolName: "two"}, &chunk.ToolArgStreamEnd{ToolCallID: "b", Arguments: json.RawMessage(`{"n":2}`)},
 	}
-	bare := []spool.Chunk{&spool.ToolArgStreamStart{ToolCallID: "a", ToolName: "now"}, &spool.ToolArgStreamEnd{ToolCallID: "a"}}
-	nameless := []spool.Chunk{&spool.ToolArgStreamStart{ToolCallID: "a"}, &spool.ToolArgStreamEnd{ToolCallID: "a"}}
-	steps := []spool.Chunk{
-		&spool.Progress{ID: "p", Label: "look", State: "running"}, &spool.Progress{ID: "p", Label: "look", State: "done"},
-		&spool.Progress{ID: "p", Label: "look", State: "running"},
+	bare := []chunk.Chunk{&chunk.ToolArgStreamStart{ToolCallID: "a", ToolName: "now"}, &chunk.ToolArgStreamEnd{ToolCallID: "a"}}
+	nameless := []chunk.Chunk{&chunk.ToolArgStreamStart{ToolCallID: "a"}, &chunk.ToolArgStreamEnd{ToolCallID: "a"}}
+	steps := []chunk.Chunk{
+		&chunk.Progress{ID: "p", Label: "look", State: "running"}, &chunk.Progress{ID: "p", Label: "look", State: "done"},
+		&chunk.Progress{ID: "p", Label: "look", State: "running"},
 	}
-	headed := []spool.Chunk{
-		&spool.Progress{ID: "p", Label: "look"}, &spool.Progress{ID: "h", Label: "Work", Data: json.RawMessage(`{"type":"HEADING"}`)},
-		&spool.Progress{ID: "h", Label: "More work", Data: json.RawMessage(`{"type":"HEADING","icon":"GLOBE"}`)},
+	headed := []chunk.Chunk{
+		&chunk.Progress{ID: "p", Label: "look"}, &chunk.Progress{ID: "h", Label: "Work", Data: json.RawMessage(`{"type":"HEADING"}`)},
+		&chunk.Progress{ID: "h", Label: "More work", Data: json.RawMessage(`{"type":"HEADING","icon":"GLOBE"}`)},
 	}
-	failing := []spool.Chunk{&spool.RunFinished{Outcome: spool.OutcomeFailed, Error: "no power", Code: "power"}}
+	failing := []chunk.Chunk{&chunk.RunFinished{Outcome: chunk.OutcomeFailed, Error: "no power", Code: "power"}}
 	suppress := func(string) bool { return true }
 	v1 := merlin.Options{Version: merlin.V1}
 	for _, tt := range []struct {
 		name    string
-		chunks  []spool.Chunk
+		chunks  []chunk.Chunk
 		o       merlin.Options
 		literal merlin.Literal
 		mended  []string // what the data of the frames must hold, and no frame else
@@ -81,13 +81,13 @@ func TestLiteral(t *testing.T) {
 		{"nameless", nameless, merlin.Options{}, merlin.Literal{}, []string{"end"}, []string{"end"}},
 		{"citations of V1", quoting, v1, merlin.Literal{Citations: true},
 			[]string{"INIT", `"x"`, `"cited_text":["one","two"]`, "[citation: 1: 1]", "[citation: 1: 2]", "end"}, []string{"INIT", `"x"`, "end"}},
-		{"citations of V1 before a later text", append(quoting[:3:3], &spool.TextDelta{Delta: "y", PartID: "1"}), v1, merlin.Literal{Citations: true},
+		{"citations of V1 before a later text", append(quoting[:3:3], &chunk.TextDelta{Delta: "y", PartID: "1"}), v1, merlin.Literal{Citations: true},
 			[]string{"INIT", `"x"`, `"cited_text"`, "[citation: 1: 1]", "[citation: 1: 2]", `"y"`, "end"},
 			[]string{"INIT", `"x"`, `"cited_text"`, "[citation: 1: 2]", `"y"`, "end"}},
 		{"citations of V2", quoting, merlin.Options{}, merlin.Literal{Citations: true},
 			[]string{`"x"`, `"attachments"`, `"document_index":0,"cited_text":"one"`, `"attachments"`, `"cited_text":"two"}`, "end"},
 			[]string{`"x"`, `"attachments"`, `"attachments"`, "end"}},
-		{"union", append([]spool.Chunk{&spool.TextDelta{Delta: "x"}}, calls[:2]...), merlin.Options{}, merlin.Literal{Union: true},
+		{"union", append([]chunk.Chunk{&chunk.TextDelta{Delta: "x"}}, calls[:2]...), merlin.Options{}, merlin.Literal{Union: true},
 			[]string{`{"content":"","index":0,"type":"text","text":"x"}`, `"index":1,"type":"toolCalls"`, "end"},
 			[]string{`{"content":"x","index":0,"type":"text"}`, `{"contentIndex":1,"type":"toolCalls"`, "end"}},
 		{"progress", steps, merlin.Options{}, merlin.Literal{Progress: true},
@@ -104,8 +104,8 @@ func TestLiteral(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			chunks := append([]spool.Chunk{started(), &spool.StepStarted{StepID: "s"}}, clone(t, tt.chunks)...)
-			if last := chunks[len(chunks)-1]; last.ChunkType() != spool.TypeRunFinished {
+			chunks := append([]chunk.Chunk{started(), &chunk.StepStarted{StepID: "s"}}, clone(t, tt.chunks)...)
+			if last := chunks[len(chunks)-1]; last.ChunkType() != chunk.TypeRunFinished {
 				chunks = append(chunks, finished())
 			}
 			records := log(t, chunks...)
@@ -117,20 +117,20 @@ func TestLiteral(t *testing.T) {
 	}
 }
 
-func clone(t *testing.T, chunks []spool.Chunk) []spool.Chunk {
+func clone(t *testing.T, chunks []chunk.Chunk) []chunk.Chunk {
 	t.Helper()
-	var list []spool.Chunk
+	var list []chunk.Chunk
 	for _, c := range chunks {
-		data, err := spool.AppendChunk(nil, c)
+		data, err := chunk.Append(nil, c)
 		check(t, err)
-		c, err := spool.DecodeChunk(data)
+		c, err := chunk.Decode(data)
 		check(t, err)
 		list = append(list, c)
 	}
 	return list
 }
 
-func expect(t *testing.T, what string, records []spool.Record, o merlin.Options, want []string) {
+func expect(t *testing.T, what string, records []chunk.Record, o merlin.Options, want []string) {
 	t.Helper()
 	_, frames := project(t, records, &o)
 	if len(frames) != len(want) {
@@ -147,15 +147,15 @@ func expect(t *testing.T, what string, records []spool.Record, o merlin.Options,
 // result so far is sent anew.
 func TestSubAgentDiscards(t *testing.T) {
 	t.Parallel()
-	child := spool.Base{AgentID: session + ".1", AgentType: "helper", RunID: "r"}
+	child := chunk.Base{AgentID: session + ".1", AgentType: "helper", RunID: "r"}
 	_, frames := project(t, log(t,
-		started(), &spool.StepStarted{StepID: "s"},
-		&spool.ToolStart{ToolCallID: "c", ToolName: "ask", Arguments: json.RawMessage(`{}`)},
-		&spool.SubAgentStart{SubAgentType: "helper", SubSessionID: session + ".1", CallID: "c"},
-		&spool.RunStarted{Base: child, TurnID: "c", MessageID: "m", Mode: "start"},
-		&spool.StepStarted{Base: child, StepID: "1"}, &spool.TextDelta{Base: child, Delta: "wrong"},
-		&spool.StepDiscarded{Base: child, StepID: "1", Reason: "crash_recovery"},
-		&spool.StepStarted{Base: child, StepID: "2"}, &spool.TextDelta{Base: child, Delta: "right"},
+		started(), &chunk.StepStarted{StepID: "s"},
+		&chunk.ToolStart{ToolCallID: "c", ToolName: "ask", Arguments: json.RawMessage(`{}`)},
+		&chunk.SubAgentStart{SubAgentType: "helper", SubSessionID: session + ".1", CallID: "c"},
+		&chunk.RunStarted{Base: child, TurnID: "c", MessageID: "m", Mode: "start"},
+		&chunk.StepStarted{Base: child, StepID: "1"}, &chunk.TextDelta{Base: child, Delta: "wrong"},
+		&chunk.StepDiscarded{Base: child, StepID: "1", Reason: "crash_recovery"},
+		&chunk.StepStarted{Base: child, StepID: "2"}, &chunk.TextDelta{Base: child, Delta: "right"},
 	), nil)
 	for _, f := range frames {
 		if f.Cut {
@@ -172,29 +172,29 @@ func TestSubAgentDiscards(t *testing.T) {
 // their progress, until the call of the session's agent has its result.
 func TestGrandchildren(t *testing.T) {
 	t.Parallel()
-	child := spool.Base{AgentID: session + ".1", AgentType: "lead", RunID: "r1"}
-	grand := spool.Base{AgentID: session + ".1.1", AgentType: "scout", RunID: "r11"}
-	chunks := func() []spool.Chunk {
-		return []spool.Chunk{
-			started(), &spool.StepStarted{StepID: "s"},
-			&spool.ToolStart{ToolCallID: "c", ToolName: "lead", Arguments: json.RawMessage(`{"a":1}`)},
-			&spool.SubAgentStart{SubAgentType: "lead", SubSessionID: child.AgentID, CallID: "c"},
-			&spool.TextDelta{Base: child, Delta: "I ask. "},
-			&spool.ToolStart{Base: child, ToolCallID: "d", ToolName: "scout", Arguments: json.RawMessage(`{}`)},
-			&spool.SubAgentStart{Base: child, SubAgentType: "scout", SubSessionID: grand.AgentID, CallID: "d"},
-			&spool.Thinking{Base: grand, Content: "hm"},
-			&spool.Progress{Base: grand, ID: "look", Label: "Looking", State: "running"},
-			&spool.TextDelta{Base: grand, Delta: "So it "}, &spool.TextDelta{Base: grand, Delta: "is. "},
-			&spool.Progress{Base: grand, ID: "look", Label: "Looking", State: "done"},
-			&spool.ToolEnd{Base: child, ToolCallID: "d", ToolName: "scout", Result: json.RawMessage(`"So it is. "`), Success: true},
-			&spool.StepStarted{Base: child, StepID: "s.2"},
-			&spool.TextDelta{Base: child, Delta: "It is so."},
+	child := chunk.Base{AgentID: session + ".1", AgentType: "lead", RunID: "r1"}
+	grand := chunk.Base{AgentID: session + ".1.1", AgentType: "scout", RunID: "r11"}
+	chunks := func() []chunk.Chunk {
+		return []chunk.Chunk{
+			started(), &chunk.StepStarted{StepID: "s"},
+			&chunk.ToolStart{ToolCallID: "c", ToolName: "lead", Arguments: json.RawMessage(`{"a":1}`)},
+			&chunk.SubAgentStart{SubAgentType: "lead", SubSessionID: child.AgentID, CallID: "c"},
+			&chunk.TextDelta{Base: child, Delta: "I ask. "},
+			&chunk.ToolStart{Base: child, ToolCallID: "d", ToolName: "scout", Arguments: json.RawMessage(`{}`)},
+			&chunk.SubAgentStart{Base: child, SubAgentType: "scout", SubSessionID: grand.AgentID, CallID: "d"},
+			&chunk.Thinking{Base: grand, Content: "hm"},
+			&chunk.Progress{Base: grand, ID: "look", Label: "Looking", State: "running"},
+			&chunk.TextDelta{Base: grand, Delta: "So it "}, &chunk.TextDelta{Base: grand, Delta: "is. "},
+			&chunk.Progress{Base: grand, ID: "look", Label: "Looking", State: "done"},
+			&chunk.ToolEnd{Base: child, ToolCallID: "d", ToolName: "scout", Result: json.RawMessage(`"So it is. "`), Success: true},
+			&chunk.StepStarted{Base: child, StepID: "s.2"},
+			&chunk.TextDelta{Base: child, Delta: "It is so."},
 		}
 	}
-	end := func() []spool.Chunk {
-		return []spool.Chunk{
-			&spool.ToolEnd{ToolCallID: "c", ToolName: "lead", Result: json.RawMessage(`"It is so."`), Success: true},
-			&spool.StepCommitted{StepID: "s"}, finished(),
+	end := func() []chunk.Chunk {
+		return []chunk.Chunk{
+			&chunk.ToolEnd{ToolCallID: "c", ToolName: "lead", Result: json.RawMessage(`"It is so."`), Success: true},
+			&chunk.StepCommitted{StepID: "s"}, finished(),
 		}
 	}
 	for _, tt := range []struct {
@@ -239,14 +239,14 @@ func TestGrandchildren(t *testing.T) {
 
 func TestCollected(t *testing.T) {
 	t.Parallel()
-	signed := &spool.Thinking{Content: "Hm.", IsComplete: true, PartID: "r", ProviderMetadata: json.RawMessage(`{"anthropic":{"signature":"sig"}}`)}
-	records := log(t, started(), &spool.StepStarted{StepID: "1"}, signed,
-		&spool.TextDelta{Delta: "a", PartID: "0"}, &spool.TextDelta{Delta: "b", PartID: "0"},
-		&spool.Citation{SourceID: "s", URL: "u", CitedText: "q"}, &spool.TextDelta{Delta: "c", PartID: "1"},
-		&spool.ToolArgStreamStart{ToolCallID: "c1", ToolName: "now"}, &spool.ToolArgStreamEnd{ToolCallID: "c1"},
-		&spool.ToolArgStreamStart{ToolCallID: "c2", ToolName: "half"}, &spool.ToolArgStreamDelta{ToolCallID: "c2", Delta: `{"a`},
-		&spool.UsageReport{Usage: spool.Usage{InputTokens: 3, OutputTokens: 1}}, &spool.RunSuspended{Kind: "interrupted"},
-		started(), &spool.UsageReport{Usage: spool.Usage{InputTokens: 5, OutputTokens: 1}}, &spool.UsageReport{Usage: spool.Usage{InputTokens: 7, OutputTokens: 2}},
+	signed := &chunk.Thinking{Content: "Hm.", IsComplete: true, PartID: "r", ProviderMetadata: json.RawMessage(`{"anthropic":{"signature":"sig"}}`)}
+	records := log(t, started(), &chunk.StepStarted{StepID: "1"}, signed,
+		&chunk.TextDelta{Delta: "a", PartID: "0"}, &chunk.TextDelta{Delta: "b", PartID: "0"},
+		&chunk.Citation{SourceID: "s", URL: "u", CitedText: "q"}, &chunk.TextDelta{Delta: "c", PartID: "1"},
+		&chunk.ToolArgStreamStart{ToolCallID: "c1", ToolName: "now"}, &chunk.ToolArgStreamEnd{ToolCallID: "c1"},
+		&chunk.ToolArgStreamStart{ToolCallID: "c2", ToolName: "half"}, &chunk.ToolArgStreamDelta{ToolCallID: "c2", Delta: `{"a`},
+		&chunk.UsageReport{Usage: chunk.Usage{InputTokens: 3, OutputTokens: 1}}, &chunk.RunSuspended{Kind: "interrupted"},
+		started(), &chunk.UsageReport{Usage: chunk.Usage{InputTokens: 5, OutputTokens: 1}}, &chunk.UsageReport{Usage: chunk.Usage{InputTokens: 7, OutputTokens: 2}},
 	)
 	for v, content := range map[merlin.Version]string{merlin.V1: `["ab","[citation: 1: 1]","c"]`, merlin.V2: `["ab","c"]`} {
 		p, _ := project(t, records, &merlin.Options{Version: v})
@@ -265,7 +265,7 @@ func TestCollected(t *testing.T) {
 func TestEventManager(t *testing.T) {
 	t.Parallel()
 	var sent []string
-	m, err := merlin.NewEventManager(func(p *spool.Progress) error {
+	m, err := merlin.NewEventManager(func(p *chunk.Progress) error {
 		sent = append(sent, string(mustJSON(t, []any{p.ID, p.Parent, p.Label, p.State, p.Data})))
 		return nil
 	}, nil)
@@ -297,7 +297,7 @@ func TestEventManager(t *testing.T) {
 		t.Errorf("sent\n%s\nwant\n%s", got, strings.Join(want, "\n"))
 	}
 	full := errors.New("full")
-	if _, err := merlin.NewEventManager(func(*spool.Progress) error { return full }, &merlin.EventOptions{Name: "x"}); !errors.Is(err, full) {
+	if _, err := merlin.NewEventManager(func(*chunk.Progress) error { return full }, &merlin.EventOptions{Name: "x"}); !errors.Is(err, full) {
 		t.Errorf("the emitter's error became %v", err)
 	}
 	check(t, e.AddTags("new"))

@@ -4,6 +4,8 @@ import (
 	"maps"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
 )
 
 // Projector projects one turn of a log. It is given every record of the log
@@ -13,7 +15,7 @@ type Projector struct {
 	turn     string
 	root     string          // the agent whose turn it is, once known
 	runs     map[string]bool // the turn's runs
-	fold     *spool.MessageFold
+	fold     *fold.MessageFold
 	children map[string]*child // its sub-agents, and theirs, by their sessions
 	byCall   map[string]*child // the latest of each of its own calls
 
@@ -24,9 +26,9 @@ type Projector struct {
 	paused   bool // it waits for answers
 	flushed  int  // so many citations were written although no text followed
 	terminal []spool.Frame
-	failure  *spool.ErrorChunk
+	failure  *chunk.ErrorChunk
 
-	used, using spool.Usage // of the runs before, and of the latest
+	used, using chunk.Usage // of the runs before, and of the latest
 
 	w frameWriter
 }
@@ -34,7 +36,7 @@ type Projector struct {
 // child is a sub-agent, of one of the turn's calls or of another sub-agent's.
 type child struct {
 	session    string
-	fold       *spool.MessageFold
+	fold       *fold.MessageFold
 	suppressed bool
 	byCall     map[string]*child // the latest sub-agent of each of its calls
 }
@@ -49,7 +51,7 @@ type view interface {
 	sync(p *Projector, s *scene) bool
 	// grow is sync for a delta of the message's last part; false if there may be
 	// more to it.
-	grow(p *Projector, part *spool.Part) bool
+	grow(p *Projector, part *chunk.Part) bool
 }
 
 var _ spool.Projector = (*Projector)(nil)
@@ -75,35 +77,35 @@ func (p *Projector) newView() view {
 }
 
 // Apply folds the next record and appends the frames that it becomes to dst.
-func (p *Projector) Apply(dst []spool.Frame, r spool.Record) ([]spool.Frame, error) {
+func (p *Projector) Apply(dst []spool.Frame, r chunk.Record) ([]spool.Frame, error) {
 	switch {
-	case p.fold == nil && r.Type != spool.TypeRunStarted:
+	case p.fold == nil && r.Type != chunk.TypeRunStarted:
 		return dst, nil
 	case p.fold != nil && r.Agent != p.root:
 		return p.applyChild(dst, r)
-	case spool.IsCommand(r.Type) && r.Type != spool.TypeToolApprovalResponse && r.Type != spool.TypeToolResultSubmitted:
+	case chunk.IsCommand(r.Type) && r.Type != chunk.TypeToolApprovalResponse && r.Type != chunk.TypeToolResultSubmitted:
 		return dst, nil
 	}
-	c, err := spool.DecodeChunk(r.Data)
+	c, err := chunk.Decode(r.Data)
 	if err != nil {
 		return dst, err
 	}
-	if spool.IsCommand(r.Type) && (p.ended && !p.paused || p.fold.Answered(c, !p.ended) == "") {
+	if chunk.IsCommand(r.Type) && (p.ended && !p.paused || p.fold.Answered(c, !p.ended) == "") {
 		return dst, nil // it answers nothing here
 	}
 	base := c.ChunkBase()
-	if started, ok := c.(*spool.RunStarted); ok {
+	if started, ok := c.(*chunk.RunStarted); ok {
 		if started.TurnID != p.turn {
 			p.paused = false // another turn's turn
 			return dst, nil
 		}
 		if p.fold == nil {
 			p.root = base.AgentID
-			p.fold = spool.NewMessageFold(p.root)
+			p.fold = fold.NewMessageFold(p.root)
 		}
 		p.runs[base.RunID] = true
 	}
-	if !spool.IsCommand(r.Type) && !p.runs[base.RunID] {
+	if !chunk.IsCommand(r.Type) && !p.runs[base.RunID] {
 		return dst, nil
 	}
 	n := len(dst)
@@ -112,44 +114,44 @@ func (p *Projector) Apply(dst []spool.Frame, r spool.Record) ([]spool.Frame, err
 	return p.number(n, r.Seq), nil
 }
 
-func (p *Projector) apply(r spool.Record, c spool.Chunk) {
+func (p *Projector) apply(r chunk.Record, c chunk.Chunk) {
 	p.fold.Apply(r, c)
 	p.count(c)
 	switch c := c.(type) {
-	case *spool.TextDelta, *spool.Thinking:
+	case *chunk.TextDelta, *chunk.Thinking:
 		parts := p.fold.Message().Parts
 		if !p.view.grow(p, &parts[len(parts)-1]) {
 			p.sync()
 		}
-	case *spool.RunStarted:
+	case *chunk.RunStarted:
 		if !p.begun {
 			p.view.begin(p)
 			p.begun = true
 		}
 		p.ended, p.paused, p.terminal, p.failure = false, false, nil, nil
 		p.sync()
-	case *spool.StepDiscarded:
+	case *chunk.StepDiscarded:
 		clear(p.values.args)
 		p.sync()
-	case *spool.ExecutorSuperseded:
+	case *chunk.ExecutorSuperseded:
 		for _, kid := range p.children {
 			kid.fold.Apply(r, c)
 		}
 		p.sync()
-	case *spool.SubAgentStart:
+	case *chunk.SubAgentStart:
 		p.adopt(p.byCall, c)
 		p.sync()
-	case *spool.ErrorChunk:
+	case *chunk.ErrorChunk:
 		if !c.Recoverable {
 			p.failure = c
 		}
 		p.sync()
-	case *spool.RunSuspended:
+	case *chunk.RunSuspended:
 		p.paused = true
 		p.end(nil)
-	case *spool.RunFinished:
+	case *chunk.RunFinished:
 		p.end(c)
-	case *spool.ToolApprovalResponse, *spool.ToolResultSubmitted:
+	case *chunk.ToolApprovalResponse, *chunk.ToolResultSubmitted:
 		// The run still stands where it paused, unless the log goes on.
 		n := len(p.w.frames)
 		if p.sync() && len(p.w.frames) > n {
@@ -161,8 +163,8 @@ func (p *Projector) apply(r spool.Record, c spool.Chunk) {
 }
 
 // adopt makes the agent of a call that is one of siblings.
-func (p *Projector) adopt(siblings map[string]*child, c *spool.SubAgentStart) {
-	kid := &child{session: c.SubSessionID, fold: spool.NewMessageFold(c.SubSessionID), byCall: map[string]*child{},
+func (p *Projector) adopt(siblings map[string]*child, c *chunk.SubAgentStart) {
+	kid := &child{session: c.SubSessionID, fold: fold.NewMessageFold(c.SubSessionID), byCall: map[string]*child{},
 		suppressed: p.o.Suppress != nil && p.o.Suppress(c.SubAgentType)}
 	maps.DeleteFunc(siblings, func(_ string, k *child) bool { return k.session == kid.session })
 	p.children[c.SubSessionID] = kid
@@ -170,19 +172,19 @@ func (p *Projector) adopt(siblings map[string]*child, c *spool.SubAgentStart) {
 }
 
 // applyChild folds what a sub-agent of the turn says, at whatever depth.
-func (p *Projector) applyChild(dst []spool.Frame, r spool.Record) ([]spool.Frame, error) {
+func (p *Projector) applyChild(dst []spool.Frame, r chunk.Record) ([]spool.Frame, error) {
 	kid := p.children[r.Agent]
-	if kid == nil || spool.IsCommand(r.Type) {
+	if kid == nil || chunk.IsCommand(r.Type) {
 		return dst, nil
 	}
-	c, err := spool.DecodeChunk(r.Data)
+	c, err := chunk.Decode(r.Data)
 	if err != nil {
 		return dst, err
 	}
 	n := len(dst)
 	p.w.frames = dst
 	kid.fold.Apply(r, c)
-	if start, ok := c.(*spool.SubAgentStart); ok {
+	if start, ok := c.(*chunk.SubAgentStart); ok {
 		p.adopt(kid.byCall, start)
 	}
 	if p.sync() && p.ended && len(p.w.frames) > n {
@@ -234,14 +236,14 @@ func (p *Projector) planned(s *scene) (view, []spool.Frame) {
 
 // end writes what is still held back and the frames that say that nothing
 // follows.
-func (p *Projector) end(c *spool.RunFinished) {
+func (p *Projector) end(c *chunk.RunFinished) {
 	p.ended = true
 	if !p.o.Literal.Citations {
 		p.flushed = len(p.scene().sources)
 	}
 	p.sync()
 	n := len(p.w.frames)
-	if c != nil && c.Outcome == spool.OutcomeFailed && !p.o.Literal.Errors {
+	if c != nil && c.Outcome == chunk.OutcomeFailed && !p.o.Literal.Errors {
 		p.writeFailure(c)
 	}
 	if p.o.Literal.End {
@@ -255,7 +257,7 @@ func (p *Projector) end(c *spool.RunFinished) {
 	p.terminal = append([]spool.Frame(nil), p.w.frames[n:]...)
 }
 
-func (p *Projector) writeFailure(c *spool.RunFinished) {
+func (p *Projector) writeFailure(c *chunk.RunFinished) {
 	f := &Failure{Message: c.Error, Code: c.Code}
 	if f.Message == "" && p.failure != nil {
 		f = &Failure{Message: p.failure.Error, Code: p.failure.Code}

@@ -5,6 +5,7 @@ import (
 	"io"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/internal/sse"
 )
 
@@ -35,7 +36,7 @@ type Event struct {
 
 // Parse reads one event by its name and data. An event without a name is a
 // message. Both forms of the end are one. It fails with
-// [spool.ErrInvalidChunk]. The event keeps no reference to data.
+// [chunk.ErrInvalidChunk]. The event keeps no reference to data.
 func Parse(name string, data []byte) (Event, error) {
 	e := Event{Name: name}
 	if name == "" {
@@ -56,13 +57,13 @@ func Parse(name string, data []byte) (Event, error) {
 		e.Kind, into = KindEnd, &struct{}{}
 	default:
 		if !json.Valid(data) {
-			return Event{}, spool.ErrInvalidChunk.Because("the event's data is not JSON")
+			return Event{}, chunk.ErrInvalidChunk.Because("the event's data is not JSON")
 		}
 		e.Kind, e.Data = KindUnknown, append(json.RawMessage(nil), data...)
 		return e, nil
 	}
 	if err := json.Unmarshal(data, into); err != nil {
-		return Event{}, spool.ErrInvalidChunk.With("", err)
+		return Event{}, chunk.ErrInvalidChunk.With("", err)
 	}
 	e.Attachments = attachments.Payload
 	if e.Kind == KindMessage {

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/wire/merlin"
 )
 
@@ -31,7 +31,7 @@ func TestParse(t *testing.T) {
 		}
 	}
 	for _, data := range []string{``, `[]`, `{"index":"a"}`, `{"toolCalls":3}`} {
-		if e, err := merlin.Parse("message", []byte(data)); !errors.Is(err, spool.ErrInvalidChunk) {
+		if e, err := merlin.Parse("message", []byte(data)); !errors.Is(err, chunk.ErrInvalidChunk) {
 			t.Errorf("Parse(%s) = %+v, %v; want ErrInvalidChunk", data, e, err)
 		}
 	}
@@ -84,10 +84,10 @@ func TestClientDrops(t *testing.T) {
 	t.Parallel()
 	records := search(t)
 	large := strings.Repeat("tea ", 100000) // several frames with one id
-	records = append(records[:len(records)-1:len(records)-1], log(t, started(), &spool.TextDelta{Delta: large}, &spool.Thinking{Content: large},
-		&spool.ToolStart{ToolCallID: "c", ToolName: "get", Arguments: json.RawMessage(`{}`)},
-		&spool.ToolEnd{ToolCallID: "c", ToolName: "get", Result: mustJSON(t, large), Success: true},
-		&spool.Citation{SourceID: "z", URL: "z", CitedText: "z"}, finished())...)
+	records = append(records[:len(records)-1:len(records)-1], log(t, started(), &chunk.TextDelta{Delta: large}, &chunk.Thinking{Content: large},
+		&chunk.ToolStart{ToolCallID: "c", ToolName: "get", Arguments: json.RawMessage(`{}`)},
+		&chunk.ToolEnd{ToolCallID: "c", ToolName: "get", Result: mustJSON(t, large), Success: true},
+		&chunk.Citation{SourceID: "z", URL: "z", CitedText: "z"}, finished())...)
 	for _, p := range profiles {
 		var events []merlin.Event
 		_, frames := project(t, records, &p.o)

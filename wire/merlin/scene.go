@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 )
 
 // scene is what a client that has seen everything should have.
@@ -72,19 +72,19 @@ func (p *Projector) scene() *scene {
 	for i := range parts {
 		part := &parts[i]
 		switch part.Type {
-		case spool.PartStep:
+		case chunk.PartStep:
 			group = -1
-		case spool.PartText, spool.PartReasoning:
+		case chunk.PartText, chunk.PartReasoning:
 			if part.Text == "" {
 				continue
 			}
 			group = -1
 			kind := TypeText
-			if part.Type == spool.PartReasoning {
+			if part.Type == chunk.PartReasoning {
 				kind = TypeReasoning
 			}
 			s.blocks = append(s.blocks, block{kind: kind, first: part.First, text: part.Text})
-		case spool.PartTool:
+		case chunk.PartTool:
 			c, ok := p.call(part.Tool)
 			if !ok || p.o.Literal.FirstCall && group >= 0 && len(s.blocks[group].calls) > 0 {
 				continue
@@ -95,13 +95,13 @@ func (p *Projector) scene() *scene {
 			}
 			s.blocks[group].calls = append(s.blocks[group].calls, c)
 			calls = append(calls, attached{c.id, group})
-		case spool.PartData:
+		case chunk.PartData:
 			if part.Name == "progress" {
 				p.place(s, part, parents, calls)
 			}
-		case spool.PartSource:
+		case chunk.PartSource:
 			s.sources = append(s.sources, newSource(part, len(s.blocks)-1))
-		case spool.PartFile:
+		case chunk.PartFile:
 			s.files = append(s.files, Attachment{URL: p.values.url(part), Title: part.Filename, MediaType: part.MediaType})
 		}
 	}
@@ -116,13 +116,13 @@ type attached struct {
 }
 
 // call returns what is shown of a call, and whether anything is.
-func (p *Projector) call(t *spool.ToolPart) (call, bool) {
+func (p *Projector) call(t *chunk.ToolPart) (call, bool) {
 	if t == nil {
 		return call{}, false
 	}
 	c := call{id: t.CallID, name: t.Name, settled: t.State.Settled()}
 	bare := t.InputText == ""
-	if t.State != spool.ToolStreaming {
+	if t.State != chunk.ToolStreaming {
 		p.values.arguments(t)
 	}
 	if args, ok := p.values.args[t.CallID]; ok { // also if they are being written again
@@ -133,11 +133,11 @@ func (p *Projector) call(t *spool.ToolPart) (call, bool) {
 		return call{}, false
 	}
 	switch {
-	case t.State == spool.ToolCompleted, t.Preliminary && len(t.Output) > 0:
+	case t.State == chunk.ToolCompleted, t.Preliminary && len(t.Output) > 0:
 		c.result, c.whole = p.values.result(t), true
-	case t.State == spool.ToolFailed:
+	case t.State == chunk.ToolFailed:
 		c.result, c.whole, c.failed = t.Error, true, true
-	case t.State == spool.ToolDenied:
+	case t.State == chunk.ToolDenied:
 		c.result, c.whole, c.failed = "denied", true, true
 		if t.Approval != nil && t.Approval.Reason != "" {
 			c.result += ": " + t.Approval.Reason
@@ -148,7 +148,7 @@ func (p *Projector) call(t *spool.ToolPart) (call, bool) {
 
 // place puts a progress part where it belongs: to the call that it is about, by
 // its id, or into a block of its own with those that it stands under.
-func (p *Projector) place(s *scene, part *spool.Part, parents map[string]string, calls []attached) {
+func (p *Projector) place(s *scene, part *chunk.Part, parents map[string]string, calls []attached) {
 	st, head, parent := p.values.progress(p.root, part.ID, part)
 	parents[part.ID] = parent
 	top := part.ID
@@ -228,15 +228,15 @@ func (p *Projector) words(kid *child, hidden bool) (text, thought string) {
 	parts := kid.fold.Message().Parts
 	for i := range parts {
 		switch part := &parts[i]; part.Type {
-		case spool.PartText:
+		case chunk.PartText:
 			if !hidden {
 				text += part.Text
 			}
-		case spool.PartReasoning:
+		case chunk.PartReasoning:
 			if !hidden || p.o.Literal.Suppression {
 				thought += part.Text
 			}
-		case spool.PartTool:
+		case chunk.PartTool:
 			if part.Tool == nil {
 				continue
 			}
@@ -257,11 +257,11 @@ func (p *Projector) childSteps(b *block, kid *child) {
 	parts := kid.fold.Message().Parts
 	for i := range parts {
 		switch part := &parts[i]; {
-		case part.Type == spool.PartData && part.Name == "progress":
+		case part.Type == chunk.PartData && part.Name == "progress":
 			id := kid.session + "/" + part.ID // agents do not know of each other's ids
 			st, head, _ := p.values.progress(kid.session, id, part)
 			b.show(st, head)
-		case part.Type == spool.PartTool && part.Tool != nil:
+		case part.Type == chunk.PartTool && part.Tool != nil:
 			if sub := kid.byCall[part.Tool.CallID]; sub != nil {
 				p.childSteps(b, sub)
 			}
@@ -324,7 +324,7 @@ func (s *step) step() Step {
 	return Step{ID: s.id, Name: s.name, Status: s.status, Icon: s.icon, Tags: s.tags, Values: s.values}
 }
 
-func newSource(part *spool.Part, at int) source {
+func newSource(part *chunk.Part, at int) source {
 	doc := part.URL
 	if doc == "" { // what has a name is the same wherever it is quoted
 		doc = "\x00" + part.Filename + "\x00" + part.Title

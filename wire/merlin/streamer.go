@@ -10,7 +10,7 @@ import (
 	"net/http"
 	"sync"
 
-	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/internal/sse"
 )
 
@@ -85,11 +85,11 @@ func (s *Streamer) init() error {
 		rw.Header().Set("Connection", "keep-alive")
 		rw.WriteHeader(http.StatusOK)
 	}
-	return s.feed(&spool.RunStarted{TurnID: streamed, MessageID: streamed, Mode: "start"})
+	return s.feed(&chunk.RunStarted{TurnID: streamed, MessageID: streamed, Mode: "start"})
 }
 
 // feed projects a chunk and writes what it becomes.
-func (s *Streamer) feed(c spool.Chunk) error {
+func (s *Streamer) feed(c chunk.Chunk) error {
 	if s.err != nil {
 		return s.err
 	}
@@ -97,12 +97,12 @@ func (s *Streamer) feed(c spool.Chunk) error {
 	if b.AgentID == "" {
 		b.AgentID, b.RunID = streamed, streamed
 	}
-	data, err := spool.AppendChunk(nil, c)
+	data, err := chunk.Append(nil, c)
 	if err != nil {
 		return err
 	}
 	s.seq++
-	frames, err := s.p.Apply(nil, spool.Record{Seq: s.seq, Type: c.ChunkType(), Agent: b.AgentID, Class: spool.ClassOf(c), Data: data})
+	frames, err := s.p.Apply(nil, chunk.Record{Seq: s.seq, Type: c.ChunkType(), Agent: b.AgentID, Class: chunk.ClassOf(c), Data: data})
 	if err != nil {
 		return err
 	}
@@ -125,17 +125,17 @@ func (s *Streamer) feed(c spool.Chunk) error {
 // An error of the stream ends it: it is returned together with what came before,
 // without its calls, which may be half. Whether the answer goes on is the caller's
 // to say. When ctx ends or the client is gone, no more is read.
-func (s *Streamer) Stream(ctx context.Context, chunks iter.Seq2[spool.Chunk, error], c StreamConfig) (StreamedChunks, error) {
+func (s *Streamer) Stream(ctx context.Context, chunks iter.Seq2[chunk.Chunk, error], c StreamConfig) (StreamedChunks, error) {
 	v, err := s.open(c)
 	if err != nil {
 		return v.collected.Collected(), err
 	}
-	for chunk, failed := range chunks {
+	for event, failed := range chunks {
 		if err = failed; err == nil {
 			err = context.Cause(ctx)
 		}
 		if err == nil {
-			err = s.one(v, chunk)
+			err = s.one(v, event)
 		}
 		if err != nil {
 			break
@@ -150,7 +150,7 @@ func (s *Streamer) Stream(ctx context.Context, chunks iter.Seq2[spool.Chunk, err
 
 // voice is a stream.
 type voice struct {
-	base      spool.Base
+	base      chunk.Base
 	collected *Projector // of it alone
 	hidden    bool       // the agent's own; a sub-agent's words are the projector's to hide
 }
@@ -164,73 +164,73 @@ func (s *Streamer) open(c StreamConfig) (*voice, error) {
 	if err == nil {
 		o.FirstIndex += len(s.p.scene().blocks)
 	}
-	v := &voice{spool.Base{AgentID: streamed, RunID: streamed}, NewProjector(streamed, &o), c.Suppress && c.AsResultOf == ""}
+	v := &voice{chunk.Base{AgentID: streamed, RunID: streamed}, NewProjector(streamed, &o), c.Suppress && c.AsResultOf == ""}
 	if err == nil && c.AsResultOf != "" {
 		s.kids++
 		v.base.AgentID = fmt.Sprintf("%s.%d", streamed, s.kids)
-		if err = s.feed(&spool.SubAgentStart{SubAgentType: "agent", SubSessionID: v.base.AgentID, CallID: c.AsResultOf}); err == nil {
+		if err = s.feed(&chunk.SubAgentStart{SubAgentType: "agent", SubSessionID: v.base.AgentID, CallID: c.AsResultOf}); err == nil {
 			s.p.children[v.base.AgentID].suppressed = c.Suppress
 		}
 	}
 	if err == nil {
-		err = collect(v.collected, &spool.RunStarted{Base: v.base, TurnID: streamed, MessageID: streamed, Mode: "start"}, 1)
+		err = collect(v.collected, &chunk.RunStarted{Base: v.base, TurnID: streamed, MessageID: streamed, Mode: "start"}, 1)
 	}
 	if err == nil {
 		s.steps++
-		err = s.feed(&spool.StepStarted{Base: v.base, StepID: fmt.Sprint(s.steps)})
+		err = s.feed(&chunk.StepStarted{Base: v.base, StepID: fmt.Sprint(s.steps)})
 	}
 	return v, err
 }
 
 // one takes a chunk of a stream.
-func (s *Streamer) one(v *voice, chunk spool.Chunk) error {
+func (s *Streamer) one(v *voice, event chunk.Chunk) error {
 	thought := false
-	switch chunk.(type) {
-	case *spool.Thinking:
+	switch event.(type) {
+	case *chunk.Thinking:
 		thought = true
-	case *spool.TextDelta, *spool.ToolArgStreamStart, *spool.ToolArgStreamDelta, *spool.ToolArgStreamEnd,
-		*spool.ToolStart, *spool.ToolEnd, *spool.ToolInputError, *spool.Progress, *spool.Citation, *spool.File, *spool.UsageReport:
+	case *chunk.TextDelta, *chunk.ToolArgStreamStart, *chunk.ToolArgStreamDelta, *chunk.ToolArgStreamEnd,
+		*chunk.ToolStart, *chunk.ToolEnd, *chunk.ToolInputError, *chunk.Progress, *chunk.Citation, *chunk.File, *chunk.UsageReport:
 	default:
 		return nil
 	}
-	b := chunk.ChunkBase()
+	b := event.ChunkBase()
 	b.AgentID, b.RunID = v.base.AgentID, v.base.RunID
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ended {
 		return ErrEnded
 	}
-	if err := collect(v.collected, chunk, s.seq+2); err != nil {
+	if err := collect(v.collected, event, s.seq+2); err != nil {
 		return err
 	}
 	if v.hidden && !(thought && s.p.o.Literal.Suppression) {
 		return s.err
 	}
-	return s.feed(chunk)
+	return s.feed(event)
 }
 
 // collect folds a chunk of a stream.
-func collect(p *Projector, c spool.Chunk, seq uint64) error {
-	data, err := spool.AppendChunk(nil, c)
+func collect(p *Projector, c chunk.Chunk, seq uint64) error {
+	data, err := chunk.Append(nil, c)
 	if err != nil {
 		return err
 	}
-	_, err = p.Apply(nil, spool.Record{Seq: seq, Type: c.ChunkType(), Agent: c.ChunkBase().AgentID, Class: spool.ClassOf(c), Data: data})
+	_, err = p.Apply(nil, chunk.Record{Seq: seq, Type: c.ChunkType(), Agent: c.ChunkBase().AgentID, Class: chunk.ClassOf(c), Data: data})
 	return err
 }
 
 // Result shows the outcome of a call. Failure is "" if it did not fail.
 func (s *Streamer) Result(callID, tool string, result json.RawMessage, failure string) error {
-	return s.emit(&spool.ToolEnd{ToolCallID: callID, ToolName: tool, Result: result, Success: failure == "", Error: failure})
+	return s.emit(&chunk.ToolEnd{ToolCallID: callID, ToolName: tool, Result: result, Success: failure == "", Error: failure})
 }
 
 // EmitProgress is for [NewEventManager].
-func (s *Streamer) EmitProgress(p *spool.Progress) error {
+func (s *Streamer) EmitProgress(p *chunk.Progress) error {
 	c := *p
 	return s.emit(&c)
 }
 
-func (s *Streamer) emit(c spool.Chunk) error {
+func (s *Streamer) emit(c chunk.Chunk) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.init(); err != nil {
@@ -258,9 +258,9 @@ func (s *Streamer) AppendEvent(name string, payload any) error {
 
 // End writes what is held back and the end; a failure, if there is one, before it.
 func (s *Streamer) End(failure error) error {
-	c := &spool.RunFinished{Outcome: spool.OutcomeCompleted, FinishReason: "stop"}
+	c := &chunk.RunFinished{Outcome: chunk.OutcomeCompleted, FinishReason: "stop"}
 	if failure != nil {
-		c.Outcome, c.FinishReason, c.Error = spool.OutcomeFailed, "error", failure.Error()
+		c.Outcome, c.FinishReason, c.Error = chunk.OutcomeFailed, "error", failure.Error()
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

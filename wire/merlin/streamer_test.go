@@ -10,34 +10,34 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/model"
 	"github.com/spool-run/spool/model/openai"
 	"github.com/spool-run/spool/wire/merlin"
 )
 
 // chunksOf turns a provider's bytes into the chunks that a streamer takes.
-func chunksOf(stream string) iter.Seq2[spool.Chunk, error] {
-	return func(yield func(spool.Chunk, error) bool) {
+func chunksOf(stream string) iter.Seq2[chunk.Chunk, error] {
+	return func(yield func(chunk.Chunk, error) bool) {
 		for part, err := range openai.Ingest(strings.NewReader(stream), nil) {
-			var c spool.Chunk
+			var c chunk.Chunk
 			switch p := part.(type) {
 			case model.TextDelta:
-				c = &spool.TextDelta{Delta: p.Delta, PartID: p.ID}
+				c = &chunk.TextDelta{Delta: p.Delta, PartID: p.ID}
 			case model.ReasoningDelta:
-				c = &spool.Thinking{Content: p.Delta, PartID: p.ID}
+				c = &chunk.Thinking{Content: p.Delta, PartID: p.ID}
 			case model.ReasoningEnd:
-				c = &spool.Thinking{IsComplete: true, PartID: p.ID}
+				c = &chunk.Thinking{IsComplete: true, PartID: p.ID}
 			case model.ToolCallStart:
-				c = &spool.ToolArgStreamStart{ToolCallID: p.ID, ToolName: p.Name}
+				c = &chunk.ToolArgStreamStart{ToolCallID: p.ID, ToolName: p.Name}
 			case model.ToolCallDelta:
-				c = &spool.ToolArgStreamDelta{ToolCallID: p.ID, Delta: p.Delta}
+				c = &chunk.ToolArgStreamDelta{ToolCallID: p.ID, Delta: p.Delta}
 			case model.ToolCallEnd:
-				c = &spool.ToolArgStreamEnd{ToolCallID: p.ID, ToolName: p.Name}
+				c = &chunk.ToolArgStreamEnd{ToolCallID: p.ID, ToolName: p.Name}
 			case model.Source:
-				c = &spool.Citation{SourceID: p.ID, URL: p.URL, Title: p.Title, CitedText: p.CitedText}
+				c = &chunk.Citation{SourceID: p.ID, URL: p.URL, Title: p.Title, CitedText: p.CitedText}
 			case model.UsageUpdate:
-				c = &spool.UsageReport{Usage: p.Usage}
+				c = &chunk.UsageReport{Usage: p.Usage}
 			}
 			if (c != nil || err != nil) && !yield(c, err) {
 				return

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/fold"
 	"github.com/spool-run/spool/wire/merlin"
 	"github.com/spool-run/spool/wire/wiretest"
 )
@@ -35,15 +36,15 @@ func TestWire(t *testing.T) {
 			t.Parallel()
 			wiretest.Run(t, wiretest.Wire{
 				PerTurn: true,
-				New:     func(turn *spool.Turn) spool.Projector { return merlin.NewProjector(turn.ID, &p.o) },
-				Fold:    func(stream []byte) (json.RawMessage, error) { return fold(stream, &p.o) },
+				New:     func(turn *fold.Turn) spool.Projector { return merlin.NewProjector(turn.ID, &p.o) },
+				Fold:    func(stream []byte) (json.RawMessage, error) { return state(stream, &p.o) },
 			})
 		})
 	}
 }
 
-// fold reads a stream as the strictest client does.
-func fold(stream []byte, o *merlin.Options) (json.RawMessage, error) {
+// state reads a stream as the strictest client does.
+func state(stream []byte, o *merlin.Options) (json.RawMessage, error) {
 	r := merlin.NewReader(bytes.NewReader(stream))
 	var c merlin.Client
 	for n := 0; ; n++ {

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/internal/sse"
 	"github.com/spool-run/spool/wire/merlin"
 )
@@ -23,25 +24,25 @@ var update = flag.Bool("update", false, "write the transcripts anew")
 const session = "s1"
 
 // log makes records of chunks: of the agent s1, or of whom they name.
-func log(t *testing.T, chunks ...spool.Chunk) []spool.Record {
+func log(t *testing.T, chunks ...chunk.Chunk) []chunk.Record {
 	t.Helper()
-	var list []spool.Record
+	var list []chunk.Record
 	for i, c := range chunks {
 		b := c.ChunkBase()
 		if b.AgentID == "" {
 			b.AgentID, b.AgentType, b.RunID = session, "assistant", "run-1"
 		}
 		b.Timestamp = 1763730000000
-		data, err := spool.AppendChunk(nil, c)
+		data, err := chunk.Append(nil, c)
 		if err != nil {
 			t.Fatal(err)
 		}
-		list = append(list, spool.Record{Seq: uint64(i + 1), Type: c.ChunkType(), Agent: b.AgentID, Time: b.Timestamp, Class: spool.ClassOf(c), Data: data})
+		list = append(list, chunk.Record{Seq: uint64(i + 1), Type: c.ChunkType(), Agent: b.AgentID, Time: b.Timestamp, Class: chunk.ClassOf(c), Data: data})
 	}
 	return list
 }
 
-func project(t *testing.T, records []spool.Record, o *merlin.Options) (*merlin.Projector, []spool.Frame) {
+func project(t *testing.T, records []chunk.Record, o *merlin.Options) (*merlin.Projector, []spool.Frame) {
 	t.Helper()
 	p := merlin.NewProjector("turn-1", o)
 	var frames []spool.Frame
@@ -62,31 +63,31 @@ func text(frames []spool.Frame) string {
 	return b.String()
 }
 
-func started() *spool.RunStarted {
-	return &spool.RunStarted{TurnID: "turn-1", MessageID: "m1", Mode: "start"}
+func started() *chunk.RunStarted {
+	return &chunk.RunStarted{TurnID: "turn-1", MessageID: "m1", Mode: "start"}
 }
 
-func finished() *spool.RunFinished {
-	return &spool.RunFinished{Outcome: spool.OutcomeCompleted, FinishReason: "stop"}
+func finished() *chunk.RunFinished {
+	return &chunk.RunFinished{Outcome: chunk.OutcomeCompleted, FinishReason: "stop"}
 }
 
 // search is a turn with everything that the protocol shows: reasoning, parallel
 // calls, one of them a sub-agent's, progress, text with citations, a file.
-func search(t *testing.T) []spool.Record {
+func search(t *testing.T) []chunk.Record {
 	t.Helper()
-	chunks := []spool.Chunk{
-		started(), &spool.StepStarted{StepID: "step-1"},
-		&spool.Thinking{Content: "The user "}, &spool.Thinking{Content: "asks about tea."},
-		&spool.Thinking{Content: "The user asks about tea.", IsComplete: true},
-		&spool.TextDelta{Delta: "Let me look."},
-		&spool.ToolArgStreamStart{ToolCallID: "call-1", ToolName: "web_search"},
-		&spool.ToolArgStreamDelta{ToolCallID: "call-1", Delta: `{"query":`}, &spool.ToolArgStreamDelta{ToolCallID: "call-1", Delta: `"tea"}`},
-		&spool.ToolArgStreamEnd{ToolCallID: "call-1"},
-		&spool.ToolArgStreamStart{ToolCallID: "call-2", ToolName: "researcher"}, &spool.ToolArgStreamEnd{ToolCallID: "call-2"},
-		&spool.ToolStart{ToolCallID: "call-1", ToolName: "web_search", Arguments: json.RawMessage(`{"query":"tea"}`)},
-		&spool.ToolStart{ToolCallID: "call-2", ToolName: "researcher", Arguments: json.RawMessage(`{}`)},
+	chunks := []chunk.Chunk{
+		started(), &chunk.StepStarted{StepID: "step-1"},
+		&chunk.Thinking{Content: "The user "}, &chunk.Thinking{Content: "asks about tea."},
+		&chunk.Thinking{Content: "The user asks about tea.", IsComplete: true},
+		&chunk.TextDelta{Delta: "Let me look."},
+		&chunk.ToolArgStreamStart{ToolCallID: "call-1", ToolName: "web_search"},
+		&chunk.ToolArgStreamDelta{ToolCallID: "call-1", Delta: `{"query":`}, &chunk.ToolArgStreamDelta{ToolCallID: "call-1", Delta: `"tea"}`},
+		&chunk.ToolArgStreamEnd{ToolCallID: "call-1"},
+		&chunk.ToolArgStreamStart{ToolCallID: "call-2", ToolName: "researcher"}, &chunk.ToolArgStreamEnd{ToolCallID: "call-2"},
+		&chunk.ToolStart{ToolCallID: "call-1", ToolName: "web_search", Arguments: json.RawMessage(`{"query":"tea"}`)},
+		&chunk.ToolStart{ToolCallID: "call-2", ToolName: "researcher", Arguments: json.RawMessage(`{}`)},
 	}
-	events, err := merlin.NewEventManager(func(p *spool.Progress) error {
+	events, err := merlin.NewEventManager(func(p *chunk.Progress) error {
 		c := *p
 		c.ID, c.Parent = "call-1/"+p.ID, qualified(p.Parent)
 		chunks = append(chunks, &c)
@@ -96,32 +97,32 @@ func search(t *testing.T) []spool.Record {
 	step, err := events.CreateEvent("Searching web...", merlin.IconGlobe)
 	check(t, err)
 	check(t, step.Send(merlin.Text("Found 10 results")))
-	child := spool.Base{AgentID: session + ".1", AgentType: "researcher", RunID: "run-1.1"}
+	child := chunk.Base{AgentID: session + ".1", AgentType: "researcher", RunID: "run-1.1"}
 	chunks = append(chunks,
-		&spool.SubAgentStart{SubAgentType: "researcher", SubSessionID: session + ".1", CallID: "call-2"},
-		&spool.RunStarted{Base: child, TurnID: "call-2", MessageID: "m1.1", Mode: "start"},
-		&spool.StepStarted{Base: child, StepID: "step-1.1"},
-		&spool.TextDelta{Base: child, Delta: "Tea is "}, &spool.TextDelta{Base: child, Delta: "a plant."},
-		&spool.RunFinished{Base: child, Outcome: spool.OutcomeCompleted, FinishReason: "stop"},
-		&spool.SubAgentEnd{SubAgentType: "researcher", SubSessionID: session + ".1", CallID: "call-2"},
-		&spool.ToolEnd{ToolCallID: "call-2", ToolName: "researcher", Result: json.RawMessage(`"Tea is a plant."`), Success: true},
+		&chunk.SubAgentStart{SubAgentType: "researcher", SubSessionID: session + ".1", CallID: "call-2"},
+		&chunk.RunStarted{Base: child, TurnID: "call-2", MessageID: "m1.1", Mode: "start"},
+		&chunk.StepStarted{Base: child, StepID: "step-1.1"},
+		&chunk.TextDelta{Base: child, Delta: "Tea is "}, &chunk.TextDelta{Base: child, Delta: "a plant."},
+		&chunk.RunFinished{Base: child, Outcome: chunk.OutcomeCompleted, FinishReason: "stop"},
+		&chunk.SubAgentEnd{SubAgentType: "researcher", SubSessionID: session + ".1", CallID: "call-2"},
+		&chunk.ToolEnd{ToolCallID: "call-2", ToolName: "researcher", Result: json.RawMessage(`"Tea is a plant."`), Success: true},
 	)
 	check(t, step.AddTags("tea"))
 	check(t, step.End())
-	chunks = append(chunks, &spool.ToolEnd{ToolCallID: "call-1", ToolName: "web_search", Result: json.RawMessage(`{"hits":2}`), Success: true})
+	chunks = append(chunks, &chunk.ToolEnd{ToolCallID: "call-1", ToolName: "web_search", Result: json.RawMessage(`{"hits":2}`), Success: true})
 	again, err := events.GetOrCreateLatestEvent("Searching web...", "")
 	check(t, err)
 	check(t, again.End())
 	check(t, events.UpdateName("Searched", ""))
 	chunks = append(chunks,
-		&spool.StepCommitted{StepID: "step-1"}, &spool.StepStarted{StepID: "step-2"},
-		&spool.TextDelta{Delta: "Tea is old.", PartID: "0"},
-		&spool.Citation{SourceID: "a", URL: "https://a.example/tea", Title: "A", CitedText: "old"},
-		&spool.Citation{SourceID: "b", URL: "https://b.example/tea", Title: "B", CitedText: "very old"},
-		&spool.TextDelta{Delta: " And hot.", PartID: "1"},
-		&spool.Citation{SourceID: "a", URL: "https://a.example/tea", Title: "A", CitedText: "hot"},
-		&spool.File{URL: "data:text/plain,tea", MediaType: "text/plain", Filename: "tea.txt"},
-		&spool.StepCommitted{StepID: "step-2"}, finished(),
+		&chunk.StepCommitted{StepID: "step-1"}, &chunk.StepStarted{StepID: "step-2"},
+		&chunk.TextDelta{Delta: "Tea is old.", PartID: "0"},
+		&chunk.Citation{SourceID: "a", URL: "https://a.example/tea", Title: "A", CitedText: "old"},
+		&chunk.Citation{SourceID: "b", URL: "https://b.example/tea", Title: "B", CitedText: "very old"},
+		&chunk.TextDelta{Delta: " And hot.", PartID: "1"},
+		&chunk.Citation{SourceID: "a", URL: "https://a.example/tea", Title: "A", CitedText: "hot"},
+		&chunk.File{URL: "data:text/plain,tea", MediaType: "text/plain", Filename: "tea.txt"},
+		&chunk.StepCommitted{StepID: "step-2"}, finished(),
 	)
 	return log(t, chunks...)
 }

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 )
 
 // viewV1 is what a V1 client has been sent.
@@ -26,8 +26,8 @@ type piece struct {
 
 func (v *viewV1) begin(p *Projector) { p.w.event(EventInit, struct{}{}) }
 
-func (v *viewV1) grow(p *Projector, part *spool.Part) bool {
-	if part.Type == spool.PartReasoning {
+func (v *viewV1) grow(p *Projector, part *chunk.Part) bool {
+	if part.Type == chunk.PartReasoning {
 		return true // it is not shown
 	}
 	n := len(v.pieces) - 1

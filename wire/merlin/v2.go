@@ -3,7 +3,7 @@ package merlin
 import (
 	"strings"
 
-	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 )
 
 // viewV2 is what a V2 client has been sent.
@@ -15,13 +15,13 @@ type viewV2 struct {
 
 func (v *viewV2) begin(*Projector) {}
 
-func (v *viewV2) grow(p *Projector, part *spool.Part) bool {
+func (v *viewV2) grow(p *Projector, part *chunk.Part) bool {
 	n := len(v.blocks) - 1
 	if n < 0 || part.First != v.blocks[n].first {
 		return false
 	}
 	kind := TypeText
-	if part.Type == spool.PartReasoning {
+	if part.Type == chunk.PartReasoning {
 		kind = TypeReasoning
 	}
 	if v.blocks[n].kind != kind || !strings.HasPrefix(part.Text, v.blocks[n].text) {

@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"strings"
 
-	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 )
 
 // values are the stored values that a scene shows, read. A scene is made for
@@ -33,7 +33,7 @@ type arguments struct {
 }
 
 // arguments reads the arguments of a call that has them.
-func (v *values) arguments(t *spool.ToolPart) {
+func (v *values) arguments(t *chunk.ToolPart) {
 	was, known := v.args[t.CallID]
 	if known && bytes.Equal(was.input, t.Input) && was.typed == t.InputText {
 		return
@@ -62,7 +62,7 @@ type output struct {
 	text string
 }
 
-func (v *values) result(t *spool.ToolPart) string {
+func (v *values) result(t *chunk.ToolPart) string {
 	if was, known := v.output[t.CallID]; known && bytes.Equal(was.raw, t.Output) {
 		return was.text
 	}
@@ -75,7 +75,7 @@ func (v *values) result(t *spool.ToolPart) string {
 }
 
 // url returns a file's.
-func (v *values) url(part *spool.Part) string {
+func (v *values) url(part *chunk.Part) string {
 	url, known := v.urls[part.First]
 	switch {
 	case known:
@@ -100,7 +100,7 @@ type parsed struct {
 }
 
 // progress reads a progress part of an agent: a step with this id, or a heading.
-func (v *values) progress(agent, id string, part *spool.Part) (*step, *heading, string) {
+func (v *values) progress(agent, id string, part *chunk.Part) (*step, *heading, string) {
 	key := agent + "\x00" + part.ID
 	if was, known := v.parsed[key]; known && was.first == part.First && bytes.Equal(was.data, part.Data) {
 		return was.step, was.head, was.parent

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/wire/merlin"
 )
 
@@ -23,9 +23,9 @@ func TestLargeProgress(t *testing.T) {
 		return v, nil
 	}}
 	p, _ := project(t, log(t,
-		started(), &spool.StepStarted{StepID: "s"},
-		&spool.StepCommitted{StepID: "s", Data: []spool.Part{
-			{Type: spool.PartData, First: 9, Name: "progress", ID: "p", Data: json.RawMessage(`{"$blob":"sha256:x","size":1}`)}}},
+		started(), &chunk.StepStarted{StepID: "s"},
+		&chunk.StepCommitted{StepID: "s", Data: []chunk.Part{
+			{Type: chunk.PartData, First: 9, Name: "progress", ID: "p", Data: json.RawMessage(`{"$blob":"sha256:x","size":1}`)}}},
 	), &o)
 	c := read(t, text(p.Plan()))
 	if len(c.Blocks) != 1 || len(c.Blocks[0].Steps) != 1 || c.Blocks[0].Steps[0].Name != "look" || c.Blocks[0].Steps[0].Icon != "GLOBE" {
@@ -44,9 +44,9 @@ func TestLargeResult(t *testing.T) {
 		return v, nil
 	}}
 	_, frames := project(t, log(t,
-		started(), &spool.StepStarted{StepID: "s"},
-		&spool.ToolStart{ToolCallID: "c", ToolName: "get", Arguments: json.RawMessage(`{"a":1}`)},
-		&spool.ToolEnd{ToolCallID: "c", ToolName: "get", Result: json.RawMessage(`{"$blob":"sha256:x","size":1}`), Success: true},
+		started(), &chunk.StepStarted{StepID: "s"},
+		&chunk.ToolStart{ToolCallID: "c", ToolName: "get", Arguments: json.RawMessage(`{"a":1}`)},
+		&chunk.ToolEnd{ToolCallID: "c", ToolName: "get", Result: json.RawMessage(`{"$blob":"sha256:x","size":1}`), Success: true},
 	), &o)
 	for _, f := range frames {
 		if len(f.Data) > 256<<10 {
@@ -63,20 +63,20 @@ func TestLargeResult(t *testing.T) {
 func TestValuesAreReadOnce(t *testing.T) {
 	t.Parallel()
 	ref := func(name string) json.RawMessage { return json.RawMessage(`{"$blob":"sha256:` + name + `","size":1}`) }
-	child := spool.Base{AgentID: session + ".1", AgentType: "helper", RunID: "r"}
-	chunks := []spool.Chunk{
-		started(), &spool.StepStarted{StepID: "s"},
-		&spool.ToolStart{ToolCallID: "c", ToolName: "get", Arguments: ref("args")},
-		&spool.Progress{ID: "c/p", Label: "look"},
-		&spool.ToolEnd{ToolCallID: "c", ToolName: "get", Result: ref("result"), Success: true},
-		&spool.File{MediaType: "text/plain", Large: ref("file")},
-		&spool.ToolStart{ToolCallID: "d", ToolName: "ask", Arguments: json.RawMessage(`{}`)},
-		&spool.SubAgentStart{SubAgentType: "helper", SubSessionID: child.AgentID, CallID: "d"},
+	child := chunk.Base{AgentID: session + ".1", AgentType: "helper", RunID: "r"}
+	chunks := []chunk.Chunk{
+		started(), &chunk.StepStarted{StepID: "s"},
+		&chunk.ToolStart{ToolCallID: "c", ToolName: "get", Arguments: ref("args")},
+		&chunk.Progress{ID: "c/p", Label: "look"},
+		&chunk.ToolEnd{ToolCallID: "c", ToolName: "get", Result: ref("result"), Success: true},
+		&chunk.File{MediaType: "text/plain", Large: ref("file")},
+		&chunk.ToolStart{ToolCallID: "d", ToolName: "ask", Arguments: json.RawMessage(`{}`)},
+		&chunk.SubAgentStart{SubAgentType: "helper", SubSessionID: child.AgentID, CallID: "d"},
 	}
 	for i := range 200 {
 		base := child
-		chunks = append(chunks, &spool.TextDelta{Base: base, Delta: "word "}, &spool.Progress{Base: base, ID: "q", Label: fmt.Sprint(i)},
-			&spool.ToolArgStreamDelta{ToolCallID: "e", Delta: "x"})
+		chunks = append(chunks, &chunk.TextDelta{Base: base, Delta: "word "}, &chunk.Progress{Base: base, ID: "q", Label: fmt.Sprint(i)},
+			&chunk.ToolArgStreamDelta{ToolCallID: "e", Delta: "x"})
 	}
 	records := log(t, chunks...)
 	for _, version := range []merlin.Version{merlin.V1, merlin.V2} {

@@ -10,6 +10,7 @@ import (
 	"strconv"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/internal/sse"
 )
 
@@ -35,7 +36,7 @@ var _ spool.Projector = (*Projector)(nil)
 func New(f Framing) *Projector { return &Projector{Framing: f} }
 
 // Apply appends the record's frame. It never fails.
-func (p *Projector) Apply(dst []spool.Frame, r spool.Record) ([]spool.Frame, error) {
+func (p *Projector) Apply(dst []spool.Frame, r chunk.Record) ([]spool.Frame, error) {
 	return append(dst, spool.Frame{Data: AppendRecord(nil, p.Framing, r), Seq: r.Seq}), nil
 }
 
@@ -43,7 +44,7 @@ func (p *Projector) Apply(dst []spool.Frame, r spool.Record) ([]spool.Frame, err
 func (p *Projector) Plan() []spool.Frame { return nil }
 
 // AppendRecord appends a record's event, without its id.
-func AppendRecord(dst []byte, f Framing, r spool.Record) []byte {
+func AppendRecord(dst []byte, f Framing, r chunk.Record) []byte {
 	if f == Bare {
 		if dst == nil {
 			dst = make([]byte, 0, len(r.Data)+len("data: \n\n"))
@@ -64,16 +65,16 @@ func AppendRecord(dst []byte, f Framing, r spool.Record) []byte {
 // {"type":"fail","error":…}; nil while the log is active. The reason is the
 // outcome of the run that ended or the kind of its suspension; what was not
 // simply completed has it as "reason". Both framings have the same ends.
-func Terminal(status spool.Status, reason, errText string) []byte {
+func Terminal(status chunk.Status, reason, errText string) []byte {
 	end := terminal{Type: "end", Reason: reason}
-	if reason == string(spool.OutcomeCompleted) || reason == string(spool.OutcomeFailed) {
+	if reason == string(chunk.OutcomeCompleted) || reason == string(chunk.OutcomeFailed) {
 		end.Reason = ""
 	}
 	switch status {
-	case spool.StatusEnded:
-	case spool.StatusPaused:
+	case chunk.StatusEnded:
+	case chunk.StatusPaused:
 		end.Status = status
-	case spool.StatusFailed:
+	case chunk.StatusFailed:
 		end.Type, end.Error = "fail", &errText
 	default:
 		return nil
@@ -89,7 +90,7 @@ func Resync(reason string) []byte {
 
 type terminal struct {
 	Type   string       `json:"type"`
-	Status spool.Status `json:"status,omitempty"`
+	Status chunk.Status `json:"status,omitempty"`
 	Reason string       `json:"reason,omitempty"`
 	Error  *string      `json:"error,omitempty"`
 }

@@ -10,12 +10,13 @@ import (
 	"testing"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/internal/sse"
 )
 
 func TestApplyCopies(t *testing.T) {
 	t.Parallel()
-	r := spool.Record{Seq: 7, Type: "later", Data: json.RawMessage(`{"type":"later","x":"\u003c"}`)}
+	r := chunk.Record{Seq: 7, Type: "later", Data: json.RawMessage(`{"type":"later","x":"\u003c"}`)}
 	for _, tt := range []struct {
 		f    Framing
 		want string
@@ -37,16 +38,16 @@ func TestApplyCopies(t *testing.T) {
 func TestTerminal(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
-		status             spool.Status
+		status             chunk.Status
 		reason, text, want string
 		message            Message
 	}{
-		{spool.StatusEnded, "completed", "", `{"type":"end"}`, Message{Kind: KindEnd, Status: spool.StatusEnded}},
-		{spool.StatusEnded, "stopped", "", `{"type":"end","reason":"stopped"}`, Message{Kind: KindEnd, Status: spool.StatusEnded, Reason: "stopped"}},
-		{spool.StatusPaused, "", "", `{"type":"end","status":"paused"}`, Message{Kind: KindEnd, Status: spool.StatusPaused}},
-		{spool.StatusPaused, "awaiting_approval", "", `{"type":"end","status":"paused","reason":"awaiting_approval"}`, Message{Kind: KindEnd, Status: spool.StatusPaused, Reason: "awaiting_approval"}},
-		{spool.StatusFailed, "failed", "a\nb", `{"type":"fail","error":"a\nb"}`, Message{Kind: KindFail, Status: spool.StatusFailed, Error: "a\nb"}},
-		{spool.StatusFailed, "", "", `{"type":"fail","error":""}`, Message{Kind: KindFail, Status: spool.StatusFailed}},
+		{chunk.StatusEnded, "completed", "", `{"type":"end"}`, Message{Kind: KindEnd, Status: chunk.StatusEnded}},
+		{chunk.StatusEnded, "stopped", "", `{"type":"end","reason":"stopped"}`, Message{Kind: KindEnd, Status: chunk.StatusEnded, Reason: "stopped"}},
+		{chunk.StatusPaused, "", "", `{"type":"end","status":"paused"}`, Message{Kind: KindEnd, Status: chunk.StatusPaused}},
+		{chunk.StatusPaused, "awaiting_approval", "", `{"type":"end","status":"paused","reason":"awaiting_approval"}`, Message{Kind: KindEnd, Status: chunk.StatusPaused, Reason: "awaiting_approval"}},
+		{chunk.StatusFailed, "failed", "a\nb", `{"type":"fail","error":"a\nb"}`, Message{Kind: KindFail, Status: chunk.StatusFailed, Error: "a\nb"}},
+		{chunk.StatusFailed, "", "", `{"type":"fail","error":""}`, Message{Kind: KindFail, Status: chunk.StatusFailed}},
 	} {
 		got := Terminal(tt.status, tt.reason, tt.text)
 		if string(got) != "data: "+tt.want+"\n\n" {
@@ -56,7 +57,7 @@ func TestTerminal(t *testing.T) {
 			t.Errorf("reading %q = %+v, %v; want %+v", got, m, err, tt.message)
 		}
 	}
-	if got := Terminal(spool.StatusActive, "", ""); got != nil {
+	if got := Terminal(chunk.StatusActive, "", ""); got != nil {
 		t.Errorf("Terminal(active) = %q", got)
 	}
 	if got := string(Resync("trimmed")); got != "data: {\"type\":\"resync\",\"reason\":\"trimmed\"}\n\n" {
@@ -72,9 +73,9 @@ func TestReader(t *testing.T) {
 		for i, data := range []string{`{"type":"text_delta","delta":"a"}`, `{"type":"later","chunk":1,"sequence":"x","error":{}}`} {
 			seq := uint64(i + 5)
 			body = sse.AppendID(body, spool.Cursor{Seq: seq, Incarnation: 2}.String())
-			body = AppendRecord(body, f, spool.Record{Seq: seq, Data: json.RawMessage(data)})
+			body = AppendRecord(body, f, chunk.Record{Seq: seq, Data: json.RawMessage(data)})
 		}
-		body = append(body, Terminal(spool.StatusEnded, "completed", "")...)
+		body = append(body, Terminal(chunk.StatusEnded, "completed", "")...)
 		r := NewReader(bytes.NewReader(body))
 		var got []string
 		var seqs []uint64
@@ -101,7 +102,7 @@ func TestReader(t *testing.T) {
 func TestParseRefuses(t *testing.T) {
 	t.Parallel()
 	for _, in := range []string{``, `[]`, `{}`, `{"type":3}`, `[DONE]`, `{"type":"chunk"}`, `{"type":"chunk","chunk":[]}`, `{"type":"chunk","chunk":{},"sequence":-1}`, `{"type":"fail","error":5}`, `{"type":"end","status":[]}`} {
-		if m, err := Parse([]byte(in)); !errors.Is(err, spool.ErrInvalidChunk) {
+		if m, err := Parse([]byte(in)); !errors.Is(err, chunk.ErrInvalidChunk) {
 			t.Errorf("Parse(%s) = %+v, %v; want ErrInvalidChunk", in, m, err)
 		}
 		if _, err := NewReader(strings.NewReader("data: " + in + "\n\n")).Next(); err == nil {
@@ -121,11 +122,11 @@ func FuzzParse(f *testing.F) {
 		if err != nil || m.Kind != KindChunk {
 			return
 		}
-		c, err := spool.DecodeChunk(m.Chunk)
+		c, err := chunk.Decode(m.Chunk)
 		if err != nil {
 			return // {"type":"chunk","chunk":{}}: what is inside is its reader's business
 		}
-		line, err := spool.AppendChunk(nil, c)
+		line, err := chunk.Append(nil, c)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -134,7 +135,7 @@ func FuzzParse(f *testing.F) {
 		}
 		for _, framing := range []Framing{Bare, Event} {
 			body := sse.AppendID(nil, "9")
-			body = AppendRecord(body, framing, spool.Record{Seq: 9, Data: line})
+			body = AppendRecord(body, framing, chunk.Record{Seq: 9, Data: line})
 			again, err := NewReader(bytes.NewReader(body)).Next()
 			if err != nil || again.Kind != KindChunk || again.Seq != 9 || !bytes.Equal(again.Chunk, line) {
 				t.Fatalf("framing %d: %q read as %+v, %v", framing, body, again, err)

@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/internal/sse"
 )
 
@@ -23,27 +24,27 @@ const (
 type Message struct {
 	Kind   Kind
 	Seq    uint64          // the record's sequence; 0 if neither id nor data says it
-	Chunk  json.RawMessage // KindChunk: for [spool.DecodeChunk]
-	Status spool.Status    // KindEnd, KindFail: the log's status
+	Chunk  json.RawMessage // KindChunk: for [chunk.Decode]
+	Status chunk.Status    // KindEnd, KindFail: the log's status
 	Reason string
 	Error  string
 }
 
 // Parse reads the data of one event in either framing. It fails with
-// [spool.ErrInvalidChunk]. The message keeps no reference to data.
+// [chunk.ErrInvalidChunk]. The message keeps no reference to data.
 func Parse(data []byte) (Message, error) {
 	var head struct {
 		Type string `json:"type"`
 	}
 	if err := json.Unmarshal(data, &head); err != nil || head.Type == "" {
-		return Message{}, spool.ErrInvalidChunk.With("", err)
+		return Message{}, chunk.ErrInvalidChunk.With("", err)
 	}
 	var m Message
 	switch head.Type {
 	case "end":
-		m.Kind, m.Status = KindEnd, spool.StatusEnded
+		m.Kind, m.Status = KindEnd, chunk.StatusEnded
 	case "fail":
-		m.Kind, m.Status = KindFail, spool.StatusFailed
+		m.Kind, m.Status = KindFail, chunk.StatusFailed
 	case "resync":
 		m.Kind = KindResync
 	case "chunk":
@@ -52,10 +53,10 @@ func Parse(data []byte) (Message, error) {
 			Sequence uint64          `json:"sequence"`
 		}
 		if err := json.Unmarshal(data, &in); err != nil {
-			return Message{}, spool.ErrInvalidChunk.With("", err)
+			return Message{}, chunk.ErrInvalidChunk.With("", err)
 		}
 		if len(in.Chunk) == 0 || in.Chunk[0] != '{' {
-			return Message{}, spool.ErrInvalidChunk.Because("the chunk event holds no chunk")
+			return Message{}, chunk.ErrInvalidChunk.Because("the chunk event holds no chunk")
 		}
 		m.Chunk, m.Seq = in.Chunk, in.Sequence
 		return m, nil
@@ -65,7 +66,7 @@ func Parse(data []byte) (Message, error) {
 	}
 	var in terminal
 	if err := json.Unmarshal(data, &in); err != nil {
-		return Message{}, spool.ErrInvalidChunk.With("", err)
+		return Message{}, chunk.ErrInvalidChunk.With("", err)
 	}
 	m.Reason = in.Reason
 	if in.Status != "" {

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
 	"github.com/spool-run/spool/wire/native"
 	"github.com/spool-run/spool/wire/wiretest"
 )
@@ -17,8 +19,8 @@ func TestWire(t *testing.T) {
 	for framing, name := range []string{"bare", "event"} {
 		t.Run(name, func(t *testing.T) {
 			wiretest.Run(t, wiretest.Wire{
-				New:    func(*spool.Turn) spool.Projector { return native.New(native.Framing(framing)) },
-				Fold:   fold,
+				New:    func(*fold.Turn) spool.Projector { return native.New(native.Framing(framing)) },
+				Fold:   state,
 				Truth:  truth,
 				NoPlan: true,
 			})
@@ -27,7 +29,7 @@ func TestWire(t *testing.T) {
 }
 
 // fold collects the chunks that a client reads.
-func fold(stream []byte) (json.RawMessage, error) {
+func state(stream []byte) (json.RawMessage, error) {
 	r := native.NewReader(bytes.NewReader(stream))
 	chunks := []json.RawMessage{}
 	for {
@@ -46,7 +48,7 @@ func fold(stream []byte) (json.RawMessage, error) {
 }
 
 // truth is the log itself.
-func truth(log []spool.Record, _ *spool.Turn) (json.RawMessage, error) {
+func truth(log []chunk.Record, _ *fold.Turn) (json.RawMessage, error) {
 	chunks := []json.RawMessage{}
 	for _, r := range log {
 		chunks = append(chunks, r.Data)

@@ -4,13 +4,13 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 )
 
 // Agents returns a log of agents that call agents: in parallel, in generations,
 // failing, crashing, waiting for answers at every depth, stopped, and one that
 // outlives the call and the turn in which it began. It is the same at every call.
-func Agents() []spool.Record {
+func Agents() []chunk.Record {
 	b := &builder{now: 1763730000000}
 	a := &agent{log: b, session: Session, kind: "lead"}
 	parallelAgents(a)
@@ -29,7 +29,7 @@ func (a *agent) dispatch(call string) {
 func (a *agent) child(n int, kind, call, mode, task string) *agent {
 	a.dispatch(call)
 	c := &agent{log: a.log, session: fmt.Sprintf("%s.%d", a.session, n), kind: kind, call: call}
-	a.emit(&spool.SubAgentStart{SubAgentType: kind, SubSessionID: c.session, CallID: call, Mode: mode})
+	a.emit(&chunk.SubAgentStart{SubAgentType: kind, SubSessionID: c.session, CallID: call, Mode: mode})
 	c.told(fmt.Sprintf("task-%s", c.session), task, fmt.Sprintf("%s.%d-r1", a.run, n))
 	return c
 }
@@ -42,7 +42,7 @@ func (a *agent) told(id, task, run string) {
 
 // done ends a child whose result is its call's.
 func (a *agent) done(c *agent, result, failure string) {
-	a.emit(&spool.SubAgentEnd{SubAgentType: c.kind, SubSessionID: c.session, CallID: c.call, Result: json.RawMessage(result), Error: failure})
+	a.emit(&chunk.SubAgentEnd{SubAgentType: c.kind, SubSessionID: c.session, CallID: c.call, Result: json.RawMessage(result), Error: failure})
 	a.end(c.call, "agent__"+c.call, result, failure)
 }
 
@@ -69,7 +69,7 @@ func (a *agent) says(text string) {
 // ends is a child's last words.
 func (a *agent) ends(text string) {
 	a.says(text)
-	a.finish(spool.OutcomeCompleted, "stop", "", "")
+	a.finish(chunk.OutcomeCompleted, "stop", "", "")
 }
 
 // parallelAgents has two children at once, one with a child of its own, and one
@@ -89,26 +89,26 @@ func parallelAgents(a *agent) {
 	planes.text("", "Planes ")
 	trains.text("", "Trains ")
 	planes.text("", "fly")
-	a.emit(&spool.Custom{EventName: "note", Data: json.RawMessage(`{"of":"the lead"}`)})
+	a.emit(&chunk.Custom{EventName: "note", Data: json.RawMessage(`{"of":"the lead"}`)})
 	trains.text("", "leave hourly.")
 	planes.callArgs("search", "agent__search", false, `{"topic":"pl`)
-	a.emit(&spool.ExecutorSuperseded{Reason: "lease_expired"})
+	a.emit(&chunk.ExecutorSuperseded{Reason: "lease_expired"})
 	planes.discard("crash_recovery")
 	trains.callArgs("call-1", "search", true, `{"query":"trains"}`)
 	trains.closeModel("tool-calls", false)
-	planes.emit(&spool.StreamResync{MessageCount: 1, FromSequence: uint64(len(a.log.records)), Reason: "crash_recovery"})
+	planes.emit(&chunk.StreamResync{MessageCount: 1, FromSequence: uint64(len(a.log.records)), Reason: "crash_recovery"})
 	trains.start("call-1", "search", `{"query":"trains"}`)
 	planes.beginStep()
 	planes.text("", "Planes", " are fast.")
 	half := 50.0
-	trains.progress(spool.Progress{ID: "call-1", Label: "Searching", Percent: &half}, `{"id":"call-1","label":"Searching","percent":50}`)
+	trains.progress(chunk.Progress{ID: "call-1", Label: "Searching", Percent: &half}, `{"id":"call-1","label":"Searching","percent":50}`)
 	a.end("search", "agent__search", `{"hits":2}`, "")
-	trains.emit(&spool.Custom{EventName: "note", Data: json.RawMessage(`{"of":"trains"}`)})
+	trains.emit(&chunk.Custom{EventName: "note", Data: json.RawMessage(`{"of":"trains"}`)})
 	trains.show("chart", "c1", `{"child":1}`)
-	trains.emit(&spool.ToolEnd{ToolCallID: "call-1", ToolName: "search", Result: json.RawMessage(`[1]`), Success: true, Preliminary: true})
+	trains.emit(&chunk.ToolEnd{ToolCallID: "call-1", ToolName: "search", Result: json.RawMessage(`[1]`), Success: true, Preliminary: true})
 	trains.end("call-1", "search", `[1,2]`, "")
 	planes.beginClose()
-	a.emit(&spool.ExecutorSuperseded{Reason: "lease_expired"})
+	a.emit(&chunk.ExecutorSuperseded{Reason: "lease_expired"})
 	planes.closeModel("stop", true)
 	trains.commit(false)
 
@@ -116,14 +116,14 @@ func parallelAgents(a *agent) {
 	history := trains.child(1, "historian", "history", "", "When?")
 	history.says("In 1825. ")
 	planes.commit(false)
-	planes.finish(spool.OutcomeFailed, "error", "no fuel", "provider_error")
+	planes.finish(chunk.OutcomeFailed, "error", "no fuel", "provider_error")
 	a.done(planes, `null`, "no fuel")
 	history.beginStep()
 	history.text("", "Or so ", "they say.")
-	history.emit(&spool.Citation{SourceID: "src-1", URL: "https://example.com/a", Title: "A"})
+	history.emit(&chunk.Citation{SourceID: "src-1", URL: "https://example.com/a", Title: "A"})
 	history.closeModel("stop", false)
 	history.commit(false)
-	history.finish(spool.OutcomeCompleted, "stop", "", "")
+	history.finish(chunk.OutcomeCompleted, "stop", "", "")
 	trains.done(history, `"1825"`, "")
 	trains.show("chart", "c1", `{"child":2}`)
 	trains.commit(false)
@@ -131,7 +131,7 @@ func parallelAgents(a *agent) {
 	a.done(trains, `"older"`, "")
 	a.commit(false)
 	a.says("Trains it is.")
-	a.finish(spool.OutcomeCompleted, "stop", "", "")
+	a.finish(chunk.OutcomeCompleted, "stop", "", "")
 }
 
 // waitingAgents wait: one for a decision, one two generations down for a client,
@@ -152,8 +152,8 @@ func waitingAgents(a *agent) {
 	phone := place.child(1, "phone", "phone", "", "Ask the phone.")
 	walk.beginStep()
 	walk.text("", "Step")
-	book.emit(&spool.ToolApprovalRequest{ApprovalID: "appr-pay", ToolCallID: "pay", ToolName: "pay", Input: json.RawMessage(`{"amount":2}`)})
-	book.emit(&spool.ToolApprovalRequest{ApprovalID: "appr-sign", ToolCallID: "sign", ToolName: "sign", Input: json.RawMessage(`{}`)})
+	book.emit(&chunk.ToolApprovalRequest{ApprovalID: "appr-pay", ToolCallID: "pay", ToolName: "pay", Input: json.RawMessage(`{"amount":2}`)})
+	book.emit(&chunk.ToolApprovalRequest{ApprovalID: "appr-sign", ToolCallID: "sign", ToolName: "sign", Input: json.RawMessage(`{}`)})
 	book.suspend("awaiting_approval", "pay", "sign")
 	phone.beginStep()
 	phone.text("", "Where are you?")
@@ -161,18 +161,18 @@ func waitingAgents(a *agent) {
 	phone.closeModel("tool-calls", false)
 	phone.start("location", "location", `{}`)
 	phone.suspend("awaiting_client_tool", "location")
-	place.emit(&spool.RunSuspended{Kind: "awaiting_children", Children: []string{phone.session}, StepID: place.stepID})
+	place.emit(&chunk.RunSuspended{Kind: "awaiting_children", Children: []string{phone.session}, StepID: place.stepID})
 	walk.text("", " by step.")
 	walk.closeModel("stop", false)
 	walk.commit(false)
-	walk.finish(spool.OutcomeCompleted, "stop", "", "")
+	walk.finish(chunk.OutcomeCompleted, "stop", "", "")
 	a.done(walk, `"walked"`, "")
-	a.emit(&spool.RunSuspended{Kind: "awaiting_children", Children: []string{book.session, place.session}, StepID: a.stepID, Data: a.settled()})
+	a.emit(&chunk.RunSuspended{Kind: "awaiting_children", Children: []string{book.session, place.session}, StepID: a.stepID, Data: a.settled()})
 
-	book.command(&spool.ToolApprovalResponse{CommandID: "cmd-3", ApprovalID: "appr-pay", Approved: true})
-	phone.command(&spool.ToolResultSubmitted{CommandID: "cmd-4", ToolCallID: "location", Result: json.RawMessage(`{"lat":52.5}`)})
-	phone.command(&spool.ToolResultSubmitted{CommandID: "cmd-5", ToolCallID: "location", Result: json.RawMessage(`{"lat":0}`)}) // late
-	book.command(&spool.ToolApprovalResponse{CommandID: "cmd-6", ApprovalID: "appr-sign", Reason: "not I"})
+	book.command(&chunk.ToolApprovalResponse{CommandID: "cmd-3", ApprovalID: "appr-pay", Approved: true})
+	phone.command(&chunk.ToolResultSubmitted{CommandID: "cmd-4", ToolCallID: "location", Result: json.RawMessage(`{"lat":52.5}`)})
+	phone.command(&chunk.ToolResultSubmitted{CommandID: "cmd-5", ToolCallID: "location", Result: json.RawMessage(`{"lat":0}`)}) // late
+	book.command(&chunk.ToolApprovalResponse{CommandID: "cmd-6", ApprovalID: "appr-sign", Reason: "not I"})
 
 	step, bookStep, placeStep, phoneStep := a.stepID, book.stepID, place.stepID, phone.stepID
 	a.resume("run-3", "approval", "cmd-3", "cmd-4", "cmd-6")
@@ -198,7 +198,7 @@ func waitingAgents(a *agent) {
 	a.done(book, `"paid"`, "")
 	a.commit(false)
 	a.says("Booked, in part.")
-	a.finish(spool.OutcomeCompleted, "stop", "", "")
+	a.finish(chunk.OutcomeCompleted, "stop", "", "")
 }
 
 // stoppedAgents are stopped in mid-word.
@@ -212,17 +212,17 @@ func stoppedAgents(a *agent) {
 	deep.beginStep()
 	deep.text("", "Glu", "gg")
 	deep.callArgs("swim", "swim", false, `{"to`)
-	a.command(&spool.StopRequested{CommandID: "cmd-8", Target: "run-4"})
-	deep.emit(&spool.AssistantMessage{MessageID: deep.message, StepID: deep.stepID, Parts: deep.parts, FinishReason: "other", Partial: true})
-	deep.emit(&spool.ToolInputError{ToolCallID: "swim", ToolName: "swim", Input: json.RawMessage(`"{\"to"`), Error: "stopped"})
-	deep.emit(&spool.StepCommitted{StepID: deep.stepID, Partial: true})
-	deep.finish(spool.OutcomeStopped, "other", "", "")
+	a.command(&chunk.StopRequested{CommandID: "cmd-8", Target: "run-4"})
+	deep.emit(&chunk.AssistantMessage{MessageID: deep.message, StepID: deep.stepID, Parts: deep.parts, FinishReason: "other", Partial: true})
+	deep.emit(&chunk.ToolInputError{ToolCallID: "swim", ToolName: "swim", Input: json.RawMessage(`"{\"to"`), Error: "stopped"})
+	deep.emit(&chunk.StepCommitted{StepID: deep.stepID, Partial: true})
+	deep.finish(chunk.OutcomeStopped, "other", "", "")
 	again.done(deep, `null`, "stopped")
-	again.emit(&spool.StepCommitted{StepID: again.stepID, Partial: true})
-	again.finish(spool.OutcomeStopped, "other", "", "")
+	again.emit(&chunk.StepCommitted{StepID: again.stepID, Partial: true})
+	again.finish(chunk.OutcomeStopped, "other", "", "")
 	a.done(again, `null`, "stopped")
-	a.emit(&spool.StepCommitted{StepID: a.stepID, Partial: true})
-	a.finish(spool.OutcomeStopped, "other", "", "")
+	a.emit(&chunk.StepCommitted{StepID: a.stepID, Partial: true})
+	a.finish(chunk.OutcomeStopped, "other", "", "")
 }
 
 // companion outlives its call: it speaks while its parent does, beyond the step
@@ -231,7 +231,7 @@ func companion(a *agent) {
 	a.say("cmd-9", "Watch the door.", "")
 	a.begin("run-5", "cmd-9", "cmd-9")
 	a.asks("", "watch")
-	watch := a.child(7, "watcher", "watch", spool.ChildBackground, "Watch.")
+	watch := a.child(7, "watcher", "watch", chunk.ChildBackground, "Watch.")
 	a.end("watch", "agent__watch", `{"child":"`+watch.session+`"}`, "")
 	watch.beginStep()
 	watch.text("", "Nobody")
@@ -249,7 +249,7 @@ func companion(a *agent) {
 	watch.end("look", "look", `"a cat"`, "")
 	watch.commit(false)
 	watch.ends("A cat was there.")
-	a.finish(spool.OutcomeCompleted, "stop", "", "")
+	a.finish(chunk.OutcomeCompleted, "stop", "", "")
 
 	a.say("cmd-10", "And now?", "")
 	a.begin("run-6", "cmd-10", "cmd-10")
@@ -261,5 +261,5 @@ func companion(a *agent) {
 	a.end("tell", "agent__tell", `"The cat left."`, "")
 	a.commit(false)
 	a.says("It left.")
-	a.finish(spool.OutcomeCompleted, "stop", "", "")
+	a.finish(chunk.OutcomeCompleted, "stop", "", "")
 }

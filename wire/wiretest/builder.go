@@ -5,30 +5,30 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 )
 
 // builder writes a log the way a runner and its agents do: every record with a
 // sequence, base fields and a class.
 type builder struct {
-	records []spool.Record
+	records []chunk.Record
 	now     int64
 }
 
 // emit appends a chunk. It panics if the chunk is not valid: the log is ours.
-func (b *builder) emit(c spool.Chunk) uint64 {
+func (b *builder) emit(c chunk.Chunk) uint64 {
 	b.now += 17
 	c.ChunkBase().Timestamp = b.now
-	data, err := spool.AppendChunk(nil, c)
+	data, err := chunk.Append(nil, c)
 	if err == nil {
-		err = spool.ValidateChunk(c)
+		err = chunk.Validate(c)
 	}
 	if err != nil {
 		panic(fmt.Sprintf("wiretest: the corpus holds %#v: %v", c, err))
 	}
 	seq := uint64(len(b.records)) + 1
-	b.records = append(b.records, spool.Record{
-		Seq: seq, Type: c.ChunkType(), Agent: c.ChunkBase().AgentID, Time: b.now, Class: spool.ClassOf(c), Data: data,
+	b.records = append(b.records, chunk.Record{
+		Seq: seq, Type: c.ChunkType(), Agent: c.ChunkBase().AgentID, Time: b.now, Class: chunk.ClassOf(c), Data: data,
 	})
 	return seq
 }
@@ -44,27 +44,27 @@ type agent struct {
 	step          int
 	attempt       int // counts discarded model phases
 	stepID        string
-	parts         []spool.Part // of the open model phase
-	data          []spool.Part // data parts of the turn, as they were last set
+	parts         []chunk.Part // of the open model phase
+	data          []chunk.Part // data parts of the turn, as they were last set
 	dirty         map[int]bool // those that the open step has set
 }
 
-func (a *agent) emit(c spool.Chunk) uint64 {
+func (a *agent) emit(c chunk.Chunk) uint64 {
 	b := c.ChunkBase()
 	b.AgentID, b.AgentType, b.Step, b.RunID = a.session, a.kind, a.step, a.run
 	return a.log.emit(c)
 }
 
 // command appends what a user's tab does.
-func (a *agent) command(c spool.Chunk) uint64 {
+func (a *agent) command(c chunk.Chunk) uint64 {
 	c.ChunkBase().AgentID = a.session
 	return a.log.emit(c)
 }
 
 // say appends a command that opens a turn.
-func (a *agent) say(command, text string, busy spool.WhenBusy) uint64 {
-	return a.command(&spool.UserMessage{CommandID: command, WhenBusy: busy, Message: spool.Message{
-		ID: "user-" + command, Role: spool.RoleUser, Parts: []spool.Part{{Type: spool.PartText, Text: text}},
+func (a *agent) say(command, text string, busy chunk.WhenBusy) uint64 {
+	return a.command(&chunk.UserMessage{CommandID: command, WhenBusy: busy, Message: chunk.Message{
+		ID: "user-" + command, Role: chunk.RoleUser, Parts: []chunk.Part{{Type: chunk.PartText, Text: text}},
 	}})
 }
 
@@ -77,7 +77,7 @@ func (a *agent) begin(run, turn string, commands ...string) {
 // resume opens a later run of the turn.
 func (a *agent) resume(run, mode string, commands ...string) {
 	a.run, a.step, a.stepID = run, 0, ""
-	a.emit(&spool.RunStarted{TurnID: a.turn, MessageID: a.message, Mode: mode, Commands: commands,
+	a.emit(&chunk.RunStarted{TurnID: a.turn, MessageID: a.message, Mode: mode, Commands: commands,
 		Metadata: json.RawMessage(`{"model":"scripted","runs":{"` + run + `":"open"}}`)})
 }
 
@@ -87,12 +87,12 @@ func (a *agent) beginStep() {
 	if a.attempt > 0 {
 		a.stepID += fmt.Sprintf("-%d", a.attempt)
 	}
-	a.emit(&spool.StepStarted{StepID: a.stepID})
+	a.emit(&chunk.StepStarted{StepID: a.stepID})
 }
 
 // discard drops the open model phase.
 func (a *agent) discard(reason string) {
-	a.emit(&spool.StepDiscarded{StepID: a.stepID, Reason: reason})
+	a.emit(&chunk.StepDiscarded{StepID: a.stepID, Reason: reason})
 	a.attempt++
 	a.step--
 	a.stepID, a.parts, a.dirty = "", nil, map[int]bool{}
@@ -101,8 +101,8 @@ func (a *agent) discard(reason string) {
 // text streams a text block.
 func (a *agent) text(partID string, deltas ...string) {
 	for _, s := range deltas {
-		seq := a.emit(&spool.TextDelta{Delta: s, PartID: partID})
-		a.grow(spool.PartText, partID, s, seq)
+		seq := a.emit(&chunk.TextDelta{Delta: s, PartID: partID})
+		a.grow(chunk.PartText, partID, s, seq)
 	}
 }
 
@@ -110,50 +110,50 @@ func (a *agent) text(partID string, deltas ...string) {
 func (a *agent) think(partID string, signature json.RawMessage, deltas ...string) {
 	whole := ""
 	for _, s := range deltas {
-		seq := a.emit(&spool.Thinking{Content: s, PartID: partID})
-		a.grow(spool.PartReasoning, partID, s, seq)
+		seq := a.emit(&chunk.Thinking{Content: s, PartID: partID})
+		a.grow(chunk.PartReasoning, partID, s, seq)
 		whole += s
 	}
-	seq := a.emit(&spool.Thinking{Content: whole, IsComplete: true, PartID: partID, ProviderMetadata: signature})
+	seq := a.emit(&chunk.Thinking{Content: whole, IsComplete: true, PartID: partID, ProviderMetadata: signature})
 	if len(deltas) == 0 {
-		a.grow(spool.PartReasoning, partID, "", seq)
+		a.grow(chunk.PartReasoning, partID, "", seq)
 	}
 	a.parts[len(a.parts)-1].ProviderMetadata = signature
 }
 
-func (a *agent) grow(kind spool.PartType, id, s string, seq uint64) {
+func (a *agent) grow(kind chunk.PartType, id, s string, seq uint64) {
 	if n := len(a.parts); n > 0 && a.parts[n-1].Type == kind && a.parts[n-1].ID == id {
 		a.parts[n-1].Text += s
 		return
 	}
-	a.parts = append(a.parts, spool.Part{Type: kind, ID: id, First: seq, Text: s})
+	a.parts = append(a.parts, chunk.Part{Type: kind, ID: id, First: seq, Text: s})
 }
 
 // callArgs streams a call's arguments; whole says whether they came to an end.
 func (a *agent) callArgs(call, name string, whole bool, deltas ...string) {
-	seq := a.emit(&spool.ToolArgStreamStart{ToolCallID: call, ToolName: name})
+	seq := a.emit(&chunk.ToolArgStreamStart{ToolCallID: call, ToolName: name})
 	text := ""
 	for _, s := range deltas {
-		a.emit(&spool.ToolArgStreamDelta{ToolCallID: call, Delta: s})
+		a.emit(&chunk.ToolArgStreamDelta{ToolCallID: call, Delta: s})
 		text += s
 	}
-	tool := &spool.ToolPart{CallID: call, Name: name, State: spool.ToolStreaming, InputText: text, EffectID: a.run + ":" + call}
+	tool := &chunk.ToolPart{CallID: call, Name: name, State: chunk.ToolStreaming, InputText: text, EffectID: a.run + ":" + call}
 	if whole {
-		a.emit(&spool.ToolArgStreamEnd{ToolCallID: call, ToolName: name})
-		tool.State = spool.ToolPending
+		a.emit(&chunk.ToolArgStreamEnd{ToolCallID: call, ToolName: name})
+		tool.State = chunk.ToolPending
 		if json.Valid([]byte(text)) {
 			tool.InputText, tool.Input = "", json.RawMessage(text)
 		}
 	}
-	a.parts = append(a.parts, spool.Part{Type: spool.PartTool, First: seq, Tool: tool})
+	a.parts = append(a.parts, chunk.Part{Type: chunk.PartTool, First: seq, Tool: tool})
 }
 
 // closeModel closes the model phase. With split it takes two records.
 func (a *agent) closeModel(finish string, split bool) {
-	m := spool.AssistantMessage{MessageID: a.message, StepID: a.stepID, Parts: a.parts, FinishReason: finish,
-		Usage: &spool.Usage{InputTokens: 40, OutputTokens: int64(len(a.parts))}}
+	m := chunk.AssistantMessage{MessageID: a.message, StepID: a.stepID, Parts: a.parts, FinishReason: finish,
+		Usage: &chunk.Usage{InputTokens: 40, OutputTokens: int64(len(a.parts))}}
 	if split {
-		m.Parts = []spool.Part{a.beginClose()}
+		m.Parts = []chunk.Part{a.beginClose()}
 	}
 	a.parts = nil
 	a.emit(&m)
@@ -161,48 +161,48 @@ func (a *agent) closeModel(finish string, split bool) {
 
 // beginClose writes the first of the two records that close the model phase, and
 // returns the rest.
-func (a *agent) beginClose() (tail spool.Part) {
+func (a *agent) beginClose() (tail chunk.Part) {
 	n := len(a.parts) - 1
 	head, tail := a.parts[n], a.parts[n]
 	head.Text, tail.Text = head.Text[:len(head.Text)/2], tail.Text[len(tail.Text)/2:]
-	a.emit(&spool.AssistantMessage{MessageID: a.message, StepID: a.stepID, Parts: append(slices.Clone(a.parts[:n]), head), More: true})
+	a.emit(&chunk.AssistantMessage{MessageID: a.message, StepID: a.stepID, Parts: append(slices.Clone(a.parts[:n]), head), More: true})
 	return tail
 }
 
 // start dispatches a call.
 func (a *agent) start(call, name, arguments string) {
-	a.emit(&spool.ToolStart{ToolCallID: call, ToolName: name, Arguments: json.RawMessage(arguments), EffectID: a.run + ":" + call})
+	a.emit(&chunk.ToolStart{ToolCallID: call, ToolName: name, Arguments: json.RawMessage(arguments), EffectID: a.run + ":" + call})
 }
 
 // end gives a call its outcome.
 func (a *agent) end(call, name, result, failure string) {
-	a.emit(&spool.ToolEnd{ToolCallID: call, ToolName: name, Result: json.RawMessage(result), Success: failure == "", Error: failure})
+	a.emit(&chunk.ToolEnd{ToolCallID: call, ToolName: name, Result: json.RawMessage(result), Success: failure == "", Error: failure})
 }
 
 // show sets a data part by a custom chunk with an id.
 func (a *agent) show(name, id, data string) {
-	seq := a.emit(&spool.Custom{EventName: name, ID: id, Data: json.RawMessage(data)})
+	seq := a.emit(&chunk.Custom{EventName: name, ID: id, Data: json.RawMessage(data)})
 	a.set(name, id, data, seq)
 }
 
 // progress sets a data part by a progress chunk, whose own fields data repeats.
-func (a *agent) progress(p spool.Progress, data string) {
+func (a *agent) progress(p chunk.Progress, data string) {
 	seq := a.emit(&p)
 	a.set("progress", p.ID, data, seq)
 }
 
 func (a *agent) set(name, id, data string, seq uint64) {
-	i := slices.IndexFunc(a.data, func(p spool.Part) bool { return p.Name == name && p.ID == id })
+	i := slices.IndexFunc(a.data, func(p chunk.Part) bool { return p.Name == name && p.ID == id })
 	if i < 0 {
 		i = len(a.data)
-		a.data = append(a.data, spool.Part{Type: spool.PartData, First: seq, Name: name, ID: id})
+		a.data = append(a.data, chunk.Part{Type: chunk.PartData, First: seq, Name: name, ID: id})
 	}
 	a.data[i].Data, a.dirty[i] = json.RawMessage(data), true
 }
 
 // settled returns the data parts that the open step has set.
-func (a *agent) settled() []spool.Part {
-	var parts []spool.Part
+func (a *agent) settled() []chunk.Part {
+	var parts []chunk.Part
 	for i, p := range a.data {
 		if a.dirty[i] {
 			parts = append(parts, p)
@@ -216,21 +216,21 @@ func (a *agent) settled() []spool.Part {
 func (a *agent) commit(split bool) {
 	data, checkpoint := a.settled(), "cp-"+a.stepID
 	if split {
-		a.emit(&spool.StepCommitted{StepID: a.stepID, Data: data[:1], More: true})
+		a.emit(&chunk.StepCommitted{StepID: a.stepID, Data: data[:1], More: true})
 		data = data[1:]
 	}
-	a.emit(&spool.StepCommitted{StepID: a.stepID, CheckpointID: checkpoint, Data: data})
-	a.emit(&spool.CheckpointCreated{CheckpointID: checkpoint, StepCount: a.step})
+	a.emit(&chunk.StepCommitted{StepID: a.stepID, CheckpointID: checkpoint, Data: data})
+	a.emit(&chunk.CheckpointCreated{CheckpointID: checkpoint, StepCount: a.step})
 	a.stepID = ""
 }
 
 func (a *agent) suspend(kind string, calls ...string) {
-	a.emit(&spool.RunSuspended{Kind: kind, ToolCallIDs: calls, StepID: a.stepID, Data: a.settled(),
+	a.emit(&chunk.RunSuspended{Kind: kind, ToolCallIDs: calls, StepID: a.stepID, Data: a.settled(),
 		Metadata: json.RawMessage(`{"runs":{"` + a.run + `":"suspended"}}`)})
 }
 
-func (a *agent) finish(outcome spool.Outcome, reason, errText, code string) {
-	a.emit(&spool.RunFinished{Outcome: outcome, FinishReason: reason, Error: errText, Code: code,
-		Usage:    &spool.Usage{InputTokens: 100, OutputTokens: 20},
+func (a *agent) finish(outcome chunk.Outcome, reason, errText, code string) {
+	a.emit(&chunk.RunFinished{Outcome: outcome, FinishReason: reason, Error: errText, Code: code,
+		Usage:    &chunk.Usage{InputTokens: 100, OutputTokens: 20},
 		Metadata: json.RawMessage(`{"runs":{"` + a.run + `":"` + string(outcome) + `"}}`)})
 }

@@ -8,6 +8,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
 )
 
 // checkShape: only the last frame that a record became carries its sequence,
@@ -67,7 +69,7 @@ func checkShape(s *subject) error {
 }
 
 // maxFrame is what a record or a joined delta may hold, and its envelope.
-const maxFrame = spool.MaxRecordBytes + 4<<10
+const maxFrame = chunk.MaxRecordBytes + 4<<10
 
 func (s *subject) whole(f spool.Frame) error {
 	switch {
@@ -197,7 +199,7 @@ func checkPlan(s *subject) error {
 		if n == len(s.records) {
 			break
 		}
-		if next := s.records[n]; next.Agent == spool.RootID(next.Agent) && next.Type == spool.TypeRunStarted {
+		if next := s.records[n]; next.Agent == chunk.RootID(next.Agent) && next.Type == chunk.TypeRunStarted {
 			paused = false
 		}
 		paused = paused || n > 0 && s.suspended(n)
@@ -208,7 +210,7 @@ func checkPlan(s *subject) error {
 // suspended reports whether the n-th record pauses the root agent's run.
 func (s *subject) suspended(n int) bool {
 	r := s.records[n-1]
-	return r.Agent == spool.RootID(r.Agent) && r.Type == spool.TypeRunSuspended
+	return r.Agent == chunk.RootID(r.Agent) && r.Type == chunk.TypeRunSuspended
 }
 
 // idle reports whether the c-th record changes nothing for anybody.
@@ -288,7 +290,7 @@ func checkKept(s *subject) error {
 	}
 	for _, seq := range ends(s.records) {
 		n := int(seq-s.records[0].Seq) + 1
-		if s.records[n-1].Type != spool.TypeRunFinished {
+		if s.records[n-1].Type != chunk.TypeRunFinished {
 			continue // a paused turn is open, and keeps its trace
 		}
 		for _, end := range []int{n, len(s.records)} {
@@ -358,12 +360,12 @@ func checkLong(s *subject) error {
 	const deltas = 3000
 	piece := strings.Repeat("x🧵é<", 30)
 	for range deltas {
-		a.log.emit(&spool.TextDelta{Base: spool.Base{AgentID: a.session, AgentType: a.kind, Step: 1, RunID: a.run}, Delta: piece})
+		a.log.emit(&chunk.TextDelta{Base: chunk.Base{AgentID: a.session, AgentType: a.kind, Step: 1, RunID: a.run}, Delta: piece})
 	}
 	long := *s
 	long.records = b.records
 	if s.turn != nil {
-		long.turn = &spool.Turn{ID: "cmd-1", MessageID: a.message, Opened: 1}
+		long.turn = &fold.Turn{ID: "cmd-1", MessageID: a.message, Opened: 1}
 	}
 	r, err := long.project(long.records, false)
 	if err != nil {
@@ -377,7 +379,7 @@ func checkLong(s *subject) error {
 		}
 		size += len(f.Data)
 	}
-	if most := 20 + 4*size/spool.MaxRecordBytes; len(plan) > most {
+	if most := 20 + 4*size/chunk.MaxRecordBytes; len(plan) > most {
 		return fmt.Errorf("%d deltas are planned in %d frames of %d bytes, more than %d", deltas, len(plan), size, most)
 	}
 	live, err := long.fold(long.stream(r, 0, len(long.records)))

@@ -6,7 +6,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
 )
 
 func TestCorpusHoldsEveryChunkType(t *testing.T) {
@@ -14,13 +15,13 @@ func TestCorpusHoldsEveryChunkType(t *testing.T) {
 	if missing := missingTypes(Corpus()); len(missing) != 0 {
 		t.Errorf("the corpus has no %v", missing)
 	}
-	var without []spool.Record
+	var without []chunk.Record
 	for _, r := range Corpus() {
-		if r.Type != spool.TypeCitation {
+		if r.Type != chunk.TypeCitation {
 			without = append(without, r)
 		}
 	}
-	if missing := missingTypes(without); !slices.Equal(missing, []spool.Type{spool.TypeCitation}) {
+	if missing := missingTypes(without); !slices.Equal(missing, []chunk.Type{chunk.TypeCitation}) {
 		t.Errorf("missingTypes without citations = %v", missing)
 	}
 }
@@ -31,28 +32,28 @@ func TestCorpusIsALog(t *testing.T) {
 	isALog(t, Agents)
 }
 
-func isALog(t *testing.T, make func() []spool.Record) {
+func isALog(t *testing.T, make func() []chunk.Record) {
 	t.Helper()
 	log := make()
 	if !reflect.DeepEqual(log, make()) {
 		t.Error("two corpora differ")
 	}
 	for i, r := range log {
-		c, err := spool.DecodeChunk(r.Data)
+		c, err := chunk.Decode(r.Data)
 		if err != nil {
 			t.Fatalf("record %d: %v", r.Seq, err)
 		}
-		again, _ := spool.AppendChunk(nil, c)
+		again, _ := chunk.Append(nil, c)
 		b := c.ChunkBase()
 		switch {
 		case r.Seq != uint64(i)+1:
 			t.Errorf("record %d has sequence %d", i+1, r.Seq)
-		case r.Type != c.ChunkType() || r.Agent != b.AgentID || r.Time != b.Timestamp || r.Class != spool.ClassOf(c):
+		case r.Type != c.ChunkType() || r.Agent != b.AgentID || r.Time != b.Timestamp || r.Class != chunk.ClassOf(c):
 			t.Errorf("record %d does not repeat its chunk: %+v", r.Seq, r)
 		case string(again) != string(r.Data):
 			t.Errorf("record %d encodes again as %s", r.Seq, again)
 		}
-		if spool.ClassOf(c) == spool.Kept && !spool.IsCommand(r.Type) && b.RunID == "" && r.Type != "hologram" {
+		if chunk.ClassOf(c) == chunk.Kept && !chunk.IsCommand(r.Type) && b.RunID == "" && r.Type != "hologram" {
 			t.Errorf("record %d, a %s, has no run", r.Seq, r.Type)
 		}
 	}
@@ -66,7 +67,7 @@ func TestCorpusFoldsTheSameWithoutTrace(t *testing.T) {
 	foldsTheSame(t, Agents())
 }
 
-func foldsTheSame(t *testing.T, log []spool.Record) {
+func foldsTheSame(t *testing.T, log []chunk.Record) {
 	t.Helper()
 	whole, kept := foldLog(t, log), foldLog(t, KeptOnly(log))
 	if w, k := asJSON(t, whole.Messages), asJSON(t, kept.Messages); w != k {
@@ -92,11 +93,11 @@ func TestCorpusHoldsEveryEnd(t *testing.T) {
 	t.Parallel()
 	found := map[string]bool{}
 	for _, r := range Corpus() {
-		c, _ := spool.DecodeChunk(r.Data)
+		c, _ := chunk.Decode(r.Data)
 		switch c := c.(type) {
-		case *spool.RunFinished:
+		case *chunk.RunFinished:
 			found[string(c.Outcome)] = true
-		case *spool.RunSuspended:
+		case *chunk.RunSuspended:
 			found[c.Kind] = true
 		}
 	}
@@ -106,10 +107,10 @@ func TestCorpusHoldsEveryEnd(t *testing.T) {
 		}
 	}
 	f := foldLog(t, Corpus())
-	for id, want := range map[string]spool.VerdictState{
-		"cmd-1": spool.VerdictAccepted, "cmd-busy": spool.VerdictRefused, "cmd-2": spool.VerdictAccepted,
-		"cmd-5": spool.VerdictRefused, "cmd-8": spool.VerdictAccepted, "cmd-9": spool.VerdictAccepted,
-		"cmd-11": spool.VerdictAccepted, "cmd-12": spool.VerdictAccepted, "cmd-14": spool.VerdictAccepted,
+	for id, want := range map[string]fold.VerdictState{
+		"cmd-1": fold.VerdictAccepted, "cmd-busy": fold.VerdictRefused, "cmd-2": fold.VerdictAccepted,
+		"cmd-5": fold.VerdictRefused, "cmd-8": fold.VerdictAccepted, "cmd-9": fold.VerdictAccepted,
+		"cmd-11": fold.VerdictAccepted, "cmd-12": fold.VerdictAccepted, "cmd-14": fold.VerdictAccepted,
 	} {
 		if got := f.Verdict(id).State; got != want {
 			t.Errorf("verdict on %s is %q, want %q", id, got, want)
@@ -120,9 +121,9 @@ func TestCorpusHoldsEveryEnd(t *testing.T) {
 	}
 }
 
-func foldLog(t *testing.T, log []spool.Record) *spool.Fold {
+func foldLog(t *testing.T, log []chunk.Record) *fold.Fold {
 	t.Helper()
-	f := spool.NewFold(Session)
+	f := fold.New(Session)
 	for _, r := range log {
 		if err := f.Apply(r); err != nil {
 			t.Fatalf("record %d: %v", r.Seq, err)
@@ -145,16 +146,16 @@ func TestAgentsHoldEveryFate(t *testing.T) {
 	for _, tt := range []struct {
 		session string
 		runs    int // of its first turn
-		status  spool.Status
+		status  chunk.Status
 		reason  string
 	}{
-		{Session + ".1", 1, spool.StatusEnded, "completed"},
-		{Session + ".1.1", 1, spool.StatusEnded, "completed"},
-		{Session + ".2", 1, spool.StatusFailed, "failed"},
-		{Session + ".3", 2, spool.StatusEnded, "completed"},
-		{Session + ".4.1", 2, spool.StatusEnded, "completed"},
-		{Session + ".6.1", 1, spool.StatusEnded, "stopped"},
-		{Session + ".7", 1, spool.StatusEnded, "completed"},
+		{Session + ".1", 1, chunk.StatusEnded, "completed"},
+		{Session + ".1.1", 1, chunk.StatusEnded, "completed"},
+		{Session + ".2", 1, chunk.StatusFailed, "failed"},
+		{Session + ".3", 2, chunk.StatusEnded, "completed"},
+		{Session + ".4.1", 2, chunk.StatusEnded, "completed"},
+		{Session + ".6.1", 1, chunk.StatusEnded, "stopped"},
+		{Session + ".7", 1, chunk.StatusEnded, "completed"},
 	} {
 		c := f.Child(tt.session)
 		if c == nil {
@@ -168,14 +169,14 @@ func TestAgentsHoldEveryFate(t *testing.T) {
 	if n := len(f.Child(Session + ".7").Turns); n != 2 {
 		t.Errorf("the companion has %d turns", n)
 	}
-	for id, want := range map[string]spool.VerdictState{
-		"cmd-3": spool.VerdictAccepted, "cmd-4": spool.VerdictAccepted, "cmd-5": spool.VerdictRefused, "cmd-6": spool.VerdictAccepted,
+	for id, want := range map[string]fold.VerdictState{
+		"cmd-3": fold.VerdictAccepted, "cmd-4": fold.VerdictAccepted, "cmd-5": fold.VerdictRefused, "cmd-6": fold.VerdictAccepted,
 	} {
 		if got := f.Verdict(id).State; got != want {
 			t.Errorf("verdict on %s is %q, want %q", id, got, want)
 		}
 	}
-	if f.Live() || f.Status != spool.StatusEnded {
+	if f.Live() || f.Status != chunk.StatusEnded {
 		t.Errorf("at the end it is %s", f.Status)
 	}
 }

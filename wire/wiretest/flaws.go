@@ -4,6 +4,8 @@ import (
 	"slices"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
 )
 
 // flaws are what a wire must not do, done to the wire under test: the suite is
@@ -48,7 +50,7 @@ type flawed struct {
 	held  []spool.Frame
 }
 
-func (f *flawed) Apply(dst []spool.Frame, r spool.Record) ([]spool.Frame, error) {
+func (f *flawed) Apply(dst []spool.Frame, r chunk.Record) ([]spool.Frame, error) {
 	frames, err := f.Projector.Apply(nil, r)
 	if err == nil && len(frames) > 0 && !slices.ContainsFunc(frames, func(f spool.Frame) bool { return f.Terminal || f.Cut }) {
 		frames = f.spoil(f, frames, f.n)
@@ -69,7 +71,7 @@ func withoutSeq(frames []spool.Frame) []spool.Frame {
 // only by the frames' shape.
 func (w Wire) finds(wrap func(spool.Projector) spool.Projector) (bool, error) {
 	sound := w.New
-	w.New = func(turn *spool.Turn) spool.Projector { return wrap(sound(turn)) }
+	w.New = func(turn *fold.Turn) spool.Projector { return wrap(sound(turn)) }
 	subjects, err := w.subjects()
 	if err != nil {
 		return false, err

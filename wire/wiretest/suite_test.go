@@ -9,12 +9,14 @@ import (
 	"unicode/utf8"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
 )
 
 // toy is a small wire of one turn: text, the outcomes of calls, and the end.
 type toy struct {
-	turn  *spool.Turn
-	fold  *spool.MessageFold
+	turn  *fold.Turn
+	fold  *fold.MessageFold
 	runs  map[string]bool
 	calls []string // "id=outcome", in order
 	end   string
@@ -34,9 +36,9 @@ type toyFrame struct {
 
 var flips int // shared by all projectors of the random flaw
 
-func newToy(flaw string) func(*spool.Turn) spool.Projector {
-	return func(turn *spool.Turn) spool.Projector {
-		return &toy{turn: turn, fold: spool.NewMessageFold(Session), runs: map[string]bool{}, flaw: flaw}
+func newToy(flaw string) func(*fold.Turn) spool.Projector {
+	return func(turn *fold.Turn) spool.Projector {
+		return &toy{turn: turn, fold: fold.NewMessageFold(Session), runs: map[string]bool{}, flaw: flaw}
 	}
 }
 
@@ -45,47 +47,47 @@ func (p *toy) frame(f toyFrame) spool.Frame {
 	return spool.Frame{Data: fmt.Appendf(nil, "data: %s\n\n", data)}
 }
 
-func (p *toy) Apply(dst []spool.Frame, r spool.Record) ([]spool.Frame, error) {
-	c, err := spool.DecodeChunk(r.Data)
+func (p *toy) Apply(dst []spool.Frame, r chunk.Record) ([]spool.Frame, error) {
+	c, err := chunk.Decode(r.Data)
 	if err != nil {
 		return dst, err
 	}
-	if started, ok := spool.As[*spool.RunStarted](c); ok && r.Agent == Session && started.TurnID == p.turn.ID {
+	if started, ok := chunk.As[*chunk.RunStarted](c); ok && r.Agent == Session && started.TurnID == p.turn.ID {
 		p.runs[c.ChunkBase().RunID] = true
 	}
 	if !p.runs[c.ChunkBase().RunID] || r.Agent != Session {
 		return dst, nil
 	}
-	if p.flaw == "plans from trace alone" && spool.Is(c, spool.TypeAssistantMessage) {
+	if p.flaw == "plans from trace alone" && chunk.Is(c, chunk.TypeAssistantMessage) {
 		return dst, nil
 	}
 	p.fold.Apply(r, c)
 	var frames []spool.Frame
 	switch c := c.(type) {
-	case *spool.RunStarted:
+	case *chunk.RunStarted:
 		p.end = ""
 		frames = append(frames, p.frame(toyFrame{Again: true}))
-	case *spool.TextDelta:
+	case *chunk.TextDelta:
 		half := len(c.Delta) / 2
 		for half > 0 && !utf8.RuneStart(c.Delta[half]) {
 			half--
 		}
 		frames = append(frames, p.frame(toyFrame{Text: c.Delta[:half]}), p.frame(toyFrame{Text: c.Delta[half:]}))
-	case *spool.ToolEnd:
+	case *chunk.ToolEnd:
 		if !c.Preliminary {
 			p.calls = append(p.calls, fmt.Sprintf("%s=%v", c.ToolCallID, c.Success))
 			frames = append(frames, p.frame(toyFrame{Call: p.calls[len(p.calls)-1]}))
 		}
-	case *spool.StepDiscarded:
+	case *chunk.StepDiscarded:
 		f := p.frame(toyFrame{Lost: true})
 		f.Cut = true
 		return append(dst, f), nil
-	case *spool.RunSuspended:
+	case *chunk.RunSuspended:
 		p.end = c.Kind
-	case *spool.RunFinished:
+	case *chunk.RunFinished:
 		p.end = string(c.Outcome)
 	}
-	if p.end != "" && len(frames) == 0 && (r.Type == spool.TypeRunFinished || r.Type == spool.TypeRunSuspended) {
+	if p.end != "" && len(frames) == 0 && (r.Type == chunk.TypeRunFinished || r.Type == chunk.TypeRunSuspended) {
 		f := p.frame(toyFrame{End: p.end})
 		f.Terminal = true
 		frames = append(frames, f)
@@ -98,7 +100,7 @@ func (p *toy) Apply(dst []spool.Frame, r spool.Record) ([]spool.Frame, error) {
 }
 
 // spoil makes the flaws that the suite must find.
-func (p *toy) spoil(frames []spool.Frame, r spool.Record) []spool.Frame {
+func (p *toy) spoil(frames []spool.Frame, r chunk.Record) []spool.Frame {
 	if len(frames) == 0 {
 		return frames
 	}
@@ -121,7 +123,7 @@ func (p *toy) spoil(frames []spool.Frame, r spool.Record) []spool.Frame {
 			frames[0].Data, frames[1].Data = frames[1].Data, frames[0].Data
 		}
 	case "swaps frames of two records":
-		if r.Type == spool.TypeTextDelta && p.held == nil {
+		if r.Type == chunk.TypeTextDelta && p.held == nil {
 			p.held = []spool.Frame{{Data: frames[0].Data}, {Data: frames[1].Data}}
 			return nil
 		}
@@ -226,19 +228,19 @@ func foldToy(stream []byte) (json.RawMessage, error) {
 }
 
 // toyTruth is what the toy's client should know of a turn, by the fold.
-func toyTruth(log []spool.Record, turn *spool.Turn) (json.RawMessage, error) {
-	mf, runs := spool.NewMessageFold(Session), map[string]bool{}
+func toyTruth(log []chunk.Record, turn *fold.Turn) (json.RawMessage, error) {
+	mf, runs := fold.NewMessageFold(Session), map[string]bool{}
 	state := struct {
 		Text  string
 		Calls []string
 		End   string
 	}{}
 	for _, r := range log {
-		c, err := spool.DecodeChunk(r.Data)
+		c, err := chunk.Decode(r.Data)
 		if err != nil {
 			return nil, err
 		}
-		if started, ok := spool.As[*spool.RunStarted](c); ok && r.Agent == Session && started.TurnID == turn.ID {
+		if started, ok := chunk.As[*chunk.RunStarted](c); ok && r.Agent == Session && started.TurnID == turn.ID {
 			runs[started.RunID] = true
 		}
 		if !runs[c.ChunkBase().RunID] || r.Agent != Session {
@@ -246,11 +248,11 @@ func toyTruth(log []spool.Record, turn *spool.Turn) (json.RawMessage, error) {
 		}
 		mf.Apply(r, c)
 		switch c := c.(type) {
-		case *spool.ToolEnd:
+		case *chunk.ToolEnd:
 			if !c.Preliminary {
 				state.Calls = append(state.Calls, fmt.Sprintf("%s=%v", c.ToolCallID, c.Success))
 			}
-		case *spool.RunFinished:
+		case *chunk.RunFinished:
 			state.End = string(c.Outcome)
 		}
 	}

@@ -13,13 +13,15 @@ import (
 	"testing"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
 )
 
 // Wire is a wire as the suite sees it.
 type Wire struct {
 	// New returns a fresh projector. On a wire whose streams are turns, it is
 	// that turn's; else turn is nil.
-	New func(turn *spool.Turn) spool.Projector
+	New func(turn *fold.Turn) spool.Projector
 	// PerTurn says that a stream shows one turn. The projector is then given the
 	// records after the turn's Start, later turns' too.
 	PerTurn bool
@@ -29,13 +31,13 @@ type Wire struct {
 	Fold func(stream []byte) (json.RawMessage, error)
 	// Truth, if set, says what the client's state must be in the end, made from
 	// the log and not from the wire's frames.
-	Truth func(log []spool.Record, turn *spool.Turn) (json.RawMessage, error)
+	Truth func(log []chunk.Record, turn *fold.Turn) (json.RawMessage, error)
 	// NoPlan says that readers of this wire start at the log's beginning.
 	NoPlan bool
 	// Raw says that frames are not events of a text/event-stream.
 	Raw bool
 	// Log is what is projected; nil for [Corpus], and then [Agents].
-	Log []spool.Record
+	Log []chunk.Record
 	// OnlyLog leaves out the checks that bring a log of their own.
 	OnlyLog bool
 
@@ -105,15 +107,15 @@ var checks = []struct {
 type subject struct {
 	Wire
 	name    string
-	turn    *spool.Turn
-	records []spool.Record // what the projector is given
+	turn    *fold.Turn
+	records []chunk.Record // what the projector is given
 }
 
 func (w Wire) subjects() ([]*subject, error) {
 	if !w.PerTurn {
 		return []*subject{{Wire: w, name: "log", records: w.Log}}, nil
 	}
-	f := spool.NewFold(spool.RootID(w.Log[0].Agent))
+	f := fold.New(chunk.RootID(w.Log[0].Agent))
 	for _, r := range w.Log {
 		if err := f.Apply(r); err != nil {
 			return nil, fmt.Errorf("fold record %d: %w", r.Seq, err)
@@ -126,8 +128,8 @@ func (w Wire) subjects() ([]*subject, error) {
 	return list, nil
 }
 
-func after(log []spool.Record, seq uint64) []spool.Record {
-	return log[slices.IndexFunc(log, func(r spool.Record) bool { return r.Seq > seq }):]
+func after(log []chunk.Record, seq uint64) []chunk.Record {
+	return log[slices.IndexFunc(log, func(r chunk.Record) bool { return r.Seq > seq }):]
 }
 
 // run is one projector's life: what each record became, and the plan behind it.
@@ -137,7 +139,7 @@ type run struct {
 }
 
 // project gives the records to a fresh projector and asks for every plan.
-func (s *subject) project(records []spool.Record, plans bool) (run, error) {
+func (s *subject) project(records []chunk.Record, plans bool) (run, error) {
 	p := s.New(s.turn)
 	out := run{plans: [][]spool.Frame{clone(p.Plan())}}
 	for _, r := range records {
@@ -214,17 +216,17 @@ func canonical(state json.RawMessage) (string, error) {
 }
 
 // missingTypes lists the registered chunk types that a log does not hold.
-func missingTypes(log []spool.Record) []spool.Type {
-	return slices.DeleteFunc(spool.Types(), func(t spool.Type) bool {
-		return slices.ContainsFunc(log, func(r spool.Record) bool { return r.Type == t })
+func missingTypes(log []chunk.Record) []chunk.Type {
+	return slices.DeleteFunc(chunk.Types(), func(t chunk.Type) bool {
+		return slices.ContainsFunc(log, func(r chunk.Record) bool { return r.Type == t })
 	})
 }
 
 // ends lists the sequences at which the root agent's runs end or pause.
-func ends(log []spool.Record) []uint64 {
+func ends(log []chunk.Record) []uint64 {
 	var list []uint64
 	for _, r := range log {
-		if r.Agent == spool.RootID(r.Agent) && (r.Type == spool.TypeRunFinished || r.Type == spool.TypeRunSuspended) {
+		if r.Agent == chunk.RootID(r.Agent) && (r.Type == chunk.TypeRunFinished || r.Type == chunk.TypeRunSuspended) {
 			list = append(list, r.Seq)
 		}
 	}

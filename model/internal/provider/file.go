@@ -5,7 +5,7 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 )
 
 // File is a file of a message, ready for a request.
@@ -24,7 +24,7 @@ func (f *File) Kind() string {
 }
 
 // FileOf reads a part of type file.
-func FileOf(p *spool.Part) File {
+func FileOf(p *chunk.Part) File {
 	f := File{URL: p.URL, Media: p.MediaType, Name: p.Filename, IsURL: true}
 	if f.Name == "" {
 		f.Name = "file"

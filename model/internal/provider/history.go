@@ -7,24 +7,24 @@ import (
 	"encoding/json"
 	"strings"
 
-	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 )
 
 // Steps cuts an assistant message at its step boundaries, and where text follows
 // tool calls, which one message cannot say.
-func Steps(parts []spool.Part) func(yield func([]spool.Part) bool) {
-	return func(yield func([]spool.Part) bool) {
+func Steps(parts []chunk.Part) func(yield func([]chunk.Part) bool) {
+	return func(yield func([]chunk.Part) bool) {
 		from, called := 0, false
 		for i := range parts {
 			switch parts[i].Type {
-			case spool.PartTool:
+			case chunk.PartTool:
 				called = true
 				continue
-			case spool.PartText, spool.PartReasoning:
+			case chunk.PartText, chunk.PartReasoning:
 				if !called {
 					continue
 				}
-			case spool.PartStep:
+			case chunk.PartStep:
 			default:
 				continue
 			}
@@ -41,7 +41,7 @@ func Steps(parts []spool.Part) func(yield func([]spool.Part) bool) {
 
 // Arguments returns a call's argument text, always a JSON object: endpoints parse
 // it. What was not one is wrapped, so that the model sees what it wrote.
-func Arguments(t *spool.ToolPart) string {
+func Arguments(t *chunk.ToolPart) string {
 	text := strings.TrimSpace(string(t.Input))
 	if text == "" || text == "null" {
 		text = strings.TrimSpace(t.InputText)
@@ -61,15 +61,15 @@ func Arguments(t *spool.ToolPart) string {
 }
 
 // Outcome tells the model what became of a call.
-func Outcome(t *spool.ToolPart) string {
+func Outcome(t *chunk.ToolPart) string {
 	switch {
-	case t.State == spool.ToolFailed:
+	case t.State == chunk.ToolFailed:
 		return "Error: " + t.Error
-	case t.State == spool.ToolDenied && t.Approval != nil && t.Approval.Reason != "":
+	case t.State == chunk.ToolDenied && t.Approval != nil && t.Approval.Reason != "":
 		return "The user denied this call: " + t.Approval.Reason
-	case t.State == spool.ToolDenied:
+	case t.State == chunk.ToolDenied:
 		return "The user denied this call."
-	case len(t.Output) == 0 && t.State != spool.ToolCompleted:
+	case len(t.Output) == 0 && t.State != chunk.ToolCompleted:
 		return "This call has no result."
 	}
 	if s, ok := Str(t.Output); ok {

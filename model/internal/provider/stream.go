@@ -8,7 +8,7 @@ import (
 	"io"
 	"strings"
 
-	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/internal/redact"
 	"github.com/spool-run/spool/internal/sse"
 	"github.com/spool-run/spool/model"
@@ -172,7 +172,7 @@ type Emitter struct {
 	Stopped bool // the consumer is gone, or the stream has ended
 
 	Finish string // the finish reason, as the provider said it
-	Usage  *spool.Usage
+	Usage  *chunk.Usage
 	End    func() // completes the answer; called when no bytes come after a finish reason
 	Flush  func() // emits what is held back; called before a failure
 	// Hold is asked when the bytes end before the answer does. If it says true, the

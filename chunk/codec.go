@@ -1,0 +1,259 @@
+package chunk
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"strconv"
+
+	"github.com/spool-run/spool/internal/jsonenc"
+)
+
+// AppendChunk appends the chunk's JSON to dst: "type" first, then the base
+// fields, then the chunk's own, in the order of the struct. It writes what
+// encoding/json writes, byte for byte, and fails with [ErrInvalidChunk], leaving
+// dst as it was, when a raw JSON field is not JSON.
+//
+// The chunks that make up nearly all of a log are encoded without reflection and,
+// if dst has room, without allocating.
+func Append(dst []byte, c Chunk) ([]byte, error) {
+	e := encoder{b: dst}
+	switch c := c.(type) {
+	case *TextDelta:
+		if e.open(TypeTextDelta, c == nil) {
+			e.base(&c.Base)
+			e.str(`,"delta":`, c.Delta)
+			e.optStr(`,"partId":`, c.PartID)
+		}
+	case *Thinking:
+		if e.open(TypeThinking, c == nil) {
+			e.base(&c.Base)
+			e.str(`,"content":`, c.Content)
+			e.bool(`,"isComplete":`, c.IsComplete)
+			e.optStr(`,"partId":`, c.PartID)
+			e.optRaw(`,"providerMetadata":`, c.ProviderMetadata)
+		}
+	case *ToolArgStreamStart:
+		if e.open(TypeToolArgStreamStart, c == nil) {
+			e.base(&c.Base)
+			e.str(`,"toolCallId":`, c.ToolCallID)
+			e.str(`,"toolName":`, c.ToolName)
+			e.optBool(`,"providerExecuted":`, c.ProviderExecuted)
+		}
+	case *ToolArgStreamDelta:
+		if e.open(TypeToolArgStreamDelta, c == nil) {
+			e.base(&c.Base)
+			e.str(`,"toolCallId":`, c.ToolCallID)
+			e.str(`,"delta":`, c.Delta)
+		}
+	case *ToolArgStreamEnd:
+		if e.open(TypeToolArgStreamEnd, c == nil) {
+			e.base(&c.Base)
+			e.str(`,"toolCallId":`, c.ToolCallID)
+			e.optStr(`,"toolName":`, c.ToolName)
+			e.optRaw(`,"arguments":`, c.Arguments)
+			e.optRaw(`,"providerMetadata":`, c.ProviderMetadata)
+		}
+	case *ToolStart:
+		if e.open(TypeToolStart, c == nil) {
+			e.base(&c.Base)
+			e.str(`,"toolCallId":`, c.ToolCallID)
+			e.str(`,"toolName":`, c.ToolName)
+			e.raw(`,"arguments":`, c.Arguments)
+			e.optStr(`,"effectId":`, c.EffectID)
+			e.optBool(`,"client":`, c.Client)
+		}
+	case *ToolEnd:
+		if e.open(TypeToolEnd, c == nil) {
+			e.base(&c.Base)
+			e.str(`,"toolCallId":`, c.ToolCallID)
+			e.str(`,"toolName":`, c.ToolName)
+			e.raw(`,"result":`, c.Result)
+			e.bool(`,"success":`, c.Success)
+			e.optStr(`,"error":`, c.Error)
+			e.optBool(`,"preliminary":`, c.Preliminary)
+			e.optBool(`,"fatal":`, c.Fatal)
+		}
+	case *Custom:
+		if e.open(TypeCustom, c == nil) {
+			e.base(&c.Base)
+			e.str(`,"eventName":`, c.EventName)
+			e.raw(`,"data":`, c.Data)
+			e.optStr(`,"id":`, c.ID)
+			e.optBool(`,"transient":`, c.Transient)
+			e.optStr(`,"toolCallId":`, c.ToolCallID)
+		}
+	case *Progress:
+		if e.open(TypeProgress, c == nil) {
+			e.base(&c.Base)
+			e.str(`,"id":`, c.ID)
+			e.optStr(`,"parent":`, c.Parent)
+			e.optStr(`,"label":`, c.Label)
+			e.optStr(`,"state":`, c.State)
+			if c.Percent != nil {
+				e.float(`,"percent":`, *c.Percent)
+			}
+			e.optRaw(`,"data":`, c.Data)
+		}
+	case *StatePatch:
+		if e.open(TypeStatePatch, c == nil) {
+			e.base(&c.Base)
+			e.patches(`,"patches":`, c.Patches)
+			e.optStr(`,"toolCallId":`, c.ToolCallID)
+		}
+	default:
+		return appendAnyChunk(dst, c)
+	}
+	if e.problem != "" {
+		return dst, ErrInvalidChunk.Because(string(c.ChunkType()) + ": " + e.problem)
+	}
+	return append(e.b, '}'), nil
+}
+
+// appendAnyChunk is AppendChunk for the chunks that are too rare to be quick.
+func appendAnyChunk(dst []byte, c Chunk) ([]byte, error) {
+	if c == nil {
+		return dst, ErrInvalidChunk.Because("the chunk is nil")
+	}
+	if u, ok := c.(*Unknown); ok {
+		return appendUnknown(dst, u)
+	}
+	body, err := json.Marshal(c)
+	if err != nil {
+		return dst, ErrInvalidChunk.Because(fmt.Sprintf("%T cannot be encoded", c)).With("", err)
+	}
+	if len(body) < 2 || body[0] != '{' {
+		return dst, ErrInvalidChunk.Because(fmt.Sprintf("%T does not encode as an object", c))
+	}
+	dst = append(dst, `{"type":`...)
+	dst = jsonenc.AppendString(dst, string(c.ChunkType()))
+	if len(body) > 2 {
+		dst = append(dst, ',')
+	}
+	return append(dst, body[1:]...), nil
+}
+
+// appendUnknown copies an unknown chunk as it came, but on one line: records are
+// lines to whoever writes them to a stream.
+func appendUnknown(dst []byte, u *Unknown) ([]byte, error) {
+	if u == nil || !jsonenc.Valid(u.Raw) {
+		return dst, ErrInvalidChunk.Because("an unknown chunk is not valid JSON, or " + tooDeep)
+	}
+	for _, b := range u.Raw {
+		if b == '\n' || b == '\r' {
+			return jsonenc.AppendCompact(dst, u.Raw, false), nil
+		}
+	}
+	return append(dst, u.Raw...), nil
+}
+
+// encoder appends JSON members. Keys come with their comma, quotes and colon.
+type encoder struct {
+	b       []byte
+	problem string // the first one; what was appended is then of no use
+}
+
+func (e *encoder) open(t Type, isNil bool) bool {
+	if isNil {
+		e.problem = "the chunk is nil"
+		return false
+	}
+	e.b = append(e.b, `{"type":"`...)
+	e.b = append(e.b, t...)
+	e.b = append(e.b, '"')
+	return true
+}
+
+func (e *encoder) base(b *Base) {
+	e.str(`,"agentId":`, b.AgentID)
+	e.str(`,"agentType":`, b.AgentType)
+	e.b = append(e.b, `,"timestamp":`...)
+	e.b = strconv.AppendInt(e.b, b.Timestamp, 10)
+	e.b = append(e.b, `,"step":`...)
+	e.b = strconv.AppendInt(e.b, int64(b.Step), 10)
+	e.optStr(`,"runId":`, b.RunID)
+}
+
+func (e *encoder) str(key, s string) {
+	e.b = jsonenc.AppendString(append(e.b, key...), s)
+}
+
+func (e *encoder) optStr(key, s string) {
+	if s != "" {
+		e.str(key, s)
+	}
+}
+
+func (e *encoder) bool(key string, v bool) {
+	e.b = strconv.AppendBool(append(e.b, key...), v)
+}
+
+func (e *encoder) optBool(key string, v bool) {
+	if v {
+		e.bool(key, v)
+	}
+}
+
+func (e *encoder) raw(key string, raw json.RawMessage) {
+	e.b = append(e.b, key...)
+	switch {
+	case raw == nil:
+		e.b = append(e.b, "null"...)
+	case !jsonenc.Valid(raw):
+		if e.problem == "" {
+			e.problem = key[2:len(key)-2] + " is not valid JSON"
+			if json.Valid(raw) {
+				e.problem = key[2:len(key)-2] + " " + tooDeep
+			}
+		}
+	default:
+		e.b = jsonenc.AppendCompact(e.b, raw, true)
+	}
+}
+
+func (e *encoder) optRaw(key string, raw json.RawMessage) {
+	if len(raw) > 0 {
+		e.raw(key, raw)
+	}
+}
+
+// float writes the shortest form, as ECMAScript does.
+func (e *encoder) float(key string, f float64) {
+	if math.IsNaN(f) || math.IsInf(f, 0) {
+		if e.problem == "" {
+			e.problem = key[2:len(key)-2] + " is not a number"
+		}
+		return
+	}
+	e.b = append(e.b, key...)
+	format := byte('f')
+	if abs := math.Abs(f); abs != 0 && (abs < 1e-6 || abs >= 1e21) {
+		format = 'e'
+	}
+	e.b = strconv.AppendFloat(e.b, f, format, -1, 64)
+	if n := len(e.b); format == 'e' && e.b[n-4] == 'e' && e.b[n-3] == '-' && e.b[n-2] == '0' {
+		e.b[n-2] = e.b[n-1] // e-09 to e-9
+		e.b = e.b[:n-1]
+	}
+}
+
+func (e *encoder) patches(key string, list []PatchOperation) {
+	e.b = append(e.b, key...)
+	if list == nil {
+		e.b = append(e.b, "null"...)
+		return
+	}
+	e.b = append(e.b, '[')
+	for i := range list {
+		p := &list[i]
+		if i > 0 {
+			e.b = append(e.b, ',')
+		}
+		e.str(`{"op":`, p.Op)
+		e.str(`,"path":`, p.Path)
+		e.optStr(`,"from":`, p.From)
+		e.optRaw(`,"value":`, p.Value)
+		e.b = append(e.b, '}')
+	}
+	e.b = append(e.b, ']')
+}

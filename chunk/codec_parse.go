@@ -1,0 +1,234 @@
+package chunk
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"sync"
+)
+
+// ParseChunk reads a chunk as a producer sends it, and validates it. It fails
+// with an [*Error] of code invalid_chunk that names the field and the problem:
+// no JSON, a type that this version does not know, a field of the wrong shape,
+// a required field that is absent, or what [Validate] refuses. Base fields
+// may be absent, since the writer fills them in; fields that the type does not
+// have are ignored.
+func Parse(data []byte) (Chunk, error) {
+	if !json.Valid(data) {
+		return nil, ErrInvalidChunk.Because("the chunk is not valid JSON")
+	}
+	t, _, err := typeOf(data)
+	if err != nil {
+		return nil, err
+	}
+	c, err := decodeKnown(t, data)
+	switch {
+	case err != nil:
+		return nil, shapeError(t, err)
+	case c == nil:
+		return nil, ErrInvalidChunk.Because(fmt.Sprintf("type: %q is not known", t))
+	}
+	if err := checkPresent(t, c, data); err != nil {
+		return nil, err
+	}
+	if err := Validate(c); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// shapeError says which field has a wrong shape, in the words of JSON.
+func shapeError(t Type, err error) error {
+	wrong, ok := errors.AsType[*json.UnmarshalTypeError](err)
+	if !ok {
+		return ErrInvalidChunk.Because(fmt.Sprintf("%s: %v", t, err))
+	}
+	field := wrong.Field
+	for _, embedded := range []string{"TextDelta.", "ToolEnd.", "Base."} {
+		field = strings.TrimPrefix(field, embedded)
+	}
+	article := "a"
+	if wrong.Value == "array" || wrong.Value == "object" {
+		article = "an"
+	}
+	return ErrInvalidChunk.Because(fmt.Sprintf("%s: %s: is %s %s, not %s", t, field, article, wrong.Value, shapeOf(wrong.Type)))
+}
+
+func shapeOf(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.String:
+		return "a string"
+	case reflect.Bool:
+		return "a boolean"
+	case reflect.Struct, reflect.Map:
+		return "an object"
+	case reflect.Slice:
+		return "an array"
+	case reflect.Pointer:
+		return shapeOf(t.Elem())
+	default:
+		return "a number of its range"
+	}
+}
+
+// checkPresent finds required fields that are absent or null. Go's zero values
+// cannot tell an absent delta from an empty one.
+func checkPresent(t Type, c Chunk, data []byte) error {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(data, &fields); err != nil {
+		return ErrInvalidChunk.Because(fmt.Sprintf("%s: is not an object", t))
+	}
+	for _, name := range requiredFields(t, c) {
+		v := fields[name]
+		if v == nil && t == TypeTextDelta && name == "delta" {
+			v = fields["content"]
+		}
+		if v == nil || string(v) == "null" {
+			return ErrInvalidChunk.Because(fmt.Sprintf("%s: %s: is missing", t, name))
+		}
+	}
+	return nil
+}
+
+var requiredCache sync.Map // Type to []string
+
+// requiredFields lists the fields that a producer must write: those of the
+// chunk's own that are always written, except for booleans (absent is false),
+// raw and nullable ones (absent is null), and a tool_end's name, which older
+// producers leave out.
+func requiredFields(t Type, c Chunk) []string {
+	if known, ok := requiredCache.Load(t); ok {
+		return known.([]string)
+	}
+	var names []string
+	s := reflect.TypeOf(c).Elem()
+	for i := range s.NumField() {
+		f := s.Field(i)
+		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if f.Anonymous || strings.Contains(options, "omitempty") {
+			continue
+		}
+		switch {
+		case f.Type.Kind() == reflect.Bool, f.Type.Kind() == reflect.Pointer, f.Type == reflect.TypeFor[json.RawMessage]():
+		case t == TypeToolEnd && name == "toolName":
+		default:
+			names = append(names, name)
+		}
+	}
+	requiredCache.Store(t, names)
+	return names
+}
+
+// As returns the chunk as the type asked for:
+//
+//	if text, ok := As[*TextDelta](c); ok {
+func As[T Chunk](c Chunk) (T, bool) {
+	t, ok := c.(T)
+	return t, ok
+}
+
+// Is reports whether the chunk is of one of the types.
+func Is(c Chunk, types ...Type) bool {
+	if c == nil {
+		return false
+	}
+	for _, t := range types {
+		if c.ChunkType() == t {
+			return true
+		}
+	}
+	return false
+}
+
+func isNilChunk(c Chunk) bool {
+	v := reflect.ValueOf(c)
+	return v.Kind() == reflect.Pointer && v.IsNil()
+}
+
+const streamEndType = "stream_end"
+
+// StreamEnd is the control message that ends a stream of messages. It is not a
+// chunk and is never stored.
+type StreamEnd struct {
+	StreamID    string          `json:"streamId"`
+	Timestamp   int64           `json:"timestamp"` // Unix milliseconds
+	FinalOutput json.RawMessage `json:"finalOutput,omitempty"`
+}
+
+// MarshalJSON writes the message with its type, stream_end.
+func (s StreamEnd) MarshalJSON() ([]byte, error) {
+	type plain StreamEnd
+	return json.Marshal(struct {
+		Type string `json:"type"`
+		plain
+	}{streamEndType, plain(s)})
+}
+
+// StreamMessage is what a stream of messages is made of: a chunk, or the end.
+type StreamMessage struct {
+	Chunk Chunk      // nil for the end
+	End   *StreamEnd // nil for a chunk
+}
+
+// IsEnd reports whether the message is the end of its stream.
+func (m StreamMessage) IsEnd() bool { return m.End != nil }
+
+// Parsed is the result of validating unknown data: Data if Success is set, else
+// Error.
+type Parsed[T any] struct {
+	Success bool
+	Data    T
+	Error   *Error
+}
+
+func parsed[T any](data T, err error) Parsed[T] {
+	if err == nil {
+		return Parsed[T]{Success: true, Data: data}
+	}
+	e, ok := errors.AsType[*Error](err)
+	if !ok {
+		e = ErrInvalidChunk.With("", err)
+	}
+	return Parsed[T]{Error: e}
+}
+
+// SafeParseChunk is [Parse] with its outcome as one value.
+func SafeParse(data []byte) Parsed[Chunk] { return parsed(Parse(data)) }
+
+// SafeParseMessage validates a chunk or the stream_end control message.
+func SafeParseMessage(data []byte) Parsed[StreamMessage] { return parsed(parseMessage(data)) }
+
+func parseMessage(data []byte) (StreamMessage, error) {
+	if t, _, err := typeOf(data); err != nil || t != streamEndType {
+		c, err := Parse(data)
+		return StreamMessage{Chunk: c}, err
+	}
+	if !json.Valid(data) {
+		return StreamMessage{}, ErrInvalidChunk.Because("the message is not valid JSON")
+	}
+	var in struct {
+		StreamID    *string         `json:"streamId"`
+		Timestamp   *int64          `json:"timestamp"`
+		FinalOutput json.RawMessage `json:"finalOutput"`
+	}
+	if err := json.Unmarshal(data, &in); err != nil {
+		return StreamMessage{}, shapeError(streamEndType, err)
+	}
+	v := validator{}
+	if in.StreamID == nil {
+		v.fail("streamId", "is missing")
+	} else {
+		v.id("streamId", *in.StreamID)
+	}
+	if in.Timestamp == nil {
+		v.fail("timestamp", "is missing")
+	} else {
+		v.count("timestamp", *in.Timestamp)
+	}
+	if v.problem != "" {
+		return StreamMessage{}, ErrInvalidChunk.Because(streamEndType + ": " + v.problem)
+	}
+	return StreamMessage{End: &StreamEnd{StreamID: *in.StreamID, Timestamp: *in.Timestamp, FinalOutput: in.FinalOutput}}, nil
+}

@@ -1,0 +1,170 @@
+package chunk
+
+import "strings"
+
+// Category says where a failure comes from. It follows from its code: from the
+// part before the first underscore, or from the table of [CodeInfo] for codes
+// that are older than that rule.
+type Category string
+
+const (
+	CategoryProvider Category = "provider" // the model's provider, or the way to it
+	CategoryTool     Category = "tool"     // a tool
+	CategoryAgent    Category = "agent"    // the agent's own code: its model's client, its hooks, its output
+	CategoryLimit    Category = "limit"    // not a failure: the run has used up what it may
+	CategoryExecutor Category = "executor" // who ran it: it was lost, or superseded
+	CategoryProducer Category = "producer" // an external producer
+	CategoryStore    Category = "store"    // the store
+	CategorySession  Category = "session"  // the state that the session is in does not allow it
+	CategoryCursor   Category = "cursor"   // a position in the log
+	CategoryRequest  Category = "request"  // what was sent
+	CategoryServer   Category = "server"   // the server
+	CategoryUnknown  Category = "unknown"
+)
+
+// CodeInfo is what a code says by itself.
+type CodeInfo struct {
+	Category  Category
+	Status    int  // the HTTP status of an answer that carries it
+	Retryable bool // the same may succeed later; an error that knows better says so itself
+}
+
+// codes is the one table of the codes that cross the wire.
+var codes = map[string]CodeInfo{
+	"provider_rate_limited":    {CategoryProvider, 429, true},
+	"provider_overloaded":      {CategoryProvider, 503, true},
+	"provider_unavailable":     {CategoryProvider, 502, true},
+	"provider_timeout":         {CategoryProvider, 504, true},
+	"provider_truncated":       {CategoryProvider, 502, true},
+	"provider_invalid_request": {CategoryProvider, 502, false},
+	"provider_context_length":  {CategoryProvider, 502, false},
+	"provider_authentication":  {CategoryProvider, 502, false},
+	"provider_content_filter":  {CategoryProvider, 502, false},
+	"provider_protocol":        {CategoryProvider, 502, false},
+	"provider_answer_gone":     {CategoryProvider, 502, true},
+	"provider_error":           {CategoryProvider, 502, true},
+
+	"tool_fatal":     {CategoryTool, 500, false},
+	"agent_failed":   {CategoryAgent, 500, false},
+	"hook_failed":    {CategoryAgent, 500, false},
+	"output_invalid": {CategoryAgent, 500, true},
+
+	"max_steps":    {CategoryLimit, 200, false},
+	"max_tokens":   {CategoryLimit, 200, false},
+	"step_timeout": {CategoryLimit, 200, true},
+	"run_timeout":  {CategoryLimit, 200, false},
+
+	"executor_lost":       {CategoryExecutor, 500, true},
+	"executor_superseded": {CategoryExecutor, 403, false},
+	"producer_lost":       {CategoryProducer, 500, true},
+	"producer_fenced":     {CategoryProducer, 403, false},
+	"producer_gap":        {CategoryProducer, 409, false},
+	"producer_stopped":    {CategoryProducer, 409, false},
+	"chunk_not_allowed":   {CategoryProducer, 422, false},
+
+	"unavailable": {CategoryStore, 503, true},
+	"closed":      {CategoryStore, 503, true},
+	"unsupported": {CategoryStore, 501, false},
+	"too_large":   {CategoryStore, 413, false},
+	"nothing_due": {CategoryStore, 409, true},
+
+	"not_found":           {CategorySession, 404, false},
+	"session_exists":      {CategorySession, 409, false},
+	"no_such_message":     {CategorySession, 404, false},
+	"no_such_call":        {CategorySession, 404, false},
+	"no_such_checkpoint":  {CategorySession, 404, false},
+	"nothing_to_resume":   {CategorySession, 409, false},
+	"not_interruptible":   {CategorySession, 409, false},
+	"busy":                {CategorySession, 409, true},
+	"already_answered":    {CategorySession, 409, false},
+	"too_late":            {CategorySession, 409, false},
+	"not_waiting":         {CategorySession, 409, true},
+	"nothing_to_continue": {CategorySession, 409, false},
+	"refused":             {CategorySession, 409, false},
+	"stream_failed":       {CategorySession, 410, false},
+
+	"cursor_malformed": {CategoryCursor, 400, false},
+	"cursor_trimmed":   {CategoryCursor, 409, false},
+	"cursor_retracted": {CategoryCursor, 409, false},
+	"cursor_ahead":     {CategoryCursor, 409, false},
+
+	"invalid":              {CategoryRequest, 400, false},
+	"invalid_id":           {CategoryRequest, 400, false},
+	"invalid_session_id":   {CategoryRequest, 400, false},
+	"invalid_chunk":        {CategoryRequest, 400, false},
+	"malformed_json":       {CategoryRequest, 400, false},
+	"no_message":           {CategoryRequest, 400, false},
+	"result_invalid":       {CategoryRequest, 422, false},
+	"override_not_allowed": {CategoryRequest, 403, false},
+	"cross_origin":         {CategoryRequest, 403, false},
+	"host_not_allowed":     {CategoryRequest, 403, false},
+	"body_timeout":         {CategoryRequest, 408, true},
+	"no_such_route":        {CategoryRequest, 404, false},
+	"method_not_allowed":   {CategoryRequest, 405, false},
+
+	"draining":         {CategoryServer, 503, true},
+	"too_many_readers": {CategoryServer, 503, true},
+	"cut":              {CategoryServer, 503, true},
+	"internal":         {CategoryServer, 500, false},
+}
+
+// InfoOf returns what a code says. A code that the table does not have, of an
+// application or a later version, has the category of its prefix, and the status
+// 500.
+func InfoOf(code string) CodeInfo {
+	if info, ok := codes[code]; ok {
+		return info
+	}
+	info := CodeInfo{CategoryUnknown, 500, false}
+	prefix, _, _ := strings.Cut(code, "_")
+	switch c := Category(prefix); c {
+	case CategoryProvider, CategoryTool, CategoryAgent, CategoryLimit, CategoryExecutor, CategoryProducer,
+		CategoryStore, CategorySession, CategoryCursor, CategoryRequest, CategoryServer:
+		info.Category = c
+	}
+	return info
+}
+
+// RunError is a run's error as a reader finds it in the log. [errors.Is] compares
+// codes with those of an [*Error].
+type RunError struct {
+	Message   string
+	Code      string
+	Retryable bool // trying again may help
+	RunID     string
+}
+
+func (e *RunError) Error() string {
+	if e.Message != "" {
+		return e.Message
+	}
+	return "spool: the run failed: " + e.Code
+}
+
+// Category says where the failure comes from.
+func (e *RunError) Category() Category { return InfoOf(e.Code).Category }
+
+// Is reports whether target is an error with the same code.
+func (e *RunError) Is(target error) bool {
+	switch t := target.(type) {
+	case *Error:
+		return t.Code == e.Code
+	case *RunError:
+		return t.Code == e.Code
+	}
+	return false
+}
+
+// ErrorOf returns the error that a chunk tells of, nil if it tells of none: an
+// error chunk, which ends nothing, or a run that has failed.
+func ErrorOf(c Chunk) *RunError {
+	switch c := c.(type) {
+	case *ErrorChunk:
+		return &RunError{c.Error, c.Code, c.Recoverable, c.RunID}
+	case *RunFinished:
+		if c.Outcome == OutcomeFailed {
+			return &RunError{c.Error, c.Code, c.Recoverable, c.RunID}
+		}
+	}
+	return nil
+}

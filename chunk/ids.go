@@ -1,0 +1,86 @@
+package chunk
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// errInvalidSessionID is also an [ErrInvalidID].
+var errInvalidSessionID = &Error{
+	Code:    "invalid_session_id",
+	Message: "the session id is reserved",
+	Hint:    "an id that ends in a dot and digits is a child agent's session: it is read, answered and stopped, and told what to do by its parent alone",
+	Err:     ErrInvalidID,
+}
+
+// CheckID checks an id of any kind: 1 to [MaxIDBytes] bytes of valid UTF-8
+// without control characters, '/' and '\', and neither "." nor "..". It fails
+// with [ErrInvalidID].
+func CheckID(id string) error {
+	if problem := idProblem(id); problem != "" {
+		return ErrInvalidID.Because("the id " + problem)
+	}
+	return nil
+}
+
+// CheckSessionID is [CheckID] for the id of a root session: it must not end in a
+// dot and digits either (code invalid_session_id).
+func CheckSessionID(id string) error {
+	if err := CheckID(id); err != nil {
+		return err
+	}
+	if RootID(id) != id {
+		return errInvalidSessionID
+	}
+	return nil
+}
+
+// RootID returns the id of the session in whose log an agent writes: the id
+// without the ".n" that each generation of child agents adds.
+func RootID(id string) string {
+	for {
+		bare := strings.TrimRight(id, "0123456789")
+		if len(bare) == len(id) || len(bare) < 2 || bare[len(bare)-1] != '.' {
+			return id
+		}
+		id = bare[:len(bare)-1]
+	}
+}
+
+func idProblem(id string) string {
+	switch {
+	case id == "":
+		return "is missing"
+	case len(id) > MaxIDBytes:
+		return "is longer than 256 bytes"
+	case id == "." || id == "..":
+		return "is a relative path"
+	}
+	for i := range len(id) {
+		switch c := id[i]; {
+		case c >= utf8.RuneSelf:
+			return unicodeIDProblem(id[i:])
+		case c < ' ' || c == 0x7f:
+			return "contains a control character"
+		case c == '/' || c == '\\':
+			return "contains a slash"
+		}
+	}
+	return ""
+}
+
+func unicodeIDProblem(id string) string {
+	if !utf8.ValidString(id) {
+		return "is not valid UTF-8"
+	}
+	for _, r := range id {
+		switch {
+		case unicode.IsControl(r):
+			return "contains a control character"
+		case r == '/' || r == '\\':
+			return "contains a slash"
+		}
+	}
+	return ""
+}

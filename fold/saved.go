@@ -1,0 +1,57 @@
+package fold
+
+import (
+	"encoding/json"
+	"errors"
+	"slices"
+
+	"github.com/spool-run/spool/chunk"
+)
+
+// Save encodes the fold for a [spool.SavedFold]. Only a fold without an open run can
+// be saved: what is open lives in records that the fold does not keep apart.
+func (f *Fold) Save() ([]byte, error) {
+	if f.busy() {
+		return nil, errors.New("spool: a fold with an open run cannot be saved")
+	}
+	return json.Marshal(f)
+}
+
+func (f *Fold) busy() bool {
+	return f.run != nil || f.rewind != nil || len(f.replacing) > 0 || f.resuming != nil || f.restored != "" || slices.ContainsFunc(f.Children, (*Fold).busy)
+}
+
+// LoadFold decodes what [Fold.Save] wrote.
+func Load(data []byte) (*Fold, error) {
+	f := New("")
+	if err := json.Unmarshal(data, f); err != nil {
+		return nil, err
+	}
+	f.restore()
+	return f, nil
+}
+
+func (f *Fold) restore() {
+	f.committed = f.State
+	for _, c := range f.Children {
+		c.parent = f
+		c.restore()
+	}
+	if turn := f.LastTurn(); turn != nil {
+		f.current = NewMessageFold(f.Session)
+		if m := f.Message(turn.MessageID); m != nil {
+			f.current.resume(m)
+		}
+	}
+}
+
+// resume makes a saved message the fold's own.
+func (m *MessageFold) resume(saved *chunk.Message) {
+	m.message, m.streamed = saved, make([]bool, len(saved.Parts))
+	m.stepAt = -1
+	for i, p := range saved.Parts {
+		if p.Type == chunk.PartStep {
+			m.stepAt = i
+		}
+	}
+}

@@ -1,0 +1,212 @@
+package stream
+
+import (
+	"context"
+	"encoding/json"
+	"iter"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/spool-run/spool/chunk"
+)
+
+// Streams are iterators over records or chunks. An error takes the place of an
+// item; filters pass it on, and whether the stream goes on behind it is its
+// source's affair. A consumer that stops releases every source.
+
+// Item is what filters know of records and chunks.
+type Item interface{ ChunkType() chunk.Type }
+
+// FilterWith passes the items that keep wants.
+func FilterWith[T any](stream iter.Seq2[T, error], keep func(T) bool) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		for item, err := range stream {
+			if (err != nil || keep(item)) && !yield(item, err) {
+				return
+			}
+		}
+	}
+}
+
+// FilterByType passes the items of one or several types.
+func FilterByType[T Item](stream iter.Seq2[T, error], types ...chunk.Type) iter.Seq2[T, error] {
+	return FilterWith(stream, func(item T) bool { return slices.Contains(types, item.ChunkType()) })
+}
+
+// ExcludeTypes passes all items but those of these types.
+func ExcludeTypes[T Item](stream iter.Seq2[T, error], types ...chunk.Type) iter.Seq2[T, error] {
+	return FilterWith(stream, func(item T) bool { return !slices.Contains(types, item.ChunkType()) })
+}
+
+// FilterByAgentID passes the items of one agent. With a session's own id that
+// leaves out what its child agents wrote.
+func FilterByAgentID[T Item](stream iter.Seq2[T, error], agentID string) iter.Seq2[T, error] {
+	return FilterWith(stream, func(item T) bool {
+		switch item := any(item).(type) {
+		case chunk.Record:
+			return item.Agent == agentID
+		case chunk.Chunk:
+			return item.ChunkBase().AgentID == agentID
+		}
+		return false
+	})
+}
+
+// FilterByAgentType passes the items of agents of one type. It looks into
+// records, which do not repeat it.
+func FilterByAgentType[T Item](stream iter.Seq2[T, error], agentType string) iter.Seq2[T, error] {
+	return FilterWith(stream, func(item T) bool {
+		switch item := any(item).(type) {
+		case chunk.Record:
+			var base struct {
+				AgentType string `json:"agentType"`
+			}
+			return json.Unmarshal(item.Data, &base) == nil && base.AgentType == agentType
+		case chunk.Chunk:
+			return item.ChunkBase().AgentType == agentType
+		}
+		return false
+	})
+}
+
+// Take passes the first n items and then releases the stream, without waiting
+// for another.
+func Take[T any](stream iter.Seq2[T, error], n int) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		left := n
+		if left <= 0 {
+			return
+		}
+		for item, err := range stream {
+			if err == nil {
+				left--
+			}
+			if !yield(item, err) || left == 0 {
+				return
+			}
+		}
+	}
+}
+
+// Skip drops the first n items. Errors among them are passed on.
+func Skip[T any](stream iter.Seq2[T, error], n int) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		left := n
+		for item, err := range stream {
+			if err == nil && left > 0 {
+				left--
+				continue
+			}
+			if !yield(item, err) {
+				return
+			}
+		}
+	}
+}
+
+// Chunks decodes records.
+func Chunks(records iter.Seq2[chunk.Record, error]) iter.Seq2[chunk.Chunk, error] {
+	return func(yield func(chunk.Chunk, error) bool) {
+		for r, err := range records {
+			var c chunk.Chunk
+			if err == nil {
+				c, err = chunk.Decode(r.Data)
+			}
+			if !yield(c, err) {
+				return
+			}
+		}
+	}
+}
+
+// CombineStreams merges streams into one that ends when all have ended. Items of
+// one stream keep their order; an error ends none of the others.
+//
+// Each stream is read by a goroutine of its own, with a context that is
+// cancelled when the consumer stops: a stream must end when its context does,
+// and the merge returns when all have. If ctx ends first, so does the merge, with
+// its error.
+//
+//	both := Combine(ctx,
+//		func(ctx context.Context) iter.Seq2[chunk.Record, error] { return a.Records(ctx, o) },
+//		func(ctx context.Context) iter.Seq2[chunk.Record, error] { return b.Records(ctx, o) })
+func Combine[T any](ctx context.Context, streams ...func(context.Context) iter.Seq2[T, error]) iter.Seq2[T, error] {
+	type result struct {
+		item T
+		err  error
+	}
+	return func(yield func(T, error) bool) {
+		caller := ctx
+		ctx, cancel := context.WithCancel(ctx)
+		results := make(chan result)
+		var readers sync.WaitGroup
+		for _, stream := range streams {
+			readers.Go(func() {
+				for item, err := range stream(ctx) {
+					select {
+					case results <- result{item, err}:
+					case <-ctx.Done():
+						return
+					}
+				}
+			})
+		}
+		all := make(chan struct{})
+		go func() { readers.Wait(); close(all) }()
+		defer func() { cancel(); <-all }()
+		for {
+			select {
+			case r := <-results:
+				if !yield(r.item, r.err) {
+					return
+				}
+			case <-all:
+				if err := caller.Err(); err != nil {
+					var none T
+					yield(none, err)
+				}
+				return
+			}
+		}
+	}
+}
+
+// CollectAll returns all items, or those before the first error and the error.
+func CollectAll[T any](stream iter.Seq2[T, error]) ([]T, error) {
+	var items []T
+	for item, err := range stream {
+		if err != nil {
+			return items, err
+		}
+		items = append(items, item)
+	}
+	return items, nil
+}
+
+// CollectText joins the text deltas of all agents: what was streamed, discarded
+// phases too. With an error it returns the text before it.
+func CollectText[T Item](stream iter.Seq2[T, error]) (string, error) {
+	var text strings.Builder
+	for item, err := range stream {
+		if err != nil {
+			return text.String(), err
+		}
+		if item.ChunkType() != chunk.TypeTextDelta {
+			continue
+		}
+		var c chunk.Chunk
+		switch item := any(item).(type) {
+		case chunk.Record:
+			if c, err = chunk.Decode(item.Data); err != nil {
+				return text.String(), err
+			}
+		case chunk.Chunk:
+			c = item
+		}
+		if delta, ok := c.(*chunk.TextDelta); ok {
+			text.WriteString(delta.Delta)
+		}
+	}
+	return text.String(), nil
+}
