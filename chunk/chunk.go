@@ -1,6 +1,9 @@
 package chunk
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"strings"
+)
 
 // Type is a chunk's discriminator, the "type" of its JSON.
 type Type string
@@ -94,13 +97,23 @@ type TextDelta struct {
 }
 
 // Thinking is a piece of reasoning. The chunk with IsComplete set ends the block
-// and may carry its whole text: see [fold.CompleteThinking].
+// and may carry its whole text: see [CompleteThinking].
 type Thinking struct {
 	Base
 	Content          string          `json:"content"`
 	IsComplete       bool            `json:"isComplete"`
 	PartID           string          `json:"partId,omitempty"`
 	ProviderMetadata json.RawMessage `json:"providerMetadata,omitempty"` // signatures and the like, on the last
+}
+
+// CompleteThinking returns what a thinking chunk with IsComplete adds to the
+// text that was streamed before it. Producers close a block with its whole text,
+// with nothing, or with a last delta.
+func CompleteThinking(streamed, content string) string {
+	if rest, ok := strings.CutPrefix(content, streamed); ok {
+		return rest
+	}
+	return content
 }
 
 // ToolArgStreamStart says that the model began to write a tool call.

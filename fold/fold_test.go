@@ -372,7 +372,7 @@ func TestCompleteThinking(t *testing.T) {
 	for _, tt := range []struct{ streamed, content, want string }{
 		{"let me ", "let me see", "see"}, {"let me see", "let me see", ""}, {"let me see", "", ""}, {"", "let me see", "let me see"}, {"let me ", "see", "see"},
 	} {
-		if rest := CompleteThinking(tt.streamed, tt.content); rest != tt.want {
+		if rest := chunk.CompleteThinking(tt.streamed, tt.content); rest != tt.want {
 			t.Errorf("%q behind %q adds %q, want %q", tt.content, tt.streamed, rest, tt.want)
 		}
 	}

@@ -47,16 +47,6 @@ func NewMessageFold(root string) *MessageFold {
 // with the next Apply; its strings and raw JSON never do.
 func (m *MessageFold) Message() *chunk.Message { return m.message }
 
-// CompleteThinking returns what a thinking chunk with IsComplete adds to the
-// text that was streamed before it. Producers close a block with its whole text,
-// with nothing, or with a last delta.
-func CompleteThinking(streamed, content string) string {
-	if rest, ok := strings.CutPrefix(content, streamed); ok {
-		return rest
-	}
-	return content
-}
-
 // Apply folds the turn's next record, decoded. Records of other agents, and
 // those that say nothing about the message, change nothing; but the fold of a child
 // must be told of its root's executor_superseded.
@@ -146,7 +136,7 @@ func (m *MessageFold) applyThinking(c *chunk.Thinking, seq uint64) {
 	}
 	content := c.Content
 	if c.IsComplete {
-		content = CompleteThinking(streamed, content)
+		content = chunk.CompleteThinking(streamed, content)
 	}
 	m.grow(chunk.PartReasoning, c.PartID, content, seq)
 	if c.IsComplete {
