@@ -122,7 +122,7 @@ func BenchmarkFanOutFrames(b *testing.B) {
 	for _, n := range []int{1, 200, 1000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			benchFan(b, n, func(g *Log) func(context.Context) (int, error) {
-				f := g.Projection("lines", 0, mkLines(nil)).Follow(0)
+				f := g.Projection(ProjectionOptions{Key: "lines", After: 0, New: mkLines(nil)}).Follow(Head{}, 0)
 				return func(ctx context.Context) (int, error) {
 					batch, err := f.Next(ctx)
 					return len(batch.Frames), err
@@ -151,7 +151,7 @@ func BenchmarkFanOutSSE(b *testing.B) {
 		benchSSE(b, readers, func(rw http.ResponseWriter, r *http.Request) {
 			flush := rw.(http.Flusher)
 			flush.Flush()
-			f := g.Projection("lines", 0, mkLines(nil)).Follow(0)
+			f := g.Projection(ProjectionOptions{Key: "lines", After: 0, New: mkLines(nil)}).Follow(Head{}, 0)
 			for {
 				batch, err := f.Next(r.Context())
 				if err != nil {

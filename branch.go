@@ -246,7 +246,7 @@ func (b *branching) collect(c chunk.Chunk) {
 func (b *branching) eachKept(ctx context.Context, at uint64, fn func(chunk.Record, chunk.Chunk) error) error {
 	page := 64
 	for at < b.end {
-		recs, err := b.from.logs.store.ReadKept(ctx, b.from.session, KeptQuery{After: at, Max: page})
+		recs, _, err := b.from.logs.store.ReadKept(ctx, b.from.session, KeptQuery{After: at, Max: page})
 		if err != nil {
 			return err
 		}
@@ -405,7 +405,7 @@ func (b *branching) put(ctx context.Context, r chunk.Record) error {
 func (b *branching) check(ctx context.Context, r chunk.Record) error {
 	if len(b.held) == 0 {
 		var err error
-		b.held, err = b.to.logs.store.ReadKept(ctx, b.o.Session, KeptQuery{After: b.count - 1, Max: 64})
+		b.held, _, err = b.to.logs.store.ReadKept(ctx, b.o.Session, KeptQuery{After: b.count - 1, Max: 64})
 		if err != nil {
 			return err
 		}

@@ -166,7 +166,7 @@ func checkBranches(t *testing.T, logs *spool.Logs, session string, records []chu
 		if err != nil || h.Due != 0 || h.Status != got.Status || h.Seq != got.Seq {
 			t.Fatalf("head %+v, %v", h, err)
 		}
-		kept, err := logs.Store().ReadKept(t.Context(), to, spool.KeptQuery{Max: 1 << 20})
+		kept, _, err := logs.Store().ReadKept(t.Context(), to, spool.KeptQuery{Max: 1 << 20})
 		if err != nil || uint64(len(kept)) != h.Seq {
 			t.Fatalf("%d kept records of %d, %v", len(kept), h.Seq, err)
 		}

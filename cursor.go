@@ -85,14 +85,13 @@ func parseDecimal(s string) (uint64, bool) {
 // Check says whether a log with this head can serve the cursor record by
 // record: nil, [ErrCursorAhead] or [ErrTrimmed].
 func (c Cursor) Check(h Head) error {
-	incarnation := max(c.Incarnation, 1)
 	switch {
 	case c == Cursor{}:
 		if h.TraceFloor > 0 {
 			return ErrTrimmed
 		}
 		return nil
-	case incarnation != max(h.Incarnation, 1) || c.Seq > h.Seq:
+	case max(c.Incarnation, 1) != h.Incarnation || c.Seq > h.Seq:
 		return ErrCursorAhead
 	case c.Seq < h.TraceFloor:
 		return ErrTrimmed

@@ -133,18 +133,18 @@ func (f *fakeStore) append(a Append) (Appended, error) {
 	return res, nil
 }
 
-func (f *fakeStore) Read(_ context.Context, session string, after uint64, max int) ([]chunk.Record, error) {
+func (f *fakeStore) Read(_ context.Context, session string, after uint64, max int) ([]chunk.Record, Head, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.count("read")
 	s := f.sessions[session]
 	if s == nil {
-		return nil, nil
+		return nil, Head{}, nil
 	}
 	if after < s.head.TraceFloor {
-		return nil, ErrTrimmed.With(session, nil)
+		return nil, s.head, ErrTrimmed.With(session, nil)
 	}
-	return f.after(s, after, max, func(chunk.Record) bool { return true }), nil
+	return f.after(s, after, max, func(chunk.Record) bool { return true }), s.head, nil
 }
 
 func (f *fakeStore) after(s *fakeSession, after uint64, max int, want func(chunk.Record) bool) []chunk.Record {
@@ -158,19 +158,19 @@ func (f *fakeStore) after(s *fakeSession, after uint64, max int, want func(chunk
 	return out
 }
 
-func (f *fakeStore) ReadKept(_ context.Context, session string, q KeptQuery) ([]chunk.Record, error) {
+func (f *fakeStore) ReadKept(_ context.Context, session string, q KeptQuery) ([]chunk.Record, Head, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.count("readkept")
 	s := f.sessions[session]
 	if s == nil {
-		return nil, nil
+		return nil, Head{}, nil
 	}
 	if !q.Backwards {
 		if q.After < s.head.Floor {
-			return nil, ErrTrimmed.With(session, nil)
+			return nil, s.head, ErrTrimmed.With(session, nil)
 		}
-		return f.after(s, q.After, q.Max, func(r chunk.Record) bool { return r.Class == chunk.Kept }), nil
+		return f.after(s, q.After, q.Max, func(r chunk.Record) bool { return r.Class == chunk.Kept }), s.head, nil
 	}
 	var out []chunk.Record
 	for _, r := range slices.Backward(s.recs) {
@@ -178,7 +178,7 @@ func (f *fakeStore) ReadKept(_ context.Context, session string, q KeptQuery) ([]
 			out = append(out, r)
 		}
 	}
-	return out, nil
+	return out, s.head, nil
 }
 
 func (f *fakeStore) Head(_ context.Context, session string) (Head, error) {

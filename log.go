@@ -37,7 +37,7 @@ type Log struct {
 func newLog(l *Logs, session string) *Log {
 	return &Log{
 		logs: l, session: session, tail: newTail(l, session),
-		flight: make(chan struct{}, 1), view: view{turn: make(chan struct{}, 1)},
+		flight: make(chan struct{}, 1), view: view{lock: make(chan struct{}, 1)},
 	}
 }
 

@@ -2,7 +2,7 @@ package spool
 
 import (
 	"context"
-	"errors"
+	"slices"
 	"sync"
 	"weak"
 
@@ -33,17 +33,29 @@ type Batch struct {
 	Quiet bool
 }
 
+// ProjectionOptions say what a [Projection] shows.
+type ProjectionOptions struct {
+	// Key names the projection within its log. Whoever asks with the same key gets
+	// the same projection: After, New and Stateless must belong to it.
+	Key string
+	// After is the sequence behind which the projector begins.
+	After uint64
+	// New makes a projector that has seen nothing.
+	New func() Projector
+	// Stateless says that a record's frames depend on the record alone, so that a
+	// reader may begin anywhere. There is no plan then, and After is ignored.
+	Stateless bool
+}
+
 // Projection is a projector that all readers of a log share. It projects each
 // record once, when the first reader asks for it, and keeps the latest frames,
 // rendered, so that a further reader costs a lock and a slice header.
 type Projection struct {
-	g     *Log
-	key   string
-	start uint64
-	mk    func() Projector
+	g *Log
+	o ProjectionOptions
 
-	turn    chan struct{} // held by whoever projects
-	proj    Projector     // under turn, as all up to scratch
+	lock    chan struct{} // held by the reader that projects
+	proj    Projector     // under lock, as all up to scratch
 	src     *source
 	scratch []Frame
 
@@ -55,19 +67,25 @@ type Projection struct {
 	plan    []Frame // of planAt
 	planAt  uint64
 	planned bool
-	cutAt   uint64 // the latest record whose frames cut their reader
+	cuts    []cut
 	err     error
 }
 
-// Projection returns the log's projection of that name, and makes it if there is
-// none: a projector made by mk, over the records after a sequence. Key, after
-// and what mk makes must belong together.
-func (g *Log) Projection(key string, after uint64, mk func() Projector) *Projection {
+// cut is a record whose frames cut their readers, and the record since which they
+// take back what was sent.
+type cut struct{ since, at uint64 }
+
+// Projection returns the log's projection of that key, and makes it if there is
+// none.
+func (g *Log) Projection(o ProjectionOptions) *Projection {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	p := g.projections[key].Value()
+	p := g.projections[o.Key].Value()
 	if p == nil || p.failed() {
-		p = &Projection{g: g, key: key, start: after, mk: mk, turn: make(chan struct{}, 1)}
+		if o.Stateless {
+			o.After = 0
+		}
+		p = &Projection{g: g, o: o, lock: make(chan struct{}, 1)}
 		p.ring.max = g.logs.o.TailBytes
 		for old, w := range g.projections {
 			if w.Value() == nil {
@@ -77,24 +95,15 @@ func (g *Log) Projection(key string, after uint64, mk func() Projector) *Project
 		if g.projections == nil {
 			g.projections = make(map[string]weak.Pointer[Projection])
 		}
-		g.projections[key] = weak.Make(p)
+		g.projections[o.Key] = weak.Make(p)
 	}
-	if i := indexOf(g.views, p); i >= 0 {
+	if i := slices.Index(g.views, p); i >= 0 {
 		g.views = append(g.views[:i], g.views[i+1:]...)
 	} else if len(g.views) == warmViews {
 		g.views = append(g.views[:0], g.views[1:]...)
 	}
 	g.views = append(g.views, p)
 	return p
-}
-
-func indexOf(list []*Projection, p *Projection) int {
-	for i := range list {
-		if list[i] == p {
-			return i
-		}
-	}
-	return -1
 }
 
 func (p *Projection) failed() bool {
@@ -104,9 +113,10 @@ func (p *Projection) failed() bool {
 }
 
 // Attach brings the projection to the head and returns the projector's plan
-// there. Errors are those of Next.
-func (p *Projection) Attach(ctx context.Context) (plan []Frame, at uint64, err error) {
-	if err := p.reach(ctx); err != nil {
+// there. A head that the caller has just got is not asked for again; the zero Head
+// is. Errors are those of [Follower.Next].
+func (p *Projection) Attach(ctx context.Context, just Head) (plan []Frame, at uint64, err error) {
+	if err := p.reach(ctx, just); err != nil {
 		return nil, 0, err
 	}
 	if err := p.acquire(ctx); err != nil {
@@ -119,19 +129,17 @@ func (p *Projection) Attach(ctx context.Context) (plan []Frame, at uint64, err e
 		return nil, 0, p.err
 	}
 	if !p.planned || p.planAt != p.at {
-		plan, err := planOf(p.proj)
-		if err != nil {
-			p.err = err
-			return nil, 0, err
+		if p.plan, p.err = p.proj.Plan(); p.err != nil {
+			return nil, 0, p.err
 		}
-		p.plan, p.planAt, p.planned = plan, p.at, true
+		p.planAt, p.planned = p.at, true
 	}
 	return p.plan, p.at, nil
 }
 
 // reach brings the projection to the head.
-func (p *Projection) reach(ctx context.Context) error {
-	if err := p.g.tail.refresh(ctx); err != nil {
+func (p *Projection) reach(ctx context.Context, just Head) error {
+	if err := p.g.tail.reach(ctx, just); err != nil {
 		return err
 	}
 	for target := p.g.tail.current(); ; {
@@ -150,38 +158,36 @@ func (p *Projection) reach(ctx context.Context) error {
 	}
 }
 
-// CutSince reports whether frames between a sequence and the head cut their
-// reader: one that comes back with that cursor would be cut again. Errors are
-// those of Next.
-func (p *Projection) CutSince(ctx context.Context, after uint64) (bool, error) {
-	if err := p.reach(ctx); err != nil {
+// Retracted reports whether some of what a reader at this sequence was sent has
+// been taken back since by frames that cut their reader: if it went on there it
+// would be cut, and come back, again and again. Errors are those of
+// [Follower.Next].
+func (p *Projection) Retracted(ctx context.Context, just Head, seq uint64) (bool, error) {
+	if err := p.reach(ctx, just); err != nil {
 		return false, err
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.cutAt > after, nil
+	return slices.ContainsFunc(p.cuts, func(c cut) bool { return c.since <= seq && seq < c.at }), nil
 }
 
-// At returns the plan as it was at a sequence: that of a projector of its own
-// over the records up to there. It fails with [ErrCursorAhead] beyond the head,
-// and with [ErrTrimmed] where the records are gone.
-func (p *Projection) At(ctx context.Context, seq uint64) ([]Frame, error) {
-	proj := p.mk()
-	if seq <= p.start {
-		return planOf(proj)
+// At returns a projector as it was at a sequence: one of its own over the records
+// up to there. It fails with [ErrCursorAhead] beyond the head, and with
+// [ErrTrimmed] where the records are gone.
+func (p *Projection) At(ctx context.Context, just Head, seq uint64) (Projector, error) {
+	proj := p.o.New()
+	if seq <= p.o.After {
+		return proj, nil
 	}
-	src, err := newSource(ctx, p.g, p.start, seq)
+	src, err := newSource(ctx, p.g, just, p.o.After, seq)
 	if err != nil {
 		return nil, err
 	}
 	var scratch []Frame
 	for {
 		recs, err := src.next(ctx)
-		if err != nil {
-			return nil, err
-		}
-		if recs == nil {
-			return planOf(proj)
+		if err != nil || recs == nil {
+			return proj, err
 		}
 		for _, r := range recs {
 			if scratch, err = proj.Apply(scratch[:0], r); err != nil {
@@ -191,26 +197,10 @@ func (p *Projection) At(ctx context.Context, seq uint64) ([]Frame, error) {
 	}
 }
 
-// planOf returns a projector's plan, unless the projector says that it lacks
-// something for it.
-func planOf(proj Projector) ([]Frame, error) {
-	plan := proj.Plan()
-	if p, ok := proj.(interface{ Err() error }); ok && p.Err() != nil {
-		return nil, p.Err()
-	}
-	return plan, nil
-}
-
-// Next is [Follower.Next] for a position that is not kept between calls; a
-// position too old for the shared frames is expensive here.
-func (p *Projection) Next(ctx context.Context, after uint64) (frames []Frame, at uint64, quiet bool, err error) {
-	b, err := p.Follow(after).Next(ctx)
-	return b.Frames, b.At, b.Quiet, err
-}
-
-// Follow returns a reader of the frames of the records after a position.
-func (p *Projection) Follow(after uint64) *Follower {
-	return &Follower{p: p, after: max(after, p.start), whole: after <= p.start}
+// Follow returns a reader of the frames of the records after a position. A head
+// that the caller has just got is not asked for again; the zero Head is.
+func (p *Projection) Follow(just Head, after uint64) *Follower {
+	return &Follower{p: p, after: max(after, p.o.After), whole: after <= p.o.After, checked: just != Head{}}
 }
 
 // Follower is one reader's position in a [Projection]. It holds nothing, except,
@@ -224,6 +214,9 @@ type Follower struct {
 	own     *ownProjector
 }
 
+// At is the follower's position.
+func (f *Follower) At() uint64 { return f.after }
+
 // Next returns the frames after the follower's position, and moves it. It blocks
 // until there are some, or until the log is quiet and there are none.
 //
@@ -231,14 +224,35 @@ type Follower struct {
 // told, [ErrCursorAhead] if the log is another incarnation's or shorter,
 // [ErrNotFound], [ErrClosed], the projector's error, the store's or ctx's. Only
 // the store's and ctx's may pass.
-func (f *Follower) Next(ctx context.Context) (Batch, error) { return f.next(ctx, 0) }
+func (f *Follower) Next(ctx context.Context) (Batch, error) { return f.next(ctx, untilQuiet, 0) }
 
-// NextUntil is Next for who only wants what the log holds up to a sequence: once
-// the position is there it returns no frames instead of waiting for some.
-func (f *Follower) NextUntil(ctx context.Context, seq uint64) (Batch, error) { return f.next(ctx, seq) }
+// NextUntil is Next for a reader who only wants what the log holds up to a
+// sequence: once the position is there it returns no frames instead of waiting
+// for some.
+func (f *Follower) NextUntil(ctx context.Context, seq uint64) (Batch, error) {
+	return f.next(ctx, untilQuiet, seq)
+}
 
-// next is Next, or, unless until is 0, NextUntil.
-func (f *Follower) next(ctx context.Context, until uint64) (Batch, error) {
+// NextFollowing is Next for a reader that outlives the log's quiet: it waits for
+// frames, however long that takes.
+func (f *Follower) NextFollowing(ctx context.Context) (Batch, error) {
+	return f.next(ctx, following, 0)
+}
+
+// Poll is Next without waiting: neither frames nor quiet mean that the follower
+// is at the head.
+func (f *Follower) Poll(ctx context.Context) (Batch, error) { return f.next(ctx, polling, 0) }
+
+// patience is how long a follower waits for frames.
+type patience uint8
+
+const (
+	untilQuiet patience = iota
+	following
+	polling
+)
+
+func (f *Follower) next(ctx context.Context, waits patience, until uint64) (Batch, error) {
 	p, t := f.p, f.p.g.tail
 	if err := f.check(ctx); err != nil {
 		return Batch{}, err
@@ -281,20 +295,18 @@ func (f *Follower) next(ctx context.Context, until uint64) (Batch, error) {
 			}
 			continue
 		}
-		var err error
+		still := quiet(head, t.logs.Now().UnixMilli())
 		switch {
 		case f.after > at:
-			err = ErrCursorAhead.With(p.g.session, nil)
-		case quiet(head, t.logs.Now().UnixMilli()):
-			b.At, b.Quiet = f.after, true
-		default:
-			if err := t.awaitLocked(ctx); err != nil {
-				return Batch{}, err
-			}
-			continue
+			t.mu.Unlock()
+			return Batch{}, ErrCursorAhead.With(p.g.session, nil)
+		case waits == polling, waits == untilQuiet && still:
+			t.mu.Unlock()
+			return Batch{At: f.after, Quiet: still}, nil
 		}
-		t.mu.Unlock()
-		return b, err
+		if err := t.awaitLocked(ctx); err != nil {
+			return Batch{}, err
+		}
 	}
 }
 
@@ -333,11 +345,11 @@ func (f *Follower) catchUp(ctx context.Context) (b Batch, err error) {
 		}
 	}()
 	if f.own == nil {
-		src, err := newSource(ctx, f.p.g, f.p.start, 0)
+		src, err := f.p.source(ctx, f.after)
 		if err != nil {
 			return Batch{}, err
 		}
-		f.own = &ownProjector{proj: f.p.mk(), src: src}
+		f.own = &ownProjector{proj: f.p.o.New(), src: src}
 	}
 	o := f.own
 	var seg segment
@@ -374,12 +386,12 @@ func (f *Follower) catchUp(ctx context.Context) (b Batch, err error) {
 
 func (p *Projection) acquire(ctx context.Context) error {
 	select {
-	case p.turn <- struct{}{}:
+	case p.lock <- struct{}{}:
 		return nil
 	default:
 	}
 	select {
-	case p.turn <- struct{}{}:
+	case p.lock <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
@@ -388,7 +400,7 @@ func (p *Projection) acquire(ctx context.Context) error {
 	}
 }
 
-func (p *Projection) release() { <-p.turn }
+func (p *Projection) release() { <-p.lock }
 
 // advance projects the next records for everybody, if there are any.
 func (p *Projection) advance(ctx context.Context) error {
@@ -405,15 +417,8 @@ func (p *Projection) advance(ctx context.Context) error {
 	if done || failed != nil {
 		return failed
 	}
-	if p.src == nil {
-		src, err := newSource(ctx, p.g, p.start, 0)
-		if err != nil {
-			return err
-		}
-		p.src, p.proj = src, p.mk()
-		p.mu.Lock()
-		p.at, p.ring.base = src.at, src.at
-		p.mu.Unlock()
+	if err := p.open(ctx); err != nil {
+		return err
 	}
 	head = p.g.tail.current()
 	recs, err := p.src.next(ctx)
@@ -432,8 +437,8 @@ func (p *Projection) advance(ctx context.Context) error {
 		}
 		if len(p.scratch) > 0 {
 			p.mu.Lock()
-			if p.scratch[len(p.scratch)-1].Cut {
-				p.cutAt = recs[i].Seq
+			if last := &p.scratch[len(p.scratch)-1]; last.Cut {
+				p.cuts = append(p.cuts, cut{last.Since, recs[i].Seq})
 			}
 			p.ring.add(recs[i].Seq, p.scratch, p.src.incarnation)
 			p.at = recs[i].Seq
@@ -447,13 +452,54 @@ func (p *Projection) advance(ctx context.Context) error {
 	return nil
 }
 
-// fail remembers errors that do not pass, so that the next caller of
-// Log.Projection gets another one.
-func (p *Projection) fail(err error) error {
-	for _, e := range [...]error{ErrTrimmed, ErrCursorAhead, ErrNotFound, ErrClosed} {
-		if errors.Is(err, e) {
-			return p.failWith(err)
+// open makes sure that there is a projector, and that a stateless one does not
+// work off what only readers of their own position need.
+func (p *Projection) open(ctx context.Context) error {
+	from := p.o.After
+	if p.o.Stateless {
+		var err error
+		if from, err = p.g.tail.start(ctx); err != nil {
+			return err
 		}
+	}
+	if p.src != nil && (!p.o.Stateless || p.src.at >= from) {
+		return nil
+	}
+	src, err := p.source(ctx, from)
+	if err != nil {
+		return err
+	}
+	p.src = src
+	if p.proj == nil {
+		p.proj = p.o.New()
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.at, p.ring = src.at, ring{max: p.ring.max, base: src.at}
+	return nil
+}
+
+// source reads what a projector of this projection is given: all from its start,
+// or, if it is stateless, what comes after a position.
+func (p *Projection) source(ctx context.Context, after uint64) (*source, error) {
+	just := p.g.tail.current() // whoever reads through here has looked
+	if !p.o.Stateless {
+		return newSource(ctx, p.g, just, p.o.After, 0)
+	}
+	src, err := newSource(ctx, p.g, just, after, 0)
+	if err != nil {
+		return nil, err
+	}
+	src.at = after
+	src.follow() // what trimmed trace was cannot be told
+	return src, nil
+}
+
+// fail remembers errors that last, so that the next caller of Log.Projection gets
+// another projection.
+func (p *Projection) fail(err error) error {
+	if Final(err) {
+		return p.failWith(err)
 	}
 	return err
 }

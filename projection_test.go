@@ -46,7 +46,7 @@ func (l *lines) Apply(dst []Frame, r chunk.Record) ([]Frame, error) {
 	return append(dst, Frame{Data: []byte("data: kept\n\n")}, Frame{Data: []byte("data: " + string(r.Type) + "\n\n"), Seq: r.Seq}), nil
 }
 
-func (l *lines) Plan() []Frame { return []Frame{{Data: []byte(l.text.String())}} }
+func (l *lines) Plan() ([]Frame, error) { return []Frame{{Data: []byte(l.text.String())}}, nil }
 
 // sse renders what a projector alone makes of records.
 func sse(t testing.TB, recs []chunk.Record, after uint64) string {
@@ -116,14 +116,14 @@ func TestProjectionIsShared(t *testing.T) {
 		var applied atomic.Int64
 		w := g.Writer(store.claim("s"), WriterOptions{})
 		activate(t, w, chunk.StatusActive)
-		p := g.Projection("lines", 0, mkLines(&applied))
-		if again := g.Projection("lines", 0, mkLines(&applied)); again != p {
+		p := g.Projection(ProjectionOptions{Key: "lines", After: 0, New: mkLines(&applied)})
+		if again := g.Projection(ProjectionOptions{Key: "lines", After: 0, New: mkLines(&applied)}); again != p {
 			t.Fatal("another projection of the same key")
 		}
 		got := make(chan string)
 		for range 100 {
 			go func() {
-				s, err := follow(t, p.Follow(0))
+				s, err := follow(t, p.Follow(Head{}, 0))
 				if err != nil {
 					t.Error(err)
 				}
@@ -148,23 +148,23 @@ func TestProjectionIsShared(t *testing.T) {
 		if n := applied.Load(); n != 52 {
 			t.Errorf("%d records were projected, want 52", n)
 		}
-		plan, at, err := p.Attach(context.Background())
+		plan, at, err := p.Attach(context.Background(), Head{})
 		if err != nil || at != 52 || !strings.HasPrefix(string(plan[0].Data), "012345") {
 			t.Errorf("plan %v at %d, %v", plan, at, err)
 		}
-		plan, err = p.At(context.Background(), 3)
-		if err != nil || string(plan[0].Data) != "012" {
-			t.Errorf("plan at 3: %v, %v", plan, err)
+		before, err := p.At(context.Background(), Head{}, 3)
+		if err != nil || before.(*lines).text.String() != "012" {
+			t.Errorf("the projector at 3: %v, %v", before, err)
 		}
-		frames, at, quiet, err := p.Next(context.Background(), 51)
-		if err != nil || !quiet || at != 52 || len(frames) != 2 {
-			t.Errorf("after 51: %d frames, at %d, quiet %v, %v", len(frames), at, quiet, err)
+		b, err := p.Follow(Head{}, 51).Next(context.Background())
+		if err != nil || !b.Quiet || b.At != 52 || len(b.Frames) != 2 {
+			t.Errorf("after 51: %+v, %v", b, err)
 		}
-		frames, at, quiet, err = p.Next(context.Background(), 52)
-		if err != nil || !quiet || at != 52 || len(frames) != 0 {
-			t.Errorf("after 52: %d frames, at %d, quiet %v, %v", len(frames), at, quiet, err)
+		b, err = p.Follow(Head{}, 52).Next(context.Background())
+		if err != nil || !b.Quiet || b.At != 52 || len(b.Frames) != 0 {
+			t.Errorf("after 52: %+v, %v", b, err)
 		}
-		if _, err := p.Follow(53).Next(context.Background()); !errors.Is(err, ErrCursorAhead) {
+		if _, err := p.Follow(Head{}, 53).Next(context.Background()); !errors.Is(err, ErrCursorAhead) {
 			t.Errorf("after 53: %v", err)
 		}
 	})
@@ -188,8 +188,8 @@ func TestProjectionBehindTheRing(t *testing.T) {
 		}
 	}
 	activate(t, w, chunk.StatusEnded)
-	p := g.Projection("lines", 0, mkLines(nil))
-	fresh, err := follow(t, p.Follow(0))
+	p := g.Projection(ProjectionOptions{Key: "lines", After: 0, New: mkLines(nil)})
+	fresh, err := follow(t, p.Follow(Head{}, 0))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -207,7 +207,7 @@ func TestProjectionBehindTheRing(t *testing.T) {
 		t.Fatalf("the ring begins after %d and holds %d bytes", base, size)
 	}
 	for _, after := range []uint64{0, 1, 20, 21, base - 1, base, base + 1, 839, 840} {
-		got, err := follow(t, p.Follow(after))
+		got, err := follow(t, p.Follow(Head{}, after))
 		if want := sse(t, all, after); err != nil || got != want {
 			t.Errorf("after %d: %d bytes, want %d, %v", after, len(got), len(want), err)
 		}
@@ -228,7 +228,7 @@ func TestProjectionOfTrimmedLog(t *testing.T) {
 	}
 	logs := NewLogs(store, nil)
 	defer logs.Close()
-	p := mustLog(t, logs).Projection("lines", 0, mkLines(nil))
+	p := mustLog(t, logs).Projection(ProjectionOptions{Key: "lines", After: 0, New: mkLines(nil)})
 	for _, test := range []struct {
 		after uint64
 		want  string
@@ -239,12 +239,12 @@ func TestProjectionOfTrimmedLog(t *testing.T) {
 		{2, "", ErrTrimmed},
 		{3, "id: 4\ndata: c\n\nid: 5\ndata: d\n\n", nil},
 	} {
-		got, err := follow(t, p.Follow(test.after))
+		got, err := follow(t, p.Follow(Head{}, test.after))
 		if got != test.want || !errors.Is(err, test.err) {
 			t.Errorf("after %d: %q, %v", test.after, got, err)
 		}
 	}
-	if plan, at, err := p.Attach(ctx); err != nil || at != 5 || string(plan[0].Data) != "cd" {
+	if plan, at, err := p.Attach(ctx, Head{}); err != nil || at != 5 || string(plan[0].Data) != "cd" {
 		t.Errorf("plan %v at %d, %v", plan, at, err)
 	}
 }
@@ -254,8 +254,8 @@ func TestProjectionEndsWithItsIncarnation(t *testing.T) {
 	store, g := newTestLog(t, nil)
 	ctx := context.Background()
 	put(t, g.Writer(store.claim("s"), WriterOptions{}), "a", "b")
-	p := g.Projection("lines", 0, mkLines(nil))
-	if _, err := follow(t, p.Follow(0)); err != nil {
+	p := g.Projection(ProjectionOptions{Key: "lines", After: 0, New: mkLines(nil)})
+	if _, err := follow(t, p.Follow(Head{}, 0)); err != nil {
 		t.Fatal(err)
 	}
 	if err := store.Delete(ctx, "s"); err != nil {
@@ -264,14 +264,14 @@ func TestProjectionEndsWithItsIncarnation(t *testing.T) {
 	elsewhere := NewLogs(store, nil)
 	defer elsewhere.Close()
 	put(t, mustLog(t, elsewhere).Writer(store.claim("s"), WriterOptions{}), "c", "d", "e")
-	if got, err := follow(t, p.Follow(2)); !errors.Is(err, ErrCursorAhead) {
+	if got, err := follow(t, p.Follow(Head{}, 2)); !errors.Is(err, ErrCursorAhead) {
 		t.Errorf("%q, %v", got, err)
 	}
-	again := g.Projection("lines", 0, mkLines(nil))
+	again := g.Projection(ProjectionOptions{Key: "lines", After: 0, New: mkLines(nil)})
 	if again == p {
 		t.Fatal("the same projection")
 	}
-	got, err := follow(t, again.Follow(0))
+	got, err := follow(t, again.Follow(Head{}, 0))
 	if want := "id: 1.2\ndata: c\n\nid: 2.2\ndata: d\n\nid: 3.2\ndata: e\n\n"; err != nil && got != want {
 		t.Errorf("%q, %v", got, err)
 	}
@@ -289,8 +289,8 @@ func (f *failing) Apply(dst []Frame, r chunk.Record) ([]Frame, error) {
 func TestProjectorError(t *testing.T) {
 	store, g := newTestLog(t, nil)
 	put(t, g.Writer(store.claim("s"), WriterOptions{}), "a", "b", "c")
-	p := g.Projection("f", 0, func() Projector { return &failing{} })
-	if _, err := follow(t, p.Follow(0)); err == nil || err.Error() != "no" {
+	p := g.Projection(ProjectionOptions{Key: "f", After: 0, New: func() Projector { return &failing{} }})
+	if _, err := follow(t, p.Follow(Head{}, 0)); err == nil || err.Error() != "no" {
 		t.Error(err)
 	}
 }
@@ -332,7 +332,7 @@ func followersGetTheProjection(t *testing.T, rng *rand.Rand) {
 			after, slow := rng.Uint64N(uint64(len(store.log("s")))+1), time.Duration(rng.IntN(3))
 			followers++
 			go func() {
-				f := g.Projection("lines", 0, mkLines(nil)).Follow(after)
+				f := g.Projection(ProjectionOptions{Key: "lines", After: 0, New: mkLines(nil)}).Follow(Head{}, after)
 				var b strings.Builder
 				for {
 					batch, err := f.Next(ctx)

@@ -109,10 +109,8 @@ func (r *Reader) poll(ctx context.Context) ([]chunk.Record, error) {
 
 // keep makes an error sticky unless it may pass.
 func (r *Reader) keep(err error) error {
-	for _, e := range [...]error{ErrTrimmed, ErrCursorAhead, ErrNotFound, ErrClosed} {
-		if errors.Is(err, e) {
-			r.err = err
-		}
+	if Final(err) {
+		r.err = err
 	}
 	return err
 }
@@ -169,17 +167,13 @@ func (r *Reader) missing() error {
 // to another.
 func (r *Reader) bindLocked() error {
 	t := r.g.tail
-	incarnation := max(t.head.Incarnation, 1)
 	if r.incarnation == 0 {
-		if r.o.After != (Cursor{}) && max(r.o.After.Incarnation, 1) != incarnation {
+		if errors.Is(r.o.After.Check(t.head), ErrCursorAhead) {
 			return ErrCursorAhead.With(t.session, nil)
 		}
-		if r.after > t.head.Seq {
-			return ErrCursorAhead.With(t.session, nil)
-		}
-		r.incarnation = incarnation
+		r.incarnation = t.head.Incarnation
 	}
-	if r.incarnation != incarnation {
+	if r.incarnation != t.head.Incarnation {
 		return ErrCursorAhead.With(t.session, nil)
 	}
 	return nil

@@ -484,7 +484,7 @@ func TestClosedStoreEndsWhoeverWaits(t *testing.T) {
 			done <- err
 		}()
 		go func() {
-			_, err := g.Projection("lines", 0, mkLines(nil)).Follow(0).Next(context.Background())
+			_, err := g.Projection(ProjectionOptions{Key: "lines", After: 0, New: mkLines(nil)}).Follow(Head{}, 0).Next(context.Background())
 			done <- err
 		}()
 		synctest.Wait()

@@ -21,12 +21,12 @@ type source struct {
 	lossy       bool   // and not from where it began: a trim overtook it
 }
 
-// newSource asks the store for the head. Errors: [ErrNotFound], [ErrTrimmed] if
-// kept records after the position are gone, [ErrCursorAhead] if it lies beyond
-// the log, or the store's.
-func newSource(ctx context.Context, g *Log, after, upTo uint64) (*source, error) {
+// newSource asks the store for the head, unless the caller has just got one.
+// Errors: [ErrNotFound], [ErrCursorAhead] if the position lies beyond the log, or
+// the store's.
+func newSource(ctx context.Context, g *Log, just Head, after, upTo uint64) (*source, error) {
 	t := g.tail
-	if err := t.refresh(ctx); err != nil {
+	if err := t.reach(ctx, just); err != nil {
 		return nil, err
 	}
 	t.mu.Lock()
@@ -38,7 +38,7 @@ func newSource(ctx context.Context, g *Log, after, upTo uint64) (*source, error)
 	if after > head.Seq || upTo > head.Seq {
 		return nil, ErrCursorAhead.With(g.session, nil)
 	}
-	s := &source{g: g, at: after, upTo: upTo, incarnation: max(head.Incarnation, 1), page: 64}
+	s := &source{g: g, at: after, upTo: upTo, incarnation: head.Incarnation, page: 64}
 	if after == 0 {
 		s.at = head.Floor
 	}
@@ -103,18 +103,12 @@ func (s *source) kept(ctx context.Context) (recs []chunk.Record, again bool, err
 		s.follow()
 		return nil, true, nil
 	}
-	recs, err = t.logs.store.ReadKept(ctx, s.g.session, KeptQuery{After: s.at, Max: s.page})
+	recs, h, err := t.logs.store.ReadKept(ctx, s.g.session, KeptQuery{After: s.at, Max: s.page})
+	if err == nil {
+		err = t.sameLog(h, s.incarnation)
+	}
 	if err != nil {
 		return nil, false, err
-	}
-	if err := t.refresh(ctx); err != nil {
-		return nil, false, err
-	}
-	t.mu.Lock()
-	known, incarnation := t.known, max(t.head.Incarnation, 1)
-	t.mu.Unlock()
-	if !known || incarnation != s.incarnation {
-		return nil, false, ErrCursorAhead.With(s.g.session, nil)
 	}
 	s.page, s.keptTo = nextPage(s.page, recs), floor
 	n := 0

@@ -96,16 +96,17 @@ type Store interface {
 	// [Append.Check] refuses.
 	Append(ctx context.Context, a Append) (Appended, error)
 
-	// Read returns up to max (0: [MaxRead]) records with Seq > after, in order and without
-	// gaps, and never a partial answer: if one of them may have been trimmed
-	// (after < TraceFloor) it fails with [ErrTrimmed]. An unknown session and an
-	// after beyond the head give no records.
-	Read(ctx context.Context, session string, after uint64, max int) ([]chunk.Record, error)
+	// Read returns up to max (0: [MaxRead]) records with Seq > after, in order and
+	// without gaps, and the head at which it read them: both belong to the same
+	// incarnation. The answer is never partial: if one of the records may have been
+	// trimmed (after < TraceFloor) it fails with [ErrTrimmed]. An unknown session
+	// gives no records and the zero Head, an after beyond the head no records.
+	Read(ctx context.Context, session string, after uint64, max int) ([]chunk.Record, Head, error)
 
 	// ReadKept is Read for kept records only, so it serves folding and paging
 	// below TraceFloor. It fails with [ErrTrimmed] if after < Floor. With
 	// Backwards set it returns the records with Seq < q.Before, newest first.
-	ReadKept(ctx context.Context, session string, q KeptQuery) ([]chunk.Record, error)
+	ReadKept(ctx context.Context, session string, q KeptQuery) ([]chunk.Record, Head, error)
 
 	// Head returns the log's head; [ErrNotFound] for an unknown session.
 	Head(ctx context.Context, session string) (Head, error)

@@ -3,6 +3,7 @@ package spool
 import (
 	"context"
 	"errors"
+	"io"
 	"sync"
 	"time"
 
@@ -37,13 +38,13 @@ type tail struct {
 	watching bool
 	closed   bool // the store is
 
-	turn     chan struct{} // held by whoever reads the store for all
+	lock     chan struct{} // held by whoever reads the store for all
 	started  uint64        // refreshes, under mu
 	finished uint64
 }
 
 func newTail(l *Logs, session string) *tail {
-	return &tail{logs: l, session: session, max: l.o.TailBytes, turn: make(chan struct{}, 1)}
+	return &tail{logs: l, session: session, max: l.o.TailBytes, lock: make(chan struct{}, 1)}
 }
 
 func (t *tail) end() uint64 { return t.base + uint64(len(t.recs)) }
@@ -59,6 +60,22 @@ func (t *tail) current() Head {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.head
+}
+
+// start is the sequence before the first record that the tail holds.
+func (t *tail) start(ctx context.Context) (uint64, error) {
+	t.mu.Lock()
+	known, base := t.known, t.base
+	t.mu.Unlock()
+	if known {
+		return base, nil
+	}
+	if err := t.refresh(ctx); err != nil {
+		return 0, err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.base, nil
 }
 
 func (t *tail) observeLocked(h Head) {
@@ -180,7 +197,15 @@ func (t *tail) refresh(ctx context.Context) error {
 	return t.askHead(ctx)
 }
 
-// askHead is refresh for whoever holds the turn.
+// reach is refresh unless the caller has just got a head: then that is taken.
+func (t *tail) reach(ctx context.Context, just Head) error {
+	if just != (Head{}) {
+		return nil // Log.Head has told the tail
+	}
+	return t.refresh(ctx)
+}
+
+// askHead is refresh for whoever holds the lock.
 func (t *tail) askHead(ctx context.Context) error {
 	t.mu.Lock()
 	t.started++
@@ -224,40 +249,48 @@ func (t *tail) catchUp(ctx context.Context, after uint64) error {
 	return nil
 }
 
-// readChecked reads from the store and makes sure that what came belongs to
-// that incarnation: the head, asked afterwards, still does. It offers the
-// records to the tail. The caller holds the turn, or reads for itself.
+// readChecked reads from the store, makes sure that what came belongs to that
+// incarnation, and offers the records to the tail. The caller holds the lock, or
+// reads for itself.
 func (t *tail) readChecked(ctx context.Context, after uint64, max int, incarnation uint64) ([]chunk.Record, error) {
-	recs, err := t.logs.store.Read(ctx, t.session, after, max)
-	if err != nil {
-		return nil, err
-	}
-	h, err := t.logs.store.Head(ctx, t.session)
-	if errors.Is(err, ErrNotFound) {
-		t.vanish()
-		return nil, ErrCursorAhead.With(t.session, nil)
+	recs, h, err := t.logs.store.Read(ctx, t.session, after, max)
+	if err == nil {
+		err = t.sameLog(h, incarnation)
 	}
 	if err != nil {
 		return nil, err
-	}
-	t.observe(h)
-	if h.Incarnation != incarnation {
-		return nil, ErrCursorAhead.With(t.session, nil)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.known && t.head.Incarnation == incarnation && len(recs) > 0 {
-		if end := t.end(); after > end && t.head.Seq > end+pageRecords {
-			t.base, t.recs, t.size = after, nil, 0 // nobody has followed for long
+		switch end := t.end(); {
+		case after > end && t.head.Seq > end+pageRecords: // nobody has followed for long
+			t.base, t.recs, t.size = after, nil, 0
+		case len(t.recs) == 0 && recs[len(recs)-1].Seq == t.base:
+			t.base = after
 		}
 		t.extendLocked(recs, recs[0].Seq)
 	}
 	return recs, nil
 }
 
+// sameLog takes the head of a read, and fails with [ErrCursorAhead] if the log has
+// become another one.
+func (t *tail) sameLog(h Head, incarnation uint64) error {
+	if h.Incarnation == 0 {
+		t.vanish()
+	} else {
+		t.observe(h)
+	}
+	if h.Incarnation != incarnation {
+		return ErrCursorAhead.With(t.session, nil)
+	}
+	return nil
+}
+
 func (t *tail) acquire(ctx context.Context) error {
 	select {
-	case t.turn <- struct{}{}:
+	case t.lock <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
@@ -266,7 +299,7 @@ func (t *tail) acquire(ctx context.Context) error {
 	}
 }
 
-func (t *tail) release() { <-t.turn }
+func (t *tail) release() { <-t.lock }
 
 // awaitLocked blocks until something changes. It is called with mu held and returns
 // without it.
@@ -300,6 +333,29 @@ func (t *tail) awaitLocked(ctx context.Context) error {
 	t.waiters--
 	t.mu.Unlock()
 	return err
+}
+
+// awaitBeyond blocks until the log has grown beyond a position, and returns its
+// head. It fails with io.EOF if the log is quiet there, unless more is sure to
+// come.
+func (t *tail) awaitBeyond(ctx context.Context, seen Head, sure bool) (Head, error) {
+	for {
+		t.mu.Lock()
+		switch h := t.head; {
+		case t.known && (h.Seq > seen.Seq || h.Incarnation != seen.Incarnation):
+			t.mu.Unlock()
+			return h, nil
+		case t.missing:
+			t.mu.Unlock()
+			return Head{}, ErrNotFound.With(t.session, nil)
+		case t.known && !sure && quiet(h, t.logs.Now().UnixMilli()):
+			t.mu.Unlock()
+			return Head{}, io.EOF
+		}
+		if err := t.awaitLocked(ctx); err != nil {
+			return Head{}, err
+		}
+	}
 }
 
 // watch follows the session's head in the store for as long as somebody waits.

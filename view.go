@@ -16,7 +16,7 @@ const savedName = "fold"
 
 // view is the fold of a log that all its users in this process share.
 type view struct {
-	turn  chan struct{} // held by whoever uses it
+	lock  chan struct{} // held by whoever uses it
 	fold  *fold.Fold
 	src   *source
 	since int // records since the saved copy
@@ -27,16 +27,23 @@ type view struct {
 // copy, call View, or take long. View returns fn's error, or else [ErrNotFound]
 // if there is no such session, the store's error or ctx's.
 func (g *Log) View(ctx context.Context, fn func(f *fold.Fold) error) error {
+	return g.ViewAt(ctx, Head{}, fn)
+}
+
+// ViewAt is [Log.View] for a caller that has just got the log's head: the fold is
+// at least as new as that, and the store is not asked again. The zero Head is
+// asked for.
+func (g *Log) ViewAt(ctx context.Context, just Head, fn func(f *fold.Fold) error) error {
 	v := &g.view
 	select {
-	case v.turn <- struct{}{}:
-		defer func() { <-v.turn }()
+	case v.lock <- struct{}{}:
+		defer func() { <-v.lock }()
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-g.logs.ctx.Done():
 		return ErrClosed
 	}
-	if err := g.bringView(ctx); err != nil {
+	if err := g.bringView(ctx, just); err != nil {
 		return err
 	}
 	return fn(v.fold)
@@ -44,18 +51,18 @@ func (g *Log) View(ctx context.Context, fn func(f *fold.Fold) error) error {
 
 // bringView folds what is new. A fold that was overtaken, by a trim or another
 // incarnation, is made anew.
-func (g *Log) bringView(ctx context.Context) error {
+func (g *Log) bringView(ctx context.Context, just Head) error {
 	v := &g.view
 	for fresh := false; ; fresh = true {
 		if v.fold == nil {
 			fresh = true
 			var err error
-			if v.fold, v.src, err = g.openFold(ctx, 0); err != nil {
+			if v.fold, v.src, err = g.openFold(ctx, just, 0); err != nil {
 				v.fold = nil
 				return err
 			}
 			v.since = 0
-		} else if err := g.tail.refresh(ctx); err != nil {
+		} else if err := g.tail.reach(ctx, just); err != nil {
 			return err
 		}
 		n, err := foldAll(ctx, v.fold, v.src)
@@ -98,13 +105,13 @@ func foldAll(ctx context.Context, f *fold.Fold, src *source) (n int, err error) 
 
 // openFold returns a fold to begin with, empty or a saved one, and the source of
 // the records after it, up to a sequence or, with 0, to the head.
-func (g *Log) openFold(ctx context.Context, upTo uint64) (*fold.Fold, *source, error) {
+func (g *Log) openFold(ctx context.Context, just Head, upTo uint64) (*fold.Fold, *source, error) {
 	if saved, ok := g.logs.store.(FoldStore); ok {
-		if f, src := g.savedFold(ctx, saved, upTo); f != nil {
+		if f, src := g.savedFold(ctx, saved, just, upTo); f != nil {
 			return f, src, nil
 		}
 	}
-	src, err := newSource(ctx, g, 0, upTo)
+	src, err := newSource(ctx, g, just, 0, upTo)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -113,13 +120,13 @@ func (g *Log) openFold(ctx context.Context, upTo uint64) (*fold.Fold, *source, e
 
 // savedFold returns the saved fold if it is one of this version, this
 // incarnation and not too new. It is a cache: no error matters.
-func (g *Log) savedFold(ctx context.Context, store FoldStore, upTo uint64) (*fold.Fold, *source) {
+func (g *Log) savedFold(ctx context.Context, store FoldStore, just Head, upTo uint64) (*fold.Fold, *source) {
 	saved, err := store.LoadFold(ctx, g.session, savedName)
 	if err != nil || saved.Version != fold.Version || saved.Seq == 0 || upTo > 0 && saved.Seq > upTo {
 		return nil, nil
 	}
-	src, err := newSource(ctx, g, saved.Seq, upTo)
-	if err != nil || src.incarnation != max(saved.Incarnation, 1) {
+	src, err := newSource(ctx, g, just, saved.Seq, upTo)
+	if err != nil || src.incarnation != saved.Incarnation {
 		return nil, nil
 	}
 	f, err := fold.Load(saved.Data)
@@ -161,7 +168,7 @@ func (g *Log) FoldAt(ctx context.Context, seq uint64) (*fold.Fold, error) {
 		return fold.New(g.session), nil
 	}
 	for tries := 0; ; tries++ {
-		f, src, err := g.openFold(ctx, seq)
+		f, src, err := g.openFold(ctx, Head{}, seq)
 		if err != nil {
 			return nil, err
 		}
@@ -175,5 +182,39 @@ func (g *Log) FoldAt(ctx context.Context, seq uint64) (*fold.Fold, error) {
 			return nil, err
 		}
 		return f, nil
+	}
+}
+
+// Look is what [Log.Until] is told after each look at the fold.
+type Look uint8
+
+const (
+	// Seen: what was waited for is there.
+	Seen Look = iota
+	// Maybe: look again when there is more; give up if the log is quiet.
+	Maybe
+	// Surely: look again when there is more, however long it takes.
+	Surely
+)
+
+// Until looks at the fold, and again whenever the log has grown, until look says
+// [Seen] or fails. It fails with io.EOF if look says [Maybe] and the log is quiet:
+// no run is open and no command is due. Other errors are those of [Log.View].
+func (g *Log) Until(ctx context.Context, just Head, look func(f *fold.Fold) (Look, error)) error {
+	for {
+		var found Look
+		var seen Head
+		err := g.ViewAt(ctx, just, func(f *fold.Fold) error {
+			seen = Head{Seq: g.view.src.at, Incarnation: g.view.src.incarnation}
+			var err error
+			found, err = look(f)
+			return err
+		})
+		if err != nil || found == Seen {
+			return err
+		}
+		if just, err = g.tail.awaitBeyond(ctx, seen, found == Surely); err != nil {
+			return err
+		}
 	}
 }

@@ -174,7 +174,7 @@ func (e *External) inspect(ctx context.Context, g *spool.Log, p *producer, epoch
 		p.epoch, p.at, p.count, p.last, p.tools = epoch, x.run.Start, 0, x.run.Start, false
 	}
 	for {
-		records, err := e.logs.Store().Read(ctx, g.Session(), p.at, 1000)
+		records, _, err := e.logs.Store().Read(ctx, g.Session(), p.at, 1000)
 		if err != nil || len(records) == 0 {
 			return x, err
 		}

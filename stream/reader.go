@@ -242,7 +242,7 @@ func (m *Manager) records(ctx context.Context, streamID string, after uint64) ([
 	for after < h.Seq {
 		var some []chunk.Record
 		if after < h.TraceFloor {
-			if some, err = store.ReadKept(ctx, streamID, spool.KeptQuery{After: after, Max: page}); err != nil {
+			if some, _, err = store.ReadKept(ctx, streamID, spool.KeptQuery{After: after, Max: page}); err != nil {
 				return nil, err
 			}
 			kept := some
@@ -259,7 +259,7 @@ func (m *Manager) records(ctx context.Context, streamID string, after uint64) ([
 			all = append(all, kept...)
 			continue
 		}
-		if some, err = store.Read(ctx, streamID, after, page); err != nil {
+		if some, _, err = store.Read(ctx, streamID, after, page); err != nil {
 			return nil, err
 		}
 		if len(some) == 0 {

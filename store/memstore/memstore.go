@@ -137,29 +137,30 @@ func (s *Store) Append(ctx context.Context, a spool.Append) (spool.Appended, err
 }
 
 // Read implements [spool.Store].
-func (s *Store) Read(ctx context.Context, session string, after uint64, max int) ([]chunk.Record, error) {
-	if err := s.usable(ctx); err != nil {
-		return nil, err
-	}
-	ss := s.find(session)
-	if ss == nil {
-		return nil, nil
-	}
-	defer ss.mu.Unlock()
-	return ss.read(after, max)
+func (s *Store) Read(ctx context.Context, id string, after uint64, max int) ([]chunk.Record, spool.Head, error) {
+	return s.records(ctx, id, func(ss *session) ([]chunk.Record, error) { return ss.read(after, max) })
 }
 
 // ReadKept implements [spool.Store].
-func (s *Store) ReadKept(ctx context.Context, session string, q spool.KeptQuery) ([]chunk.Record, error) {
+func (s *Store) ReadKept(ctx context.Context, id string, q spool.KeptQuery) ([]chunk.Record, spool.Head, error) {
+	return s.records(ctx, id, func(ss *session) ([]chunk.Record, error) { return ss.readKept(q) })
+}
+
+// records reads from a session, if there is one, and says at which head.
+func (s *Store) records(ctx context.Context, id string, read func(*session) ([]chunk.Record, error)) ([]chunk.Record, spool.Head, error) {
 	if err := s.usable(ctx); err != nil {
-		return nil, err
+		return nil, spool.Head{}, err
 	}
-	ss := s.find(session)
+	ss := s.find(id)
 	if ss == nil {
-		return nil, nil
+		return nil, spool.Head{}, nil
 	}
 	defer ss.mu.Unlock()
-	return ss.readKept(q)
+	if !ss.exists {
+		return nil, spool.Head{}, nil
+	}
+	recs, err := read(ss)
+	return recs, ss.head, err
 }
 
 // Head implements [spool.Store].

@@ -75,7 +75,7 @@ func TestAbandonedWaits(t *testing.T) {
 			t.Fatalf("%+v, %v", res, err)
 		}
 		<-done
-		if rs, err := s.Read(t.Context(), "s", 0, 10); err != nil || len(rs) != 1 {
+		if rs, _, err := s.Read(t.Context(), "s", 0, 10); err != nil || len(rs) != 1 {
 			t.Fatalf("%d records, %v", len(rs), err)
 		}
 		s = memstore.New(nil)

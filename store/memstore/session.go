@@ -133,9 +133,6 @@ func (ss *session) setRow(r spool.Row) {
 }
 
 func (ss *session) read(after uint64, limit int) ([]chunk.Record, error) {
-	if !ss.exists {
-		return nil, nil
-	}
 	if after < ss.head.TraceFloor {
 		return nil, spool.ErrTrimmed.With(ss.id, nil)
 	}
@@ -146,9 +143,6 @@ func (ss *session) read(after uint64, limit int) ([]chunk.Record, error) {
 }
 
 func (ss *session) readKept(q spool.KeptQuery) ([]chunk.Record, error) {
-	if !ss.exists {
-		return nil, nil
-	}
 	if q.Backwards {
 		end := len(ss.kept)
 		if q.Before > 0 {

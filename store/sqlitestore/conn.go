@@ -97,6 +97,18 @@ func (c *conn) exec(sql string, args ...driver.Value) error {
 	return err
 }
 
+// snapshot runs statements that read at one moment.
+func (c *conn) snapshot(fn func() error) error {
+	if err := c.exec("BEGIN"); err != nil {
+		return err
+	}
+	err := fn()
+	if end := c.exec("COMMIT"); err == nil {
+		err = end
+	}
+	return err
+}
+
 // query runs a statement and hands over its rows, which are reused.
 func (c *conn) query(fn func(row []driver.Value) error, sql string, args ...driver.Value) (err error) {
 	s, err := c.prepared(sql)

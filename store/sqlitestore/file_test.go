@@ -264,7 +264,7 @@ func TestNeighboursOfAFailure(t *testing.T) {
 	if group[0].err != nil || group[2].err != nil || bad.err == nil {
 		t.Fatalf("outcomes: %v, %v, %v", group[0].err, bad.err, group[2].err)
 	}
-	rs, err := s.Read(t.Context(), "s", 0, 10)
+	rs, _, err := s.Read(t.Context(), "s", 0, 10)
 	if err != nil || len(rs) != 2 || string(rs[0].Data) != `"a"` || string(rs[1].Data) != `"b"` {
 		t.Fatalf("%v, %v", rs, err)
 	}

@@ -100,67 +100,84 @@ func (st *state) setRow(r spool.Row) {
 	}
 }
 
-// Each read is one statement, so that floors and records are of one moment.
-// The first row says whether the session exists and what its floors are.
+// A read is two statements in one transaction, so that head and records are of one
+// moment.
 const (
-	recordColumns = "s.trace_floor, s.floor, r.seq, r.type, r.agent, r.time, r.trace, CAST(r.data AS BLOB)"
-	readAll       = "SELECT " + recordColumns + " FROM session s LEFT JOIN record r ON r.sid = s.sid AND r.seq > ?2 WHERE s.id = ?1 AND s.alive = 1 ORDER BY r.seq LIMIT ?3"
-	readKept      = "SELECT " + recordColumns + " FROM session s LEFT JOIN record r ON r.sid = s.sid AND r.seq > ?2 AND r.trace = 0 WHERE s.id = ?1 AND s.alive = 1 ORDER BY r.seq LIMIT ?3"
-	readBack      = "SELECT " + recordColumns + " FROM session s LEFT JOIN record r ON r.sid = s.sid AND r.seq < ?2 AND r.seq > s.floor AND r.trace = 0 WHERE s.id = ?1 AND s.alive = 1 ORDER BY r.seq DESC LIMIT ?3"
+	recordColumns = "SELECT seq, type, agent, time, trace, CAST(data AS BLOB) FROM record WHERE sid = ?1 AND "
+	readAll       = recordColumns + "seq > ?2 ORDER BY seq LIMIT ?3"
+	readKept      = recordColumns + "seq > ?2 AND trace = 0 ORDER BY seq LIMIT ?3"
+	readBack      = recordColumns + "seq < ?2 AND seq > ?4 AND trace = 0 ORDER BY seq DESC LIMIT ?3"
 )
 
 // Read implements [spool.Store].
-func (s *Store) Read(ctx context.Context, session string, after uint64, max int) ([]chunk.Record, error) {
-	return s.records(ctx, readAll, session, after, max, func(traceFloor, _ uint64) bool { return after < traceFloor })
+func (s *Store) Read(ctx context.Context, session string, after uint64, max int) ([]chunk.Record, spool.Head, error) {
+	return s.records(ctx, session, max, func(h spool.Head) (string, uint64, bool) { return readAll, after, after < h.TraceFloor })
 }
 
 // ReadKept implements [spool.Store].
-func (s *Store) ReadKept(ctx context.Context, session string, q spool.KeptQuery) ([]chunk.Record, error) {
-	if q.Backwards {
-		before := q.Before
-		if before == 0 {
-			before = math.MaxInt64
+func (s *Store) ReadKept(ctx context.Context, session string, q spool.KeptQuery) ([]chunk.Record, spool.Head, error) {
+	return s.records(ctx, session, q.Max, func(h spool.Head) (string, uint64, bool) {
+		switch {
+		case !q.Backwards:
+			return readKept, q.After, q.After < h.Floor
+		case q.Before == 0:
+			return readBack, math.MaxInt64, false
 		}
-		return s.records(ctx, readBack, session, before, q.Max, func(_, _ uint64) bool { return false })
-	}
-	return s.records(ctx, readKept, session, q.After, q.Max, func(_, floor uint64) bool { return q.After < floor })
+		return readBack, q.Before, false
+	})
 }
 
-func (s *Store) records(ctx context.Context, sql, session string, from uint64, limit int, trimmed func(traceFloor, floor uint64) bool) ([]chunk.Record, error) {
+// records reads a page. How says, by the head, which statement to use, from where,
+// and whether records there are gone.
+func (s *Store) records(ctx context.Context, session string, limit int, how func(spool.Head) (sql string, from uint64, trimmed bool)) (out []chunk.Record, h spool.Head, err error) {
 	if limit <= 0 {
 		limit = spool.MaxRead
 	}
-	from = min(from, math.MaxInt64)
-	var out []chunk.Record
-	err := s.read(ctx, func(c *conn) error {
-		types := map[string]chunk.Type{}
-		agent := "" // hardly ever changes
-		return c.query(func(row []driver.Value) error {
-			n := func(i int) int64 { v, _ := row[i].(int64); return v }
-			if len(out) == 0 && trimmed(uint64(n(0)), uint64(n(1))) {
+	err = s.read(ctx, func(c *conn) error {
+		return c.snapshot(func() error {
+			st, err := loadState(c, session)
+			if err != nil || st == nil || !st.alive {
+				return err
+			}
+			h = st.head
+			sql, from, trimmed := how(h)
+			if trimmed {
 				return spool.ErrTrimmed.With(session, nil)
 			}
-			if row[2] == nil {
-				return nil // no records
+			args := []driver.Value{st.sid, int64(min(from, math.MaxInt64)), int64(limit)}
+			if sql == readBack {
+				args = append(args, int64(h.Floor))
 			}
-			typ, _ := row[3].(string)
-			kind, ok := types[typ]
-			if !ok {
-				kind = chunk.Type(typ)
-				types[typ] = kind
-			}
-			if a, _ := row[4].(string); a != agent {
-				agent = a
-			}
-			data, _ := row[7].([]byte)
-			out = append(out, chunk.Record{Seq: uint64(n(2)), Type: kind, Agent: agent, Time: n(5), Class: chunk.Class(n(6)), Data: data})
-			return nil
-		}, sql, session, int64(from), int64(limit))
+			out, err = c.records(sql, args...)
+			return err
+		})
 	})
 	if err != nil {
-		return nil, err
+		return nil, h, err
 	}
-	return out, nil
+	return out, h, nil
+}
+
+// records returns the rows of a statement that selects recordColumns.
+func (c *conn) records(sql string, args ...driver.Value) (out []chunk.Record, err error) {
+	types := map[string]chunk.Type{}
+	agent := "" // hardly ever changes
+	err = c.query(func(row []driver.Value) error {
+		n := func(i int) int64 { v, _ := row[i].(int64); return v }
+		typ, _ := row[1].(string)
+		kind, ok := types[typ]
+		if !ok {
+			kind = chunk.Type(typ)
+			types[typ] = kind
+		}
+		if a, _ := row[2].(string); a != agent {
+			agent = a
+		}
+		data, _ := row[5].([]byte)
+		out = append(out, chunk.Record{Seq: uint64(n(0)), Type: kind, Agent: agent, Time: n(3), Class: chunk.Class(n(4)), Data: data})
+		return nil
+	}, sql, args...)
+	return out, err
 }
 
 // Head implements [spool.Store].

@@ -62,7 +62,7 @@ func Bench(b *testing.B, open Factory) {
 		for b.Loop() {
 			after := uint64(0)
 			for after < 20_000 {
-				rs, err := s.Read(b.Context(), "s", after, 1000)
+				rs, _, err := s.Read(b.Context(), "s", after, 1000)
 				if err != nil || len(rs) == 0 {
 					b.Fatalf("after %d: %d records, %v", after, len(rs), err)
 				}

@@ -18,8 +18,8 @@ func calls(s spool.Store) map[string]func(context.Context) error {
 			_, err := s.Append(ctx, spool.Append{Session: "s", Records: recs(chunk.Kept, "x", 1)})
 			return err
 		},
-		"Read":     func(ctx context.Context) error { _, err := s.Read(ctx, "s", 0, 10); return err },
-		"ReadKept": func(ctx context.Context) error { _, err := s.ReadKept(ctx, "s", spool.KeptQuery{}); return err },
+		"Read":     func(ctx context.Context) error { _, _, err := s.Read(ctx, "s", 0, 10); return err },
+		"ReadKept": func(ctx context.Context) error { _, _, err := s.ReadKept(ctx, "s", spool.KeptQuery{}); return err },
 		"Head":     func(ctx context.Context) error { _, err := s.Head(ctx, "s"); return err },
 		"Wait":     func(ctx context.Context) error { _, err := s.Wait(ctx, "s", spool.Head{}); return err },
 	}

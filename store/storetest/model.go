@@ -233,9 +233,11 @@ func (m *machine) read(rt *rapid.T) {
 			}
 		}
 	}
-	rs, err := m.s.Read(m.t.Context(), id, after, n)
+	rs, h, err := m.s.Read(m.t.Context(), id, after, n)
+	m.at("Read", h, l)
 	m.records("Read", rs, err, all, n, after < l.head.TraceFloor)
-	rs, err = m.s.ReadKept(m.t.Context(), id, spool.KeptQuery{After: after, Max: n})
+	rs, h, err = m.s.ReadKept(m.t.Context(), id, spool.KeptQuery{After: after, Max: n})
+	m.at("ReadKept", h, l)
 	m.records("ReadKept", rs, err, kept, n, after < l.head.Floor)
 
 	var back []chunk.Record
@@ -244,8 +246,23 @@ func (m *machine) read(rt *rapid.T) {
 			back = append(back, r)
 		}
 	}
-	rs, err = m.s.ReadKept(m.t.Context(), id, spool.KeptQuery{Before: after, Max: n, Backwards: true})
+	rs, h, err = m.s.ReadKept(m.t.Context(), id, spool.KeptQuery{Before: after, Max: n, Backwards: true})
+	m.at("ReadKept backwards", h, l)
 	m.records("ReadKept backwards", rs, err, back, n, false)
+}
+
+// at checks the head that came with records, also with an error.
+func (m *machine) at(what string, got spool.Head, l *logModel) {
+	want := l.head
+	if !l.exists {
+		want = spool.Head{}
+	}
+	if got.Due != 0 && want.Due != 0 {
+		got.Due = want.Due // the store's clock
+	}
+	if got != want {
+		m.Fatalf("%s says that the head is %+v, want %+v", what, got, want)
+	}
 }
 
 func (m *machine) records(what string, got []chunk.Record, err error, want []chunk.Record, n int, trimmed bool) {

@@ -14,23 +14,23 @@ var readChecks = []check{
 	{"Edges", func(t *testing.T, x *suite) {
 		s := x.open(t)
 		for _, after := range []uint64{0, 5} {
-			if rs, err := s.Read(limit(t), "unknown", after, 10); err != nil || len(rs) != 0 {
+			if rs, _, err := s.Read(limit(t), "unknown", after, 10); err != nil || len(rs) != 0 {
 				t.Fatalf("unknown session: %v, %v", rs, err)
 			}
-			if rs, err := s.ReadKept(limit(t), "unknown", spool.KeptQuery{After: after}); err != nil || len(rs) != 0 {
+			if rs, _, err := s.ReadKept(limit(t), "unknown", spool.KeptQuery{After: after}); err != nil || len(rs) != 0 {
 				t.Fatalf("unknown session: %v, %v", rs, err)
 			}
 		}
 		put(t, s, spool.Append{Session: "s", Records: recs(chunk.Trace, "x", 3)})
 		for after, want := range map[uint64]int{0: 3, 2: 1, 3: 0, 4: 0, 1 << 50: 0} {
-			if rs, err := s.Read(limit(t), "s", after, 10); err != nil || len(rs) != want {
+			if rs, _, err := s.Read(limit(t), "s", after, 10); err != nil || len(rs) != want {
 				t.Fatalf("after %d: %d records, %v", after, len(rs), err)
 			}
 		}
-		if rs, err := s.Read(limit(t), "s", 1, 1); err != nil || len(rs) != 1 || rs[0].Seq != 2 {
+		if rs, _, err := s.Read(limit(t), "s", 1, 1); err != nil || len(rs) != 1 || rs[0].Seq != 2 {
 			t.Fatalf("one after 1: %v, %v", rs, err)
 		}
-		if rs, err := s.Read(limit(t), "s", 0, 0); err != nil || len(rs) != 3 {
+		if rs, _, err := s.Read(limit(t), "s", 0, 0); err != nil || len(rs) != 3 {
 			t.Fatalf("max 0: %d records, %v", len(rs), err)
 		}
 	}},
@@ -46,7 +46,7 @@ var readChecks = []check{
 		wantTexts(t, keptLog(t, s, "s", 4, 100), want[1:]...)
 		wantTexts(t, keptLog(t, s, "s", 5, 100), want[1:]...)
 		back := func(before uint64, max int) []chunk.Record {
-			rs, err := s.ReadKept(limit(t), "s", spool.KeptQuery{Before: before, Backwards: true, Max: max})
+			rs, _, err := s.ReadKept(limit(t), "s", spool.KeptQuery{Before: before, Backwards: true, Max: max})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -85,7 +85,7 @@ var readChecks = []check{
 		s := x.open(t)
 		l := own(t, s, "s", "o")
 		put(t, s, spool.Append{Session: "s", Epoch: l.Epoch, Records: recs(chunk.Trace, "a", 20)})
-		page, err := s.Read(limit(t), "s", 0, 10)
+		page, _, err := s.Read(limit(t), "s", 0, 10)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -118,7 +118,7 @@ var readChecks = []check{
 			var seen spool.Head
 			after := uint64(0)
 			for after < batches*size {
-				rs, err := s.Read(limit(t), "s", after, 7*i)
+				rs, _, err := s.Read(limit(t), "s", after, 7*i)
 				if err != nil {
 					t.Error(err)
 					return

@@ -203,7 +203,7 @@ func log(t testing.TB, s spool.Store, session string, after uint64, page int) []
 	t.Helper()
 	var out []chunk.Record
 	for {
-		rs, err := s.Read(limit(t), session, after, page)
+		rs, _, err := s.Read(limit(t), session, after, page)
 		if err != nil {
 			t.Fatalf("Read(%s, after %d): %v", session, after, err)
 		}
@@ -227,7 +227,7 @@ func keptLog(t testing.TB, s spool.Store, session string, after uint64, page int
 	t.Helper()
 	var out []chunk.Record
 	for {
-		rs, err := s.ReadKept(limit(t), session, spool.KeptQuery{After: after, Max: page})
+		rs, _, err := s.ReadKept(limit(t), session, spool.KeptQuery{After: after, Max: page})
 		if err != nil {
 			t.Fatalf("ReadKept(%s, after %d): %v", session, after, err)
 		}

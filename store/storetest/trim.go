@@ -50,7 +50,7 @@ var trimChecks = []check{
 		trim(t, r, 6, 0)
 		wantFloors(t, s, 6, 0)
 		for _, after := range []uint64{0, 5} {
-			rs, err := s.Read(limit(t), "s", after, 10)
+			rs, _, err := s.Read(limit(t), "s", after, 10)
 			if len(rs) > 0 {
 				t.Fatalf("a partial answer: %v", texts(rs))
 			}
@@ -63,18 +63,18 @@ var trimChecks = []check{
 		fill(t, s, 5)
 		trim(t, r, 6, 4)
 		wantFloors(t, s, 6, 4)
-		rs, err := s.ReadKept(limit(t), "s", spool.KeptQuery{After: 3})
+		rs, _, err := s.ReadKept(limit(t), "s", spool.KeptQuery{After: 3})
 		if len(rs) > 0 {
 			t.Fatalf("a partial answer: %v", texts(rs))
 		}
 		wantErr(t, err, spool.ErrTrimmed)
 		wantTexts(t, keptLog(t, s, "s", 4, 10), "k3", "k4", "k5")
-		back, err := s.ReadKept(limit(t), "s", spool.KeptQuery{Backwards: true, Max: 10})
+		back, _, err := s.ReadKept(limit(t), "s", spool.KeptQuery{Backwards: true, Max: 10})
 		if err != nil {
 			t.Fatal(err)
 		}
 		wantTexts(t, back, "k5", "k4", "k3")
-		if back, err = s.ReadKept(limit(t), "s", spool.KeptQuery{Backwards: true, Before: 5}); err != nil || len(back) != 0 {
+		if back, _, err = s.ReadKept(limit(t), "s", spool.KeptQuery{Backwards: true, Before: 5}); err != nil || len(back) != 0 {
 			t.Fatalf("backwards below the floor: %v, %v", texts(back), err)
 		}
 	})},
@@ -108,7 +108,7 @@ var trimChecks = []check{
 				return
 			}
 			for after := uint64(0); ctx.Err() == nil; {
-				rs, err := s.Read(ctx, "s", after, 50)
+				rs, _, err := s.Read(ctx, "s", after, 50)
 				switch {
 				case errors.Is(err, context.Canceled):
 				case errors.Is(err, spool.ErrTrimmed):

@@ -59,7 +59,7 @@ func TestBranchesOfRandomLogs(t *testing.T) {
 			}
 			if err := b.View(t.Context(), func(f *fold.Fold) error {
 				checkShown(t, fmt.Sprintf("seed %d, %s", seed, cp.ID), want, f)
-				kept, err := store.ReadKept(t.Context(), to, spool.KeptQuery{Max: 1 << 20})
+				kept, _, err := store.ReadKept(t.Context(), to, spool.KeptQuery{Max: 1 << 20})
 				checkBranchOnTheWire(t, f, kept)
 				return err
 			}); err != nil {

@@ -1,6 +1,8 @@
 package spool
 
 import (
+	"errors"
+
 	"github.com/spool-run/spool/chunk"
 )
 
@@ -21,3 +23,15 @@ var (
 	ErrCursorAhead     = &chunk.Error{Code: "cursor_ahead", Message: "the cursor lies beyond the log or in another incarnation of it", Hint: "load the snapshot"}
 	ErrCursorRetracted = &chunk.Error{Code: "cursor_retracted", Message: "the cursor lies inside a discarded step", Hint: "load the snapshot"}
 )
+
+// Final reports whether a reader's error lasts: the position cannot be served any
+// more, the session is gone, or the store is closed. Other errors, of the store
+// or of a context, may pass: the same reader can go on.
+func Final(err error) bool {
+	for _, e := range [...]error{ErrTrimmed, ErrCursorAhead, ErrNotFound, ErrClosed} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
