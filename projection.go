@@ -243,6 +243,20 @@ func (f *Follower) NextFollowing(ctx context.Context) (Batch, error) {
 // is at the head.
 func (f *Follower) Poll(ctx context.Context) (Batch, error) { return f.next(ctx, polling, 0) }
 
+// Await blocks until the log has another head than the one that Poll has reached.
+func (f *Follower) Await(ctx context.Context) error {
+	p, t := f.p, f.p.g.tail
+	p.mu.Lock()
+	head := p.head
+	p.mu.Unlock()
+	t.mu.Lock()
+	if !t.known || t.head != head {
+		t.mu.Unlock()
+		return nil
+	}
+	return t.awaitLocked(ctx)
+}
+
 // patience is how long a follower waits for frames.
 type patience uint8
 

@@ -48,6 +48,20 @@ func RootID(id string) string {
 	}
 }
 
+// ChildCallID is the id that a child agent's call has among the calls of its
+// root's message: the child's session, a slash, and the call's own id.
+func ChildCallID(session, callID string) string { return session + "/" + callID }
+
+// SplitCallID takes an id of [ChildCallID] apart. One that is no child's of this
+// root is the root's own.
+func SplitCallID(root, id string) (session, callID string) {
+	session, callID, ok := strings.Cut(id, "/")
+	if !ok || callID == "" || session == root || RootID(session) != RootID(root) || !strings.HasPrefix(session, root+".") {
+		return root, id
+	}
+	return session, callID
+}
+
 func idProblem(id string) string {
 	switch {
 	case id == "":

@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/spool-run/spool/server/chat"
+	"github.com/spool-run/spool/server/frontend"
 )
 
 // command answers a request that appends a command with where the session stands
@@ -30,22 +31,22 @@ func command[O any](s *Server, w http.ResponseWriter, r *request, name string, l
 
 // stop appends a stop and answers when it has taken effect.
 func (s *Server) stop(w http.ResponseWriter, r *request) error {
-	return command(s, w, r, "stop", maxOtherBody, chat.ParseStop, chat.Stop)
+	return command(s, w, r, "stop", maxOtherBody, frontend.ParseStop, chat.Stop)
 }
 
 // interrupt appends an interrupt and answers when it has taken effect.
 func (s *Server) interrupt(w http.ResponseWriter, r *request) error {
-	return command(s, w, r, "interrupt", maxOtherBody, chat.ParseStop, chat.Interrupt)
+	return command(s, w, r, "interrupt", maxOtherBody, frontend.ParseStop, chat.Interrupt)
 }
 
 // decide takes a human's decision on a call.
 func (s *Server) decide(w http.ResponseWriter, r *request) error {
-	parse := func(data []byte) (chat.Answer, error) { return chat.ParseDecision(r.vars["id"], data) }
+	parse := func(data []byte) (chat.Answer, error) { return frontend.ParseDecision(r.vars["id"], data) }
 	return command(s, w, r, "answer", maxOtherBody, parse, chat.Submit)
 }
 
 // submit takes the outcome of a call that the client executed.
 func (s *Server) submit(w http.ResponseWriter, r *request) error {
-	parse := func(data []byte) (chat.Answer, error) { return chat.ParseResult(r.vars["call"], data) }
+	parse := func(data []byte) (chat.Answer, error) { return frontend.ParseResult(r.vars["call"], data) }
 	return command(s, w, r, "answer", maxOtherBody, parse, chat.Submit)
 }

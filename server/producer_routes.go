@@ -9,7 +9,7 @@ import (
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/runner"
-	"github.com/spool-run/spool/server/chat"
+	"github.com/spool-run/spool/server/frontend"
 )
 
 // Headers of a producer's appends.
@@ -24,9 +24,9 @@ func (s *Server) produce(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
-	w.Header().Set(chat.HeaderSession, r.session)
+	w.Header().Set(frontend.HeaderSession, r.session)
 	if r.URL.Query().Has("claim") {
-		row := spool.Row{Agent: s.o.Agent, Principal: r.principal}
+		row := spool.Row{Agent: s.o.Chat.Agent, Principal: r.principal}
 		run, err := s.external.Claim(r.Context(), r.session, row, r.URL.Query().Get("agent"))
 		if err != nil {
 			return err

@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"github.com/spool-run/spool/server/chat"
+	"github.com/spool-run/spool/server/frontend"
 )
 
 // resume lets a session go on, in the mode that the body names.
@@ -12,14 +13,14 @@ func (s *Server) resume(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
-	mode, err := chat.ResumeMode(data)
+	mode, err := frontend.ResumeMode(data)
 	if err != nil {
 		return err
 	}
 	if mode == chat.ModeBranch {
 		return s.branch(w, r, data)
 	}
-	o, err := chat.ParseResume(data)
+	o, err := frontend.ParseResume(data)
 	if err != nil {
 		return err
 	}
@@ -35,7 +36,7 @@ func (s *Server) resume(w http.ResponseWriter, r *request) error {
 // branch makes a new session of what this one was at a checkpoint. Whoever asks
 // must be allowed to send there, too.
 func (s *Server) branch(w http.ResponseWriter, r *request, data []byte) error {
-	o, err := chat.ParseBranch(data)
+	o, err := frontend.ParseBranch(data)
 	if err != nil {
 		return err
 	}
@@ -48,7 +49,7 @@ func (s *Server) branch(w http.ResponseWriter, r *request, data []byte) error {
 		return err
 	}
 	s.metrics.command("branch")
-	w.Header().Set(chat.HeaderSession, made.Session)
+	w.Header().Set(frontend.HeaderSession, made.Session)
 	writeJSON(w, http.StatusOK, made)
 	return nil
 }

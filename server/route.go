@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/spool-run/spool/server/chat"
-	"github.com/spool-run/spool/wire/merlin"
+	"github.com/spool-run/spool/server/wires"
 )
 
 // request is what a route's handler gets: the request, who asks, and the path's
@@ -35,13 +35,10 @@ type method struct {
 }
 
 func (s *Server) table() []route {
-	attach := method{ActionRead, s.attach}
 	messages := method{ActionRead, s.messages}
-	return compile([]route{
+	list := []route{
 		{pattern: "/api/info", methods: map[string]method{"GET": {"", s.info}}},
-		{pattern: "/api/chat", methods: map[string]method{"POST": {"", s.post}}},
-		{pattern: "/api/chat/{session}", methods: map[string]method{"POST": {ActionSend, s.post}, "GET": attach, "DELETE": {ActionDelete, s.remove}}},
-		{pattern: "/api/chat/{session}/stream", methods: map[string]method{"GET": attach}},
+		{pattern: "/api/chat/{session}", methods: map[string]method{"DELETE": {ActionDelete, s.remove}}},
 		{pattern: "/api/chat/{session}/snapshot", methods: map[string]method{"GET": {ActionRead, s.snapshot}}},
 		{pattern: "/api/chat/{session}/checkpoints", methods: map[string]method{"GET": {ActionRead, s.checkpoints}}},
 		{pattern: "/api/chat/{session}/messages", methods: map[string]method{"GET": messages}},
@@ -52,19 +49,37 @@ func (s *Server) table() []route {
 		{pattern: "/api/chat/{session}/approvals/{id}", methods: map[string]method{"POST": {ActionDecide, s.decide}}},
 		{pattern: "/api/chat/{session}/tools/{call}", methods: map[string]method{"POST": {ActionDecide, s.submit}}},
 		{pattern: "/api/chat/{session}/blobs/{hash}", methods: map[string]method{"GET": {ActionRead, s.blob}}},
-		// The stock client appends its chat id to whatever api it was given.
-		{pattern: "/api/chat/{session}/{chat}/stream", methods: map[string]method{"GET": attach}},
-		{pattern: "/stream/{session}", methods: map[string]method{"GET": {ActionRead, s.native}, "POST": {ActionAppend, s.produce}}},
+		{pattern: "/stream/{session}", methods: map[string]method{"POST": {ActionAppend, s.produce}}},
 		{pattern: "/stream/{session}/info", methods: map[string]method{"GET": {ActionRead, s.streamInfo}}},
-		{pattern: "/merlin/v1", methods: map[string]method{"POST": {"", s.merlinPost(merlin.V1)}}},
-		{pattern: "/merlin/v2", methods: map[string]method{"POST": {"", s.merlinPost(merlin.V2)}}},
-		{pattern: "/merlin/v1/{session}", methods: map[string]method{"GET": {ActionRead, s.merlinAttach(merlin.V1)}, "POST": {ActionSend, s.merlinPost(merlin.V1)}}},
-		{pattern: "/merlin/v2/{session}", methods: map[string]method{"GET": {ActionRead, s.merlinAttach(merlin.V2)}, "POST": {ActionSend, s.merlinPost(merlin.V2)}}},
 		{pattern: "/sessions", methods: map[string]method{"GET": {ActionList, s.sessions}}},
 		{pattern: "/healthz", methods: map[string]method{"GET": {"", s.healthz}}},
 		{pattern: "/readyz", methods: map[string]method{"GET": {"", s.readyz}}},
 		{pattern: "/metrics", methods: map[string]method{"GET": {ActionOps, s.metricsText}}},
-	})
+	}
+	for _, w := range wires.List(s.o.Wires) {
+		for _, pattern := range w.Send {
+			action := ActionSend
+			if !strings.Contains(pattern, "{session}") {
+				action = "" // the body says which
+			}
+			list = add(list, pattern, http.MethodPost, method{action, s.send(w)})
+		}
+		for _, pattern := range w.Attach {
+			list = add(list, pattern, http.MethodGet, method{ActionRead, s.attach(w)})
+		}
+	}
+	return compile(list)
+}
+
+// add gives a route another method, or adds the route behind the others.
+func add(list []route, pattern, name string, m method) []route {
+	for _, r := range list {
+		if r.pattern == pattern {
+			r.methods[name] = m
+			return list
+		}
+	}
+	return append(list, route{pattern: pattern, methods: map[string]method{name: m}})
 }
 
 func compile(routes []route) []route {

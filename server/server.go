@@ -1,5 +1,5 @@
-// Package server is Spool over HTTP: one http.Handler with the chat routes of
-// the AI SDK wire, the native streams, listings and operations.
+// Package server is Spool over HTTP: one http.Handler with the routes of every
+// wire, snapshots and commands, listings and operations.
 //
 // The handler executes nothing. What a request asks for is appended to the
 // session's log as a command; a runner, here or on another node, acts on it, and
@@ -17,12 +17,12 @@ import (
 	"time"
 
 	"github.com/spool-run/spool"
-	"github.com/spool-run/spool/agent"
 	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/internal/redact"
 	"github.com/spool-run/spool/runner"
 	"github.com/spool-run/spool/server/chat"
-	"github.com/spool-run/spool/wire/aisdk"
+	"github.com/spool-run/spool/server/frontend"
+	"github.com/spool-run/spool/server/wires"
 )
 
 // Action is what a request wants to do with a session.
@@ -60,11 +60,12 @@ type Options struct {
 	// AllowOrigin names the pages of other hosts that may use this server; nil
 	// for none.
 	AllowOrigin func(origin string) bool
-	// AllowOverrides lets a chat body replace the session's history or state.
-	AllowOverrides bool
+	// Chat is what a program decides about its chats. A ReplayGrace of 0 is 60 s,
+	// a negative one none.
+	Chat chat.Options
+	// Wires are the options of the wires, and further ones.
+	Wires wires.Options
 
-	UI           int           // AI SDK profile without an opt-in: 6 (default) or 7
-	ReplayGrace  time.Duration // how long a settled turn is replayed without a position; 0: 60 s, negative: not at all
 	Heartbeat    time.Duration // a comment after this much silence; 0: 10 s
 	WriteTimeout time.Duration // a reader that takes longer for one write is cut; 0: 15 s
 	BodyTimeout  time.Duration // a body must have come by then, but for a second each 16 KiB; 0: 30 s
@@ -75,23 +76,11 @@ type Options struct {
 	// default the message is left out, and replayed on the stream: the one way
 	// that is right for every AI SDK client.
 	NoContentReplay bool
-	// SubAgents says how sub-agents are shown to readers of the AI SDK wire who do
-	// not say (?agents=): nested, in summary or flattened; "" is nested.
-	SubAgents aisdk.SubAgents
-	// Transformer are options of the AI SDK wire, Merlin those of the Merlin wires.
-	Transformer chat.TransformerOptions
-	Merlin      chat.MerlinOptions
-
-	// Agents are those of the runners, if they are known here: a stop that a run's
-	// owner does not obey then ends its provider's background work as well, and
-	// results of clients are checked against what their tools declare.
-	Agents []*agent.Agent
 
 	// Metrics are written behind the server's own at /metrics: those of runners
 	// ([runner.Metrics]), and others in the same format.
 	Metrics []io.WriterTo
 
-	Agent  string       // Row.Agent of sessions created here
 	Info   Info         //
 	Assets fs.FS        // what / serves; nil for nothing
 	Logger *slog.Logger // nil: the logs' own
@@ -103,6 +92,7 @@ type Server struct {
 	logs    *spool.Logs
 	o       Options
 	chat    *chat.Deps
+	front   *frontend.Deps
 	log     *slog.Logger
 	metrics *metrics
 	routes  []route
@@ -124,12 +114,10 @@ func New(logs *spool.Logs, o *Options) *Server {
 	if o != nil {
 		s.o = *o
 	}
-	if s.o.UI == 0 {
-		s.o.UI = 6
+	if s.o.Chat.ReplayGrace == 0 {
+		s.o.Chat.ReplayGrace = time.Minute
 	}
-	if s.o.ReplayGrace == 0 {
-		s.o.ReplayGrace = time.Minute
-	}
+	s.o.Chat.ReplayGrace = max(s.o.Chat.ReplayGrace, 0)
 	if s.o.Heartbeat <= 0 {
 		s.o.Heartbeat = 10 * time.Second
 	}
@@ -146,18 +134,11 @@ func New(logs *spool.Logs, o *Options) *Server {
 		s.log = logs.Logger()
 	}
 	s.log = redact.Logger(s.log)
-	s.chat = &chat.Deps{
-		Logs:           logs,
-		ContentReplay:  !s.o.NoContentReplay,
-		UI:             s.o.UI,
-		ReplayGrace:    max(s.o.ReplayGrace, 0),
-		AllowOverrides: s.o.AllowOverrides,
-		Agent:          s.o.Agent,
-		SubAgents:      s.o.SubAgents,
-		Transformer:    s.o.Transformer,
-		Merlin:         s.o.Merlin,
-		Agents:         s.o.Agents,
+	s.front = &frontend.Deps{
+		Deps:  chat.Deps{Logs: logs, Options: s.o.Chat, ContentReplay: !s.o.NoContentReplay},
+		AISDK: s.o.Wires.AISDK,
 	}
+	s.chat = &s.front.Deps
 	s.external = runner.NewExternal(logs, nil)
 	s.drain, s.startDraw = context.WithCancel(context.Background())
 	s.closed, s.close = context.WithCancel(context.Background())

@@ -9,6 +9,7 @@ import (
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/server/chat"
+	"github.com/spool-run/spool/server/frontend"
 )
 
 func (s *Server) snapshot(w http.ResponseWriter, r *request) error {
@@ -16,7 +17,7 @@ func (s *Server) snapshot(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
-	snap, err := chat.BuildSnapshot(r.Context(), s.chat, chat.SnapshotParams{
+	snap, err := frontend.BuildSnapshot(r.Context(), s.front, frontend.SnapshotParams{
 		SubAgents:  agents,
 		Session:    r.session,
 		Checkpoint: r.URL.Query().Get("checkpoint"),
@@ -25,14 +26,14 @@ func (s *Server) snapshot(w http.ResponseWriter, r *request) error {
 		return err
 	}
 	h := w.Header()
-	h.Set(chat.HeaderSession, r.session)
-	h.Set(chat.HeaderIncarnation, strconv.FormatUint(snap.Incarnation, 10))
+	h.Set(frontend.HeaderSession, r.session)
+	h.Set(frontend.HeaderIncarnation, strconv.FormatUint(snap.Incarnation, 10))
 	writeJSON(w, http.StatusOK, snap)
 	return nil
 }
 
 func (s *Server) messages(w http.ResponseWriter, r *request) error {
-	var o chat.MessagesOptions
+	var o frontend.MessagesOptions
 	var err error
 	if o.Offset, err = number(r.URL.Query(), "offset"); err != nil {
 		return err
@@ -43,11 +44,11 @@ func (s *Server) messages(w http.ResponseWriter, r *request) error {
 	if o.SubAgents, err = subAgents(r.Request); err != nil {
 		return err
 	}
-	page, err := chat.Messages(r.Context(), s.chat, r.session, o)
+	page, err := frontend.Messages(r.Context(), s.front, r.session, o)
 	if err != nil {
 		return err
 	}
-	w.Header().Set(chat.HeaderSession, r.session)
+	w.Header().Set(frontend.HeaderSession, r.session)
 	writeJSON(w, http.StatusOK, page)
 	return nil
 }
@@ -136,7 +137,7 @@ func (s *Server) sessions(w http.ResponseWriter, r *request) error {
 		Next     string `json:"nextAfter,omitempty"`
 	}{Sessions: []line{}, Next: page.NextAfter}
 	for _, i := range page.Sessions {
-		out.Sessions = append(out.Sessions, line{i, i.Head.Seq, max(i.Head.Incarnation, 1), i.Head.Due})
+		out.Sessions = append(out.Sessions, line{i, i.Head.Seq, i.Head.Incarnation, i.Head.Due})
 	}
 	writeJSON(w, http.StatusOK, out)
 	return nil
@@ -148,7 +149,7 @@ func (s *Server) streamInfo(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
-	w.Header().Set(chat.HeaderIncarnation, strconv.FormatUint(info.Incarnation, 10))
+	w.Header().Set(frontend.HeaderIncarnation, strconv.FormatUint(info.Incarnation, 10))
 	writeJSON(w, http.StatusOK, info)
 	return nil
 }
@@ -164,14 +165,14 @@ func (s *Server) checkpoints(w http.ResponseWriter, r *request) error {
 	if o.Limit, err = number(q, "limit"); err != nil {
 		return err
 	}
-	if o.Newest, err = chat.ParseOrder(q.Get("order")); err != nil {
+	if o.Newest, err = frontend.ParseOrder(q.Get("order")); err != nil {
 		return err
 	}
 	page, err := chat.Checkpoints(r.Context(), s.chat, r.session, o)
 	if err != nil {
 		return err
 	}
-	w.Header().Set(chat.HeaderSession, r.session)
+	w.Header().Set(frontend.HeaderSession, r.session)
 	writeJSON(w, http.StatusOK, page)
 	return nil
 }

@@ -30,12 +30,15 @@ const writeBytes = 32 << 10
 // stream copies a source to the client until the source ends. A source that
 // ends with io.EOF has sent its terminal frame and the response is closed; on
 // every other end the connection is broken, so that the client comes back.
-func (s *Server) stream(w http.ResponseWriter, r *http.Request, src chat.Source, view string) error {
+func (s *Server) stream(w http.ResponseWriter, r *http.Request, src chat.Source, view, mediaType string) error {
 	if err := s.enter(); err != nil {
 		return err
 	}
 	defer s.leave()
 	sse.SetHeaders(w.Header())
+	if mediaType != "" {
+		w.Header().Set("Content-Type", mediaType)
+	}
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(http.StatusOK)
 	if r.Method == http.MethodHead {
@@ -95,8 +98,7 @@ func (s *Server) copy(ctx context.Context, out *sink, src chat.Source) string {
 			wait.cancel()
 			wait.renew(ctx, s.o.Heartbeat/2)
 			silent = true
-		case errors.Is(err, chat.ErrCut), errors.Is(err, spool.ErrTrimmed), errors.Is(err, spool.ErrCursorAhead),
-			errors.Is(err, spool.ErrNotFound), errors.Is(err, spool.ErrClosed):
+		case errors.Is(err, chat.ErrCut), spool.Final(err):
 			return endCut // trimmed, deleted or closed under the reader
 		default:
 			s.log.Error("stream failed", "err", err)

@@ -71,7 +71,8 @@ type Subject struct {
 	Turn  string // id of the turn; "" of a [LogView]
 	Agent string // session of the agent whose turn or log it is: a root's or a child's
 	// Resolve returns the value that a stored value stands for: what a blob
-	// reference refers to, anything else as it is.
+	// reference refers to, anything else as it is. nil shows values as they are
+	// stored.
 	Resolve func(json.RawMessage) (json.RawMessage, error)
 }
 

@@ -24,6 +24,7 @@ import (
 
 	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/internal/redact"
+	"github.com/spool-run/spool/server/wires"
 )
 
 type cli struct {
@@ -57,7 +58,7 @@ func run(args []string, std streams) int {
 		kong.Writers(std.out, std.err),
 		kong.Exit(func(code int) { exit = code }),
 		kong.UsageOnError(),
-		kong.Vars{"version": version()},
+		kong.Vars{"version": version(), "wires": strings.Join(wires.Names(), ",")},
 	)
 	if err != nil {
 		fmt.Fprintln(std.err, "spool:", err)

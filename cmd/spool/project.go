@@ -7,29 +7,34 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
+	"strconv"
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/fold"
-	"github.com/spool-run/spool/wire/aisdk"
-	"github.com/spool-run/spool/wire/merlin"
-	"github.com/spool-run/spool/wire/native"
+	"github.com/spool-run/spool/server/wires"
+	"github.com/spool-run/spool/wire"
 )
 
 type projectCmd struct {
-	Wire    string      `enum:"native,aisdk,merlin-v1,merlin-v2" required:"" help:"native, aisdk, merlin-v1 (not paced) or merlin-v2."`
+	Wire    string      `enum:"${wires}" required:"" help:"${wires}; nothing is paced."`
 	After   uint64      `help:"Leave out the frames of the first N chunks."`
 	UI      int         `name:"ui" enum:"6,7" default:"6" help:"AI SDK profile."`
-	Merlin  merlinFlags `embed:"" prefix:"merlin-"`
+	Wires   wires.Flags `embed:""`
 	Framing string      `enum:"bare,event" default:"bare" help:"Framing of the native wire."`
 }
 
 // Run is a filter: chunk i of the input is record i of a log. Turns are shown one
 // after the other, each as a stream of its own; the native wire shows all records.
 func (c *projectCmd) Run(_ context.Context, std streams) error {
+	profile, err := c.profile()
+	if err != nil {
+		return err
+	}
 	out := bufio.NewWriter(std.out)
-	p := &projection{cmd: c, out: out}
-	err := readChunks(&source{src: std.in, out: out}, p.apply)
+	p := &projection{profile: profile, from: c.After, out: out}
+	err = readChunks(&source{src: std.in, out: out}, p.apply)
 	if err == nil {
 		err = p.end()
 	}
@@ -38,13 +43,14 @@ func (c *projectCmd) Run(_ context.Context, std streams) error {
 
 // projection writes the frames of a log's records.
 type projection struct {
-	cmd    *projectCmd
-	out    *bufio.Writer
-	fold   *fold.Fold
-	turn   string
-	proj   spool.Projector
-	frames []spool.Frame
-	held   []spool.Frame // ends that may not be the last word
+	profile wire.Profile
+	from    uint64 // records whose frames are left out
+	out     *bufio.Writer
+	fold    *fold.Fold
+	turn    string
+	proj    spool.Projector
+	frames  []spool.Frame
+	held    []spool.Frame // ends that may not be the last word
 }
 
 func (p *projection) apply(r chunk.Record) error {
@@ -54,11 +60,11 @@ func (p *projection) apply(r chunk.Record) error {
 	if err := p.fold.Apply(r); err != nil {
 		return err
 	}
-	if err := p.follow(); err != nil || p.proj == nil {
-		return err
+	if p.follow(); p.proj == nil {
+		return nil
 	}
 	var err error
-	if p.frames, err = p.proj.Apply(p.frames[:0], r); err != nil || r.Seq <= p.cmd.After {
+	if p.frames, err = p.proj.Apply(p.frames[:0], r); err != nil || r.Seq <= p.from {
 		return err
 	}
 	for _, f := range p.frames {
@@ -73,21 +79,20 @@ func (p *projection) apply(r chunk.Record) error {
 }
 
 // follow has a projector for the turn that the log is in, if it is in one.
-func (p *projection) follow() (err error) {
-	if p.cmd.Wire == "native" {
+func (p *projection) follow() {
+	if p.profile.Log != nil {
 		if p.proj == nil {
-			p.proj = native.New(p.cmd.framing())
+			p.proj = p.profile.Projector(wire.Subject{})
 		}
-		return nil
+		return
 	}
 	turn := p.fold.LastTurn()
 	if turn == nil || turn.ID == p.turn {
-		return nil
+		return
 	}
 	p.release()
 	p.turn = turn.ID
-	p.proj, err = p.cmd.projector(turn.ID)
-	return err
+	p.proj = p.profile.Projector(wire.Subject{Turn: turn.ID})
 }
 
 // end writes what is sent to a reader at the head.
@@ -95,12 +100,12 @@ func (p *projection) end() error {
 	switch {
 	case p.fold == nil:
 		return errors.New("there are no chunks on standard input")
-	case p.cmd.Wire == "native":
+	case p.profile.Log != nil:
 		text := ""
 		if p.fold.Error != nil {
 			text = p.fold.Error.Error
 		}
-		_, err := p.out.Write(native.Terminal(p.fold.Status, p.fold.Reason, text))
+		_, err := p.out.Write(p.profile.Log.End(p.fold.Status, p.fold.Reason, text))
 		return err
 	case p.proj == nil:
 		return errors.New("the chunks hold no run_started: there is no turn to show")
@@ -124,27 +129,14 @@ func (p *projection) write(f spool.Frame) {
 	_, _ = p.out.Write(f.Data)
 }
 
-func (c *projectCmd) framing() native.Framing {
-	if c.Framing == "event" {
-		return native.Event
-	}
-	return native.Bare
-}
-
-// projector is the turn's on the command's wire.
-func (c *projectCmd) projector(turn string) (spool.Projector, error) {
-	if c.Wire == "aisdk" {
-		return aisdk.NewProjector(turn, &aisdk.Options{UI7: c.UI == 7}), nil
-	}
-	literal, err := c.Merlin.literal()
+// profile is the one that the command's flags name.
+func (c *projectCmd) profile() (wire.Profile, error) {
+	o, err := c.Wires.Options()
 	if err != nil {
-		return nil, err
+		return wire.Profile{}, &usageError{err.Error()}
 	}
-	o := &merlin.Options{Literal: literal, Suppress: c.Merlin.suppress()}
-	if c.Wire == "merlin-v1" {
-		o.Version = merlin.V1
-	}
-	return merlin.NewProjector(turn, o), nil
+	w, _ := wires.Find(wires.List(o), c.Wire) // the flag takes no others
+	return w.Profile(wire.Request{Query: url.Values{"ui": {strconv.Itoa(c.UI)}, "framing": {c.Framing}}})
 }
 
 const maxLine = 32 << 20

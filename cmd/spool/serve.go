@@ -21,33 +21,34 @@ import (
 	"github.com/spool-run/spool/model/replay"
 	"github.com/spool-run/spool/runner"
 	"github.com/spool-run/spool/server"
+	"github.com/spool-run/spool/server/chat"
+	"github.com/spool-run/spool/server/wires"
 	"github.com/spool-run/spool/web"
 )
 
 type serveCmd struct {
-	Addr        string        `default:"127.0.0.1:8080" help:"HOST:PORT to listen on; port 0 takes a free one."`
-	Store       string        `default:"sqlite:spool.db" help:"sqlite:PATH (with ?sync=normal the last writes may be lost when the power fails) or memory."`
-	Model       string        `help:"scripted, openai:NAME, openai-responses:NAME (with ?background=1 the provider works on when the connection or this process is lost, and is found again), anthropic:NAME or replay:PATH (a recorded provider stream, or a folder of them from which the message names one); default from the environment (OPENAI_ or ANTHROPIC_ with API_KEY, BASE_URL, MODEL), else scripted."`
-	DemoRate    float64       `default:"40" help:"Deltas per second of the scripted model; 0 is as fast as it can."`
-	ReplayRate  float64       `default:"0" help:"Events per second of a replayed recording; 0 is as recorded."`
-	MCP         []string      `name:"mcp" sep:"\n" placeholder:"SERVER" help:"Tools of an MCP server: its URL, or stdio:COMMAND to run one. With NAME= before it, NAME_ goes before the names of its tools. Repeatable; in the environment one a line."`
-	UI          int           `name:"ui" enum:"6,7" default:"6" help:"Default AI SDK profile: 6 or 7."`
-	ReplayGrace time.Duration `default:"60s" help:"How long a settled turn is replayed to a client without a position."`
-	LeaseTTL    time.Duration `name:"lease-ttl" default:"10s" help:"After this long without a sign of life a session's owner is replaced."`
-	TraceAge    time.Duration `default:"24h" help:"How long a session that rests keeps what its answers looked like while they were streamed; 0 is for ever. The answers themselves stay."`
-	TraceLength int           `name:"trace-records" placeholder:"N" default:"10000" help:"How many records back from its end a session keeps that; 0 is all."`
-	WaitLimit   time.Duration `default:"0" help:"After this long without an answer an approval is denied, and a call that the page executes fails; 0 waits for ever."`
-	DrainGrace  time.Duration `default:"5s" help:"How long open runs may go on after SIGTERM; what is still open then goes on at the next start."`
-	Recover     bool          `default:"true" negatable:"" help:"Runs whose process was lost go on where they were. With --no-recover they fail, and what they showed is their answer."`
-	AllowHost   []string      `name:"allow-host" placeholder:"NAME" help:"Host names, besides this machine's own, under which a server on a loopback address may be asked, such as that of a proxy. * allows all."`
-	CORSOrigin  []string      `name:"cors-origin" placeholder:"ORIGIN" help:"Origins of pages elsewhere that may use this server; pages on this machine always may. * allows all."`
-	Heartbeat   time.Duration `default:"10s" help:"A comment goes out after this much silence."`
-	WriteLimit  time.Duration `name:"write-timeout" default:"15s" help:"A reader that takes longer for one write is cut."`
-	MaxReaders  int           `name:"max-readers" default:"10000" help:"Streams that may be open at once; 0 is any number."`
-	Overrides   bool          `name:"allow-overrides" help:"Let requests replace a session's history or state."`
-	Merlin      merlinServe   `embed:"" prefix:"merlin-"`
-	LogLevel    string        `enum:"debug,info,warn,error" default:"info" help:"debug (what readers do, too), info, warn or error."`
-	Gate        string        `name:"test-gate" hidden:"" env:"SPOOL_TEST_GATE"`
+	Addr        string           `default:"127.0.0.1:8080" help:"HOST:PORT to listen on; port 0 takes a free one."`
+	Store       string           `default:"sqlite:spool.db" help:"sqlite:PATH (with ?sync=normal the last writes may be lost when the power fails) or memory."`
+	Model       string           `help:"scripted, openai:NAME, openai-responses:NAME (with ?background=1 the provider works on when the connection or this process is lost, and is found again), anthropic:NAME or replay:PATH (a recorded provider stream, or a folder of them from which the message names one); default from the environment (OPENAI_ or ANTHROPIC_ with API_KEY, BASE_URL, MODEL), else scripted."`
+	DemoRate    float64          `default:"40" help:"Deltas per second of the scripted model; 0 is as fast as it can."`
+	ReplayRate  float64          `default:"0" help:"Events per second of a replayed recording; 0 is as recorded."`
+	MCP         []string         `name:"mcp" sep:"\n" placeholder:"SERVER" help:"Tools of an MCP server: its URL, or stdio:COMMAND to run one. With NAME= before it, NAME_ goes before the names of its tools. Repeatable; in the environment one a line."`
+	ReplayGrace time.Duration    `default:"60s" help:"How long a settled turn is replayed to a client without a position."`
+	LeaseTTL    time.Duration    `name:"lease-ttl" default:"10s" help:"After this long without a sign of life a session's owner is replaced."`
+	TraceAge    time.Duration    `default:"24h" help:"How long a session that rests keeps what its answers looked like while they were streamed; 0 is for ever. The answers themselves stay."`
+	TraceLength int              `name:"trace-records" placeholder:"N" default:"10000" help:"How many records back from its end a session keeps that; 0 is all."`
+	WaitLimit   time.Duration    `default:"0" help:"After this long without an answer an approval is denied, and a call that the page executes fails; 0 waits for ever."`
+	DrainGrace  time.Duration    `default:"5s" help:"How long open runs may go on after SIGTERM; what is still open then goes on at the next start."`
+	Recover     bool             `default:"true" negatable:"" help:"Runs whose process was lost go on where they were. With --no-recover they fail, and what they showed is their answer."`
+	AllowHost   []string         `name:"allow-host" placeholder:"NAME" help:"Host names, besides this machine's own, under which a server on a loopback address may be asked, such as that of a proxy. * allows all."`
+	CORSOrigin  []string         `name:"cors-origin" placeholder:"ORIGIN" help:"Origins of pages elsewhere that may use this server; pages on this machine always may. * allows all."`
+	Heartbeat   time.Duration    `default:"10s" help:"A comment goes out after this much silence."`
+	WriteLimit  time.Duration    `name:"write-timeout" default:"15s" help:"A reader that takes longer for one write is cut."`
+	MaxReaders  int              `name:"max-readers" default:"10000" help:"Streams that may be open at once; 0 is any number."`
+	Overrides   bool             `name:"allow-overrides" help:"Let requests replace a session's history or state."`
+	Wires       wires.ServeFlags `embed:""`
+	LogLevel    string           `enum:"debug,info,warn,error" default:"info" help:"debug (what readers do, too), info, warn or error."`
+	Gate        string           `name:"test-gate" hidden:"" env:"SPOOL_TEST_GATE"`
 }
 
 // shutdownLimit bounds what a graceful shutdown waits for beyond its drain.
@@ -62,9 +63,9 @@ func (c *serveCmd) Run(ctx context.Context, std streams) error {
 	if err := c.check(); err != nil {
 		return err
 	}
-	merlinOptions, err := c.Merlin.options()
+	shown, err := c.Wires.Options()
 	if err != nil {
-		return err
+		return &usageError{err.Error()}
 	}
 	listener, err := listen(c.Addr)
 	if err != nil {
@@ -123,12 +124,8 @@ func (c *serveCmd) Run(ctx context.Context, std streams) error {
 		AllowHost:   func(host string) bool { return !local || c.allowHost(host) },
 		AllowOrigin: c.allowOrigin,
 
-		AllowOverrides: c.Overrides,
-		Agents:         agents,
-
-		UI:           c.UI,
-		Merlin:       merlinOptions,
-		ReplayGrace:  orNone(c.ReplayGrace),
+		Chat:         chat.Options{AllowOverrides: c.Overrides, Agents: agents, ReplayGrace: orNone(c.ReplayGrace)},
+		Wires:        shown,
 		Heartbeat:    c.Heartbeat,
 		WriteTimeout: c.WriteLimit,
 		MaxReaders:   c.MaxReaders,

@@ -7,24 +7,26 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/internal/sse"
 	"github.com/spool-run/spool/server"
-	"github.com/spool-run/spool/wire/merlin"
-	"github.com/spool-run/spool/wire/native"
+	"github.com/spool-run/spool/server/wires"
+	"github.com/spool-run/spool/wire"
 )
 
 type tailCmd struct {
 	Session string `arg:"" help:"The session's id."`
 	URL     string `name:"url" default:"http://127.0.0.1:8080" help:"The server."`
-	Wire    string `enum:"native,aisdk,merlin-v1,merlin-v2" default:"native" help:"native, aisdk, merlin-v1 or merlin-v2; all but the first show one turn."`
+	Wire    string `enum:"${wires}" default:"native" help:"${wires}; all but native show one turn."`
 	UI      int    `name:"ui" enum:"6,7" default:"6" help:"AI SDK profile."`
 	After   string `help:"Begin after this position."`
 	Once    bool   `help:"End with the turn instead of following the session."`
@@ -40,6 +42,7 @@ func (c *tailCmd) Run(ctx context.Context, std streams) error {
 	out := bufio.NewWriter(std.out)
 	defer out.Flush()
 	t := &tail{cmd: c, out: out, last: c.After}
+	t.wire, _ = wires.Find(wires.List(wires.Options{}), c.Wire) // the flag takes no others
 	told := ""
 	for failures := 0; ; {
 		before := t.last
@@ -73,23 +76,21 @@ func (c *tailCmd) Run(ctx context.Context, std streams) error {
 
 type tail struct {
 	cmd  *tailCmd
+	wire wire.Wire
 	out  *bufio.Writer
 	last string // id of the last event
 }
 
 func (t *tail) request(ctx context.Context) (*http.Request, error) {
 	c := t.cmd
-	path, q := "/stream/"+url.PathEscape(c.Session), url.Values{}
-	switch c.Wire {
-	case "aisdk":
-		path = "/api/chat/" + url.PathEscape(c.Session) + "/stream"
-		q.Set("ui", fmt.Sprint(c.UI))
-	case "merlin-v1", "merlin-v2":
-		path = strings.Replace(c.Wire, "merlin-", "/merlin/", 1) + "/" + url.PathEscape(c.Session)
-	default:
-		if !c.Once {
-			q.Set("follow", "session")
+	path := strings.Replace(t.wire.Attach[0], "{session}", url.PathEscape(c.Session), 1)
+	q := url.Values{"ui": {strconv.Itoa(c.UI)}}
+	if !c.Once && t.wire.Follow != "" {
+		follow, err := url.ParseQuery(t.wire.Follow)
+		if err != nil {
+			return nil, err
 		}
+		maps.Copy(q, follow)
 	}
 	if t.last != "" && t.last == c.After {
 		q.Set("after", t.last) // a parameter, so that a malformed one is refused
@@ -140,35 +141,11 @@ func (t *tail) attach(ctx context.Context) (done bool, err error) {
 
 // event prints one event. done: it was the last.
 func (t *tail) event(name string, data []byte) (done bool, err error) {
-	switch t.cmd.Wire {
-	case "aisdk":
-		t.line(data)
-		return string(data) == "[DONE]", nil
-	case "merlin-v1", "merlin-v2":
-		e, err := merlin.Parse(name, data)
-		if err != nil {
-			return true, err
-		}
-		if e.Kind != merlin.KindMessage { // what the data is depends on it
-			data = append([]byte(e.Name+" "), data...)
-		}
-		t.line(data)
-		return e.Kind == merlin.KindEnd, nil
+	e := t.wire.Read(name, data)
+	if e.Line != nil {
+		t.line(e.Line)
 	}
-	m, err := native.Parse(data)
-	if err != nil {
-		return true, err
-	}
-	switch m.Kind {
-	case native.KindEnd:
-		return true, nil
-	case native.KindFail:
-		return true, errors.New("the run failed: " + m.Error)
-	case native.KindResync:
-		return true, errors.New("the position cannot be served: " + m.Reason)
-	}
-	t.line(m.Chunk)
-	return false, nil
+	return e.Last, e.Err
 }
 
 func (t *tail) line(data []byte) {

@@ -11,45 +11,6 @@ import (
 	"github.com/spool-run/spool/fold"
 )
 
-// ParseDecision reads the body of a decision: {approved, reason}.
-func ParseDecision(approvalID string, data []byte) (Answer, error) {
-	var body struct {
-		Approved *bool  `json:"approved"`
-		Reason   string `json:"reason"`
-	}
-	if err := decodeOne(data, &body); err != nil {
-		return Answer{}, err
-	}
-	if body.Approved == nil {
-		return Answer{}, ErrMalformed.Because("approved is true or false")
-	}
-	return Answer{ApprovalID: approvalID, Approved: *body.Approved, Reason: body.Reason}, nil
-}
-
-// ParseResult reads the body of a call's outcome: {output} or {error}; result is
-// another name for output.
-func ParseResult(callID string, data []byte) (Answer, error) {
-	var body struct {
-		Output json.RawMessage `json:"output"`
-		Result json.RawMessage `json:"result"`
-		Error  string          `json:"error"`
-	}
-	if err := decodeOne(data, &body); err != nil {
-		return Answer{}, err
-	}
-	a := Answer{CallID: callID, Output: body.Output, Error: body.Error}
-	if a.Output == nil {
-		a.Output = body.Result
-	}
-	switch {
-	case a.Output == nil && a.Error == "":
-		return Answer{}, ErrMalformed.Because("the body has neither output nor error")
-	case a.Output != nil && a.Error != "":
-		return Answer{}, ErrMalformed.Because("the body has both output and error")
-	}
-	return a, nil
-}
-
 // Submit gives an answer to a run that is paused, or that has asked already and
 // goes on with other calls. The first answer to a call counts; the same again is
 // answered the same. The turn goes on once nothing is missing; Submit does not
@@ -58,7 +19,7 @@ func ParseResult(callID string, data []byte) (Answer, error) {
 // counts, [ErrTooLate], [ErrNotWaiting], [ErrResultInvalid] if Deps.Agents
 // say so, and the store's.
 func Submit(ctx context.Context, d *Deps, session string, a Answer) (*Settled, error) {
-	g, err := d.subject(session)
+	g, err := d.Visit(ctx, session)
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +39,7 @@ func Submit(ctx context.Context, d *Deps, session string, a Answer) (*Settled, e
 	if err := g.View(ctx, look); err != nil || known {
 		return s, err
 	}
-	if _, err := g.Command(ctx, spool.Row{}, a.chunk(AnswerID(a))); err != nil {
+	if err := g.command(ctx, spool.Row{}, a.chunk(AnswerID(a))); err != nil {
 		return nil, err
 	}
 	if err := g.View(ctx, look); err != nil {

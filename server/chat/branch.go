@@ -1,9 +1,7 @@
 package chat
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/chunk"
@@ -22,52 +20,6 @@ type BranchOptions struct {
 
 // ModeBranch is the mode of a resume that makes a new session.
 const ModeBranch = "branch"
-
-// ResumeMode reads the mode of a resume's body.
-func ResumeMode(data []byte) (string, error) {
-	var body struct {
-		Mode string `json:"mode"`
-	}
-	if len(bytes.TrimSpace(data)) == 0 {
-		return "", nil
-	}
-	err := decodeOne(data, &body)
-	return body.Mode, err
-}
-
-// ParseBranch reads the body of a branch: {checkpointId, sessionId, commandId,
-// message}, of which only the first must be there.
-func ParseBranch(data []byte) (BranchOptions, error) {
-	var body struct {
-		CheckpointID string          `json:"checkpointId"`
-		SessionID    string          `json:"sessionId"`
-		CommandID    string          `json:"commandId"`
-		Message      json.RawMessage `json:"message"`
-	}
-	if err := decodeOne(data, &body); err != nil {
-		return BranchOptions{}, err
-	}
-	o := BranchOptions{CheckpointID: body.CheckpointID, Session: body.SessionID, CommandID: body.CommandID}
-	if o.CheckpointID == "" {
-		return BranchOptions{}, ErrMalformed.Because("a branch needs a checkpointId")
-	}
-	if o.CommandID != "" {
-		if err := chunk.CheckID(o.CommandID); err != nil {
-			return BranchOptions{}, err
-		}
-	}
-	if !isNull(body.Message) {
-		m, err := parseMessage(body.Message, chunk.RoleUser)
-		if err != nil {
-			return BranchOptions{}, err
-		}
-		if m.msg.Role != chunk.RoleUser {
-			return BranchOptions{}, ErrMalformed.Because("the message is not a user's")
-		}
-		o.Message = &m.msg
-	}
-	return o, nil
-}
 
 // Branched is where a branch stands, and where it came from.
 type Branched struct {
@@ -98,7 +50,7 @@ func Branch(ctx context.Context, d *Deps, session string, o BranchOptions) (*Bra
 	if err := CheckSession(session); err != nil {
 		return nil, err
 	}
-	g, _, err := d.existing(ctx, session)
+	g, err := d.Visit(ctx, session)
 	if err != nil {
 		return nil, err
 	}

@@ -5,20 +5,19 @@ import (
 
 	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/fold"
-	"github.com/spool-run/spool/wire/aisdk"
 )
 
 // locate finds the call that an answer is for, among those of the fold's agent
 // and of all below it, and whose it is; the answer comes back with that agent and
 // the call's own id. A call has the id that its agent gave it or, if that is not
-// the one asked, that of [aisdk.ChildCallID]; approvals have ids of their own.
+// the one asked, that of [chunk.ChildCallID]; approvals have ids of their own.
 func locate(f *fold.Fold, a Answer) (owner *fold.Fold, t *chunk.ToolPart, found Answer) {
 	if a.ApprovalID != "" {
 		a.Agent, t = f.FindCall(func(t *chunk.ToolPart) bool { return t.Approval != nil && t.Approval.ID == a.ApprovalID })
 		return f.Child(a.Agent), t, a
 	}
 	if a.Agent == "" {
-		a.Agent, a.CallID = aisdk.SplitCallID(f.Session, a.CallID)
+		a.Agent, a.CallID = chunk.SplitCallID(f.Session, a.CallID)
 	}
 	owner = f.Child(a.Agent)
 	if owner == nil {

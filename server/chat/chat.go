@@ -1,74 +1,90 @@
-// Package chat turns chat requests into commands of a session's log, and logs
-// into what chat clients read: streams on the AI SDK wire, snapshots, histories.
-// It knows nothing of HTTP servers beyond header names, so that a program with
-// its own handler can use it; package server is such a handler.
+// Package chat turns requests of any wire into commands of a session's log, and
+// logs into what a wire's clients read: a run's answer, a turn, the log. It knows
+// no protocol and no HTTP; package server is the handler that uses it, and package
+// server/frontend the AI SDK's own request bodies and snapshots.
 package chat
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/agent"
 	"github.com/spool-run/spool/chunk"
-	"github.com/spool-run/spool/wire/aisdk"
-	"github.com/spool-run/spool/wire/merlin"
+	"github.com/spool-run/spool/wire"
 )
 
-// Deps are what chat requests are handled with.
-type Deps struct {
-	Logs *spool.Logs
-	// ContentReplay leaves a live turn's assistant message out of snapshots and
-	// replays it on the stream. Off, the snapshot holds it (its id ends in
-	// "-partial") and the stream goes on after it.
-	ContentReplay bool
-	// UI is the AI SDK profile of requests that ask for none: 6 (also 0) or 7.
-	UI int
-	// ReplayGrace is how long a settled turn is still replayed to a reader
-	// without a position; 0 for not at all.
-	ReplayGrace time.Duration
-	// ForceStop is how long a run's owner may take to obey a stop before the run
-	// is taken from it. 0: 4 s, of which the owner gives half to its tools.
-	ForceStop time.Duration
+// Options are what a program decides about its chats. The zero value works.
+type Options struct {
+	// Agent is the agent type of sessions created here; "" for any.
+	Agent string
 	// Agents are those of the runners, if they are known here: so that a stop that
 	// their owner does not obey ends what their providers do in the background, and
 	// results of clients are checked against what their tools declare.
 	Agents []*agent.Agent
 	// AllowOverrides lets a request replace the session's history or state.
 	AllowOverrides bool
-	// Agent is the agent type of sessions created here; "" for any.
-	Agent string
-	// Transformer are options of the AI SDK wire, the same for everyone.
-	Transformer TransformerOptions
-	// SubAgents says how sub-agents are shown to requests that do not say; "" is
-	// nested.
-	SubAgents aisdk.SubAgents
-	Merlin    MerlinOptions
+	// ReplayGrace is how long a settled turn is still replayed to a reader
+	// without a position. 0: see the program that takes these options.
+	ReplayGrace time.Duration
+	// ForceStop is how long a run's owner may take to obey a stop before the run
+	// is taken from it. 0: 4 s, of which the owner gives half to its tools.
+	ForceStop time.Duration
 }
 
-// TransformerOptions are those of the AI SDK wire that a program sets for all its
-// readers, streams and snapshots alike: see [aisdk.Options]. What goes into
-// metadata is the agent's: see [agent.Agent].
-type TransformerOptions struct {
-	StaticTools   bool                   // tool-{name} parts instead of dynamic-tool
-	NoStepEvents  bool                   // no start-step and finish-step
-	LiteralErrors bool                   // every error chunk is an error frame
-	ChunkFilter   func(chunk.Chunk) bool // drops what it returns false for
+// Deps are what chat requests are handled with. A ReplayGrace of 0 is none.
+type Deps struct {
+	Logs *spool.Logs
+	Options
+	// ContentReplay leaves a live turn's assistant message out of snapshots and
+	// replays it on the stream. Off, the snapshot holds it (its id ends in
+	// "-partial") and the stream goes on after it.
+	ContentReplay bool
 }
 
-// Params are one chat request.
+// Params are one request: with a body it is a POST, else a GET.
 type Params struct {
-	Method     string // POST or GET
-	Session    string // "": POST takes the body's, or mints one
-	Principal  string
-	Body       *Body // POST
-	Position   Position
-	UI         int             // 0: Deps.UI
-	SubAgents  aisdk.SubAgents // "": Deps.SubAgents; of Merlin, nest (also "") or summary
-	StartIndex *int            // GET: count frames from the run's start
-	Run        string          // GET with StartIndex: which run; from [SplitRunID]
-	// Merlin asks for that version of the Merlin wire instead of the AI SDK's.
-	Merlin merlin.Version
+	Session   string // "": a POST takes the body's, or mints one
+	Principal string
+	Body      *Body
+	Profile   wire.Profile
+	Position  wire.Position
+	Run       string // of a counted position: which run; from [SplitRunID]
+}
+
+// Body is what a POST brings.
+type Body struct {
+	Session   string // "" if the body names none
+	Message   *chunk.Message
+	Answers   []Answer         // of a last assistant message, to its calls
+	Replace   *[]chunk.Message // history given beside the message; nil: none
+	State     json.RawMessage  // nil: none given
+	Trigger   Trigger
+	MessageID string // the message the trigger is about
+	WhenBusy  chunk.WhenBusy
+	CommandID string // the caller's own idempotency key; may be ""
+}
+
+// Trigger is what a POST wants.
+type Trigger string
+
+const (
+	TriggerSubmit     Trigger = "submit-message" // also ""
+	TriggerRegenerate Trigger = "regenerate-message"
+)
+
+// Answer is what a client says about one call: its output, or a decision.
+type Answer struct {
+	// Agent is the session whose call it is, once it is known; "" for the one
+	// that is asked.
+	Agent      string
+	CallID     string
+	Output     json.RawMessage
+	Error      string
+	ApprovalID string // set for a decision
+	Approved   bool
+	Reason     string
 }
 
 // The names of the views.
@@ -77,58 +93,42 @@ const (
 	ViewReplay  = "replay"
 	ViewCursor  = "cursor"
 	ViewCounted = "counted"
-	ViewNative  = "native"
+	ViewLog     = "log"
 )
 
-// Response is the answer to a chat request.
+// Response is the answer to a request.
 type Response struct {
 	Session     string
 	Incarnation uint64
 	View        string
-	Stream      Source         // nil: there is nothing to stream (204)
-	RunID       string         // names the session and the run, for clients that count
-	Tail        *int           // index of the newest counted frame
-	Merlin      merlin.Version // which Merlin wire the stream is; 0 for none
+	Stream      Source // nil: there is nothing to stream (204)
+	RunID       string // names the session and the run, for clients that count
+	Tail        *int   // index of the newest counted frame
 }
 
-// Source is one reader's view of a log as SSE bytes.
-type Source interface {
-	// Next returns the next events and blocks until there are some. The bytes
-	// are valid until the next call and must not be changed; they may come with
-	// an error. It fails with io.EOF once the terminal frame was given; with
-	// ctx's error, after which it may be called again; and with [ErrCut] or
-	// another error when the reader must be cut off without a terminal frame.
-	Next(ctx context.Context) ([]byte, error)
-}
+// Source is one reader's view of a log: [wire.Stream]. It fails with [ErrCut] when
+// the reader must come back.
+type Source = wire.Stream
 
-// HandleChatStream answers a chat request: POST appends what it brings and
-// streams the run that answers it, GET attaches to the session.
+// Handle answers a request: a POST appends what it brings and streams the run that
+// answers it, a GET attaches to the session.
 //
 // Errors: those of this package, a [*BusyError], the cursor errors of package
 // spool, and the store's.
-func HandleChatStream(ctx context.Context, d *Deps, p Params) (*Response, error) {
-	if p.UI == 0 {
-		p.UI = d.UI
+func Handle(ctx context.Context, d *Deps, p Params) (*Response, error) {
+	if p.Body != nil {
+		return d.post(ctx, p)
 	}
-	if p.UI != 7 {
-		p.UI = 6
-	}
-	switch {
-	case p.Merlin == 0:
-		p.SubAgents = d.agents(p.SubAgents)
-	case p.SubAgents == aisdk.Flatten:
-		return nil, errMerlinAgents
-	}
-	handle := d.get
-	if p.Method == "POST" {
-		handle = d.post
-	}
-	res, err := handle(ctx, p)
-	if res != nil {
-		res.Merlin = p.Merlin
-	}
-	return res, err
+	return d.attach(ctx, p)
 }
 
 // CheckSession checks the id of a session that a request names.
 func CheckSession(id string) error { return chunk.CheckSessionID(id) }
+
+// CheckReadable checks the id of a session that is read: a root's or a child's.
+func CheckReadable(session string) error {
+	if err := chunk.CheckID(session); err != nil {
+		return err
+	}
+	return chunk.CheckSessionID(chunk.RootID(session))
+}

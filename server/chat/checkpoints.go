@@ -3,7 +3,6 @@ package chat
 import (
 	"context"
 	"slices"
-	"strings"
 
 	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/fold"
@@ -36,17 +35,17 @@ type CheckpointsPage struct {
 // Checkpoints returns a page of a session's checkpoints, oldest first or newest
 // first. Errors: [spool.ErrNotFound], [chunk.ErrInvalid], and the store's.
 func Checkpoints(ctx context.Context, d *Deps, session string, o CheckpointsOptions) (*CheckpointsPage, error) {
-	if err := checkPage(o.Offset, o.Limit); err != nil {
+	if err := CheckPage(o.Offset, o.Limit); err != nil {
 		return nil, err
 	}
-	g, _, err := d.existing(ctx, session)
+	g, err := d.Visit(ctx, session)
 	if err != nil {
 		return nil, err
 	}
 	page := &CheckpointsPage{Items: []Checkpoint{}}
 	err = g.View(ctx, func(f *fold.Fold) error {
 		page.Total = len(f.Checkpoints)
-		from, to := pageOf(page.Total, o.Offset, o.Limit)
+		from, to := PageOf(page.Total, o.Offset, o.Limit)
 		page.HasMore = to < page.Total
 		if o.Newest {
 			from, to = page.Total-to, page.Total-from
@@ -85,16 +84,4 @@ func placed(f *fold.Fold, c fold.Checkpoint) Checkpoint {
 		steps++
 	}
 	return out
-}
-
-// ParseOrder reads the order of a listing: "" and asc are oldest first, desc is
-// newest first.
-func ParseOrder(order string) (newest bool, err error) {
-	switch strings.ToLower(order) {
-	case "", "asc":
-		return false, nil
-	case "desc":
-		return true, nil
-	}
-	return false, chunk.ErrInvalid.Because("order is asc or desc")
 }

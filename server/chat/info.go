@@ -23,20 +23,25 @@ type Info struct {
 // StreamInfo says where a session's log stands, and a child's part of it. It
 // fails with [spool.ErrNotFound], or the store's errors.
 func StreamInfo(ctx context.Context, d *Deps, session string) (*Info, error) {
-	g, h, err := d.existing(ctx, session)
+	g, err := d.Visit(ctx, session)
 	if err != nil {
 		return nil, err
 	}
-	info := &Info{session, h.Status, h.Seq, h.Seq, h.TraceFloor, h.Floor, max(h.Incarnation, 1), "", 0}
-	if h.Status != chunk.StatusFailed && h.Due == 0 && !g.child() {
+	h := g.At
+	status, err := g.status(ctx)
+	if err != nil {
+		return nil, err
+	}
+	info := &Info{session, status, h.Seq, h.Seq, h.TraceFloor, h.Floor, h.Incarnation, "", 0}
+	if status != chunk.StatusFailed && h.Due == 0 && !g.Child() {
 		return info, nil
 	}
 	return info, g.View(ctx, func(f *fold.Fold) error {
 		info.Waiting = len(f.Waiting)
-		if f.Error != nil && h.Status == chunk.StatusFailed {
+		if f.Error != nil && status == chunk.StatusFailed {
 			info.Error = f.Error.Error
 		}
-		if g.child() {
+		if g.Child() {
 			info.Latest, info.Total = last(f), 0
 		}
 		return nil

@@ -16,45 +16,49 @@ type InterruptOptions = StopOptions
 // nothing runs, or that waits for somebody's answer, is answered as it stands. Errors: [spool.ErrNotFound] for an
 // unknown session, [ErrNotInterruptible], and the store's.
 func Interrupt(ctx context.Context, d *Deps, session string, o InterruptOptions) (*Settled, error) {
-	g, err := d.Logs.Log(session)
-	if err != nil {
-		return nil, err
-	}
-	h, err := g.Head(ctx)
+	g, err := d.visitRoot(ctx, session)
 	if err != nil {
 		return nil, err
 	}
 	s := &Settled{Session: session}
 	command := ""
-	look := func(f *fold.Fold) error {
+	look := func(f *fold.Fold) (err error) {
 		s.take(f)
 		if run := f.Interrupted(); run != nil {
 			s.RunID = run.ID
 		}
-		if command != "" {
-			s.RunID = f.Verdict(command).RunID
-			s.pend(f.Interrupt != nil)
-			return nil
+		if command == "" {
+			command, err = interruptOf(f, o.RunID)
+			return err
 		}
-		switch run := f.OpenRun(); {
-		case f.Asks(): // it is paused, whatever is queued behind it
-		case run != nil && o.RunID != "" && o.RunID != run.ID:
-		case run != nil && run.Mode == chunk.ModeExternal:
-			return ErrNotInterruptible.With(session, nil)
-		case run != nil:
-			command = "interrupt-" + hash(run.ID)
-		case f.Live() && o.RunID == "" && f.Continue != nil:
-			command = "interrupt-" + hash(f.Continue.ID)
-		case f.Live() && o.RunID == "":
-			command = "interrupt-" + hash(f.Waiting[0].ID)
-		}
+		s.RunID = f.Verdict(command).RunID
+		s.pend(f.Interrupt != nil)
 		return nil
 	}
 	if err := g.View(ctx, look); err != nil || command == "" {
 		return s, err
 	}
-	if _, err := g.Command(ctx, spool.Row{}, &chunk.InterruptRequested{CommandID: command, Target: o.RunID, Reason: o.Reason}); err != nil {
+	if err := g.command(ctx, spool.Row{}, &chunk.InterruptRequested{CommandID: command, Target: o.RunID, Reason: o.Reason}); err != nil {
 		return nil, err
 	}
-	return s, s.await(ctx, g, h.Incarnation, stopPatience, look)
+	_, err = s.await(ctx, g, stopPatience, look)
+	return s, err
+}
+
+// interruptOf is the id of the command that interrupts what runs, or is about to;
+// "" if there is nothing.
+func interruptOf(f *fold.Fold, runID string) (string, error) {
+	switch run := f.OpenRun(); {
+	case f.Asks(): // it is paused, whatever is queued behind it
+	case run != nil && runID != "" && runID != run.ID:
+	case run != nil && run.Mode == chunk.ModeExternal:
+		return "", ErrNotInterruptible.With(f.Session, nil)
+	case run != nil:
+		return "interrupt-" + hash(run.ID), nil
+	case f.Live() && runID == "" && f.Continue != nil:
+		return "interrupt-" + hash(f.Continue.ID), nil
+	case f.Live() && runID == "":
+		return "interrupt-" + hash(f.Waiting[0].ID), nil
+	}
+	return "", nil
 }

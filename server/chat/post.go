@@ -1,10 +1,10 @@
 package chat
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"io"
 	"slices"
 	"strconv"
@@ -14,7 +14,6 @@ import (
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/fold"
-	"github.com/spool-run/spool/wire/aisdk"
 )
 
 // decision is what a POST comes to: commands to append, if any, and the commands
@@ -22,67 +21,48 @@ import (
 type decision struct {
 	chunks []chunk.Chunk
 	follow []string // command ids; the first that has a run counts
-	row    spool.Row
 }
 
 func (d *Deps) post(ctx context.Context, p Params) (*Response, error) {
-	session := p.Session
-	if session == "" {
-		session = p.Body.Session
-	}
+	session := cmp.Or(p.Session, p.Body.Session)
 	if session == "" {
 		session = d.Logs.NewID()
 	}
 	if err := CheckSession(session); err != nil {
 		return nil, err
 	}
-	g, err := d.subject(session)
+	g, err := d.find(ctx, session)
 	if err != nil {
 		return nil, err
 	}
 	var dec decision
-	err = view(ctx, g, func(f *fold.Fold) error {
+	err = g.View(ctx, func(f *fold.Fold) (err error) {
 		dec, err = d.decide(f, p.Body)
-		if f.Seq == 0 {
-			dec.row = spool.Row{Agent: d.Agent, Principal: p.Principal, Title: title(p.Body.Message)}
-		}
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
 	if len(dec.chunks) > 0 {
-		if _, err := g.Command(ctx, dec.row, dec.chunks...); err != nil {
+		var row spool.Row
+		if !g.Exists() {
+			row = spool.Row{Agent: d.Agent, Principal: p.Principal, Title: Title(p.Body.Message)}
+		}
+		if err := g.command(ctx, row, dec.chunks...); err != nil {
 			return nil, err
 		}
-		if err := view(ctx, g, func(f *fold.Fold) error { return refusal(f, dec.follow) }); err != nil {
+		if err := g.View(ctx, func(f *fold.Fold) error { return refusal(f, dec.follow) }); err != nil {
 			return nil, err
 		}
 	}
-	h, err := g.Head(ctx)
-	if err != nil {
-		return nil, err
-	}
+	a := attach{d: d, g: g, as: &p.Profile}
 	return &Response{
 		Session:     session,
-		Incarnation: max(h.Incarnation, 1),
+		Incarnation: g.At.Incarnation,
 		View:        ViewSegment,
-		Stream:      d.segment(g, h.Incarnation, dec.follow, p.wire(), 0),
+		Stream:      a.segment(dec.follow, 0),
 		RunID:       runID(session, dec.follow[0]),
 	}, nil
-}
-
-// view is [spool.Log.View] with an empty fold for a session that does not exist.
-func view(ctx context.Context, g subject, fn func(*fold.Fold) error) error {
-	ran := false
-	err := g.View(ctx, func(f *fold.Fold) error {
-		ran = true
-		return fn(f)
-	})
-	if !ran && errors.Is(err, spool.ErrNotFound) {
-		return fn(fold.New(g.Session()))
-	}
-	return err
 }
 
 // refusal returns the error of a decision that the log refused as a whole.
@@ -325,7 +305,7 @@ func AnswerID(a Answer) string {
 		return "approval-" + hash(a.ApprovalID)
 	}
 	if a.Agent != "" && chunk.RootID(a.Agent) != a.Agent {
-		return "result-" + hash(aisdk.ChildCallID(a.Agent, a.CallID))
+		return "result-" + hash(chunk.ChildCallID(a.Agent, a.CallID))
 	}
 	return "result-" + hash(a.CallID)
 }
@@ -367,8 +347,8 @@ func SplitRunID(id string) (session, run string) {
 	return id[:i], id[i+1:]
 }
 
-// title is the beginning of what the user says.
-func title(m *chunk.Message) string {
+// Title is the beginning of what the user says.
+func Title(m *chunk.Message) string {
 	if m == nil {
 		return ""
 	}

@@ -1,10 +1,8 @@
 package chat
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -33,34 +31,8 @@ type ResumeOptions struct {
 	CommandID string
 }
 
-// ParseResume reads a resume's body, which may be empty: {mode, runId,
-// checkpointId, message, commandId}. Errors: [ErrMalformed].
-func ParseResume(data []byte) (ResumeOptions, error) {
-	var raw struct {
-		Mode         string          `json:"mode"`
-		RunID        string          `json:"runId"`
-		CheckpointID string          `json:"checkpointId"`
-		Message      json.RawMessage `json:"message"`
-		CommandID    string          `json:"commandId"`
-	}
-	if len(bytes.TrimSpace(data)) > 0 {
-		if err := decodeOne(data, &raw); err != nil {
-			return ResumeOptions{}, err
-		}
-	}
-	o := ResumeOptions{Mode: raw.Mode, RunID: raw.RunID, CheckpointID: raw.CheckpointID, CommandID: raw.CommandID}
-	if !isNull(raw.Message) {
-		m, err := parseMessage(raw.Message, chunk.RoleUser)
-		if err != nil {
-			return ResumeOptions{}, err
-		}
-		o.Message = &m.msg
-	}
-	return o, o.check()
-}
-
-// check says what is wrong with the options.
-func (o *ResumeOptions) check() error {
+// Check completes the options, and says what is wrong with them.
+func (o *ResumeOptions) Check() error {
 	switch o.Mode {
 	case "":
 		o.Mode = chunk.ModeContinue
@@ -98,14 +70,10 @@ const resumePatience = 2 * time.Second
 // [ErrMalformed] and [ErrNoMessage] for options that make no sense, and the
 // store's.
 func Resume(ctx context.Context, d *Deps, session string, o ResumeOptions) (*Settled, error) {
-	if err := o.check(); err != nil {
+	if err := o.Check(); err != nil {
 		return nil, err
 	}
-	g, err := d.Logs.Log(session)
-	if err != nil {
-		return nil, err
-	}
-	h, err := g.Head(ctx)
+	g, err := d.visitRoot(ctx, session)
 	if err != nil {
 		return nil, err
 	}
@@ -121,6 +89,9 @@ func Resume(ctx context.Context, d *Deps, session string, o ResumeOptions) (*Set
 		if _, err := Stop(ctx, d, session, StopOptions{}); err != nil {
 			return nil, err
 		}
+		if g, err = d.visitRoot(ctx, session); err != nil {
+			return nil, err
+		}
 		if err := g.View(ctx, decide); err != nil {
 			return nil, err
 		}
@@ -131,15 +102,15 @@ func Resume(ctx context.Context, d *Deps, session string, o ResumeOptions) (*Set
 	switch {
 	case r.repeated:
 	case r.at != nil:
-		err = r.rollBack(ctx, g)
+		err = r.rollBack(ctx, &g)
 	default:
-		_, err = g.Command(ctx, spool.Row{}, r.chunks...)
+		err = g.command(ctx, spool.Row{}, r.chunks...)
 	}
 	if err != nil {
 		return nil, err
 	}
 	s := &Settled{Session: session}
-	return s, s.await(ctx, g, h.Incarnation, resumePatience, func(f *fold.Fold) error {
+	_, err = s.await(ctx, g, resumePatience, func(f *fold.Fold) error {
 		v := f.Verdict(r.id)
 		s.take(f)
 		s.RunID = v.RunID
@@ -149,6 +120,7 @@ func Resume(ctx context.Context, d *Deps, session string, o ResumeOptions) (*Set
 		}
 		return nil
 	})
+	return s, err
 }
 
 // refused is the error of a resume that the log has refused.
@@ -251,16 +223,7 @@ const retryID = "retry-"
 // retry goes back to the last checkpoint of a turn that did not come to its end,
 // or, if it has none, to the user's message.
 func retry(f *fold.Fold, o ResumeOptions) (resumption, error) {
-	t := f.LastTurn()
-	again := ""
-	switch n := len(f.Waiting); {
-	case n > 0:
-		again = f.Waiting[n-1].ID
-	case f.Rolled != "":
-		again = f.Rolled
-	case t != nil:
-		again = t.ID
-	}
+	t, again := f.LastTurn(), latest(f)
 	broken := f.Status == chunk.StatusFailed || f.Interrupted() != nil ||
 		f.Status == chunk.StatusEnded && (f.Reason == string(chunk.OutcomeStopped) || f.Reason == string(chunk.OutcomeLimit))
 	switch {
@@ -289,6 +252,17 @@ func retry(f *fold.Fold, o ResumeOptions) (resumption, error) {
 	}
 	r.chunks = []chunk.Chunk{&chunk.HistoryRewound{CommandID: r.id, AfterMessageID: f.Messages[i].ID, Trigger: "regenerate"}}
 	return r, nil
+}
+
+// latest is the id of the command that opened the latest turn, or will.
+func latest(f *fold.Fold) string {
+	if n := len(f.Waiting); n > 0 {
+		return f.Waiting[n-1].ID
+	}
+	if t := f.LastTurn(); t != nil && f.Rolled == "" {
+		return t.ID
+	}
+	return f.Rolled
 }
 
 // numberedResume returns the command of a resume that opens a turn, and its

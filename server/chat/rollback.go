@@ -22,7 +22,7 @@ const rollbackBytes = 256 << 10
 // rollBack appends the log's content at the checkpoint and the command that goes
 // on from there. The last append alone counts: if it never comes, nothing has
 // happened.
-func (r *resumption) rollBack(ctx context.Context, g *spool.Log) error {
+func (r *resumption) rollBack(ctx context.Context, g *Session) error {
 	f, err := g.FoldAt(ctx, r.at.Seq)
 	if err != nil {
 		return err
@@ -38,7 +38,7 @@ func (r *resumption) rollBack(ctx context.Context, g *spool.Log) error {
 			return err
 		}
 		if size+len(data) > rollbackBytes && len(batch) > 0 {
-			if _, err := g.Command(ctx, spool.Row{}, batch...); err != nil {
+			if err := g.command(ctx, spool.Row{}, batch...); err != nil {
 				return err
 			}
 			batch, size = nil, 0
@@ -46,10 +46,9 @@ func (r *resumption) rollBack(ctx context.Context, g *spool.Log) error {
 		batch, size = append(batch, c), size+len(data)
 	}
 	if len(batch) > 0 {
-		if _, err := g.Command(ctx, spool.Row{}, batch...); err != nil {
+		if err := g.command(ctx, spool.Row{}, batch...); err != nil {
 			return err
 		}
 	}
-	_, err = g.Command(ctx, spool.Row{}, append([]chunk.Chunk{series[last]}, r.chunks...)...)
-	return err
+	return g.command(ctx, spool.Row{}, append([]chunk.Chunk{series[last]}, r.chunks...)...)
 }

@@ -1,132 +1,112 @@
 package chat
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
-	"slices"
-	"strings"
 
 	"github.com/spool-run/spool"
-	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/fold"
 )
 
 // segment streams the run that answers one of the commands, from its start, and
 // waits for it if need be.
-func (d *Deps) segment(g subject, incarnation uint64, ids []string, as wire, skip int) Source {
+func (a *attach) segment(ids []string, skip int) Source {
 	return &late{open: func(ctx context.Context) (Source, error) {
-		for {
-			var run *fold.Run
-			var turn *fold.Turn
-			var seq, from uint64
-			var message, command string
-			refused, waiting := false, false
-			err := view(ctx, g, func(f *fold.Fold) error {
-				seq = f.Position()
-				refused = refusal(f, ids) != nil
-				if t := f.LastTurn(); t != nil {
-					message = t.MessageID
-				}
-				for _, id := range ids {
-					v := f.Verdict(id)
-					waiting = waiting || v.State == fold.VerdictWaiting
-					if r := f.Run(v.RunID); r != nil {
-						r, t := *r, *f.Turn(r.TurnID)
-						run, turn, command, from = &r, &t, id, v.From
-						return nil
-					}
-				}
-				return nil
-			})
+		var s answering
+		err := a.g.Until(ctx, func(f *fold.Fold) (spool.Look, error) {
+			s = answeringOf(f, ids)
 			switch {
-			case err != nil:
-				return nil, err
-			case run != nil && from != 0:
-				return d.rest(ctx, g, turn, command, from, as, skip)
-			case run != nil:
-				return d.run(ctx, g, turn, run, as, skip)
-			case refused:
-				return as.settled("", "other"), nil
+			case s.run != nil, s.refused:
+				return spool.Seen, nil
+			case s.waiting:
+				return spool.Surely, nil
 			}
-			switch err := await(ctx, g, incarnation, seq, waiting); {
-			case errors.Is(err, io.EOF):
-				// Accepted, and nothing to do yet: other calls wait for answers.
-				return as.settled(message, "tool-calls"), nil
-			case err != nil:
-				return nil, err
-			}
+			return spool.Maybe, nil
+		})
+		switch {
+		case errors.Is(err, io.EOF):
+			// Accepted, and nothing to do yet: other calls wait for answers.
+			return static(a.as.NoRun(s.message, "tool-calls")), nil
+		case err != nil:
+			return nil, err
+		case s.run == nil:
+			return static(a.as.NoRun("", "other")), nil
+		case s.from != 0:
+			return a.rest(ctx, &s, skip)
 		}
+		return a.run(ctx, s.turn, s.run, skip)
 	}}
+}
+
+// answering is what became of the commands of a POST.
+type answering struct {
+	run     *fold.Run
+	turn    *fold.Turn
+	command string // the one that the run answers,
+	from    uint64 // and, if it came while the run was open, its sequence
+	message string // of the latest turn
+	refused bool
+	waiting bool
+}
+
+func answeringOf(f *fold.Fold, ids []string) answering {
+	s := answering{refused: refusal(f, ids) != nil}
+	if t := f.LastTurn(); t != nil {
+		s.message = t.MessageID
+	}
+	for _, id := range ids {
+		v := f.Verdict(id)
+		s.waiting = s.waiting || v.State == fold.VerdictWaiting
+		if r := f.Run(v.RunID); r != nil {
+			run := *r
+			s.run, s.turn, s.command, s.from = &run, copied(f.Turn(r.TurnID)), id, v.From
+			return s
+		}
+	}
+	return s
 }
 
 // run streams one run's frames, or the turn's message where the run's own
 // frames can no longer be had.
-func (d *Deps) run(ctx context.Context, g subject, turn *fold.Turn, run *fold.Run, as wire, skip int) (Source, error) {
-	h, err := g.Head(ctx)
-	if err != nil {
-		return nil, err
+func (a *attach) run(ctx context.Context, turn *fold.Turn, run *fold.Run, skip int) (Source, error) {
+	if run.Start-1 < a.g.At.TraceFloor {
+		return a.whole(ctx, turn)
 	}
-	if run.Start-1 < h.TraceFloor {
-		return d.whole(ctx, g, turn, as)
-	}
-	return d.paced(&turnSource{g: g, f: d.projection(g, h.Incarnation, turn, as).Follow(run.Start - 1), turn: turn.ID,
-		incarnation: h.Incarnation, run: run.Start, skip: skip}, as), nil
+	return a.wrap(&turnStream{g: a.g, f: a.g.projection(a.as, turn).Follow(a.g.At, run.Start-1), turn: turn.ID,
+		part: &segment{run: run.Start, skip: skip}}), nil
 }
 
 // rest streams what follows an answer that came while its run was open, to that
-// run's end or pause. Before it come the outcomes that the open
-// step's other calls had by then: a client that lost its own stream of the run
-// lacks them, and for any other they change nothing.
-func (d *Deps) rest(ctx context.Context, g subject, turn *fold.Turn, command string, from uint64, as wire, skip int) (Source, error) {
-	h, err := g.Head(ctx)
-	if err != nil {
-		return nil, err
+// run's end or pause. Before it come the outcomes that the open step's other calls
+// had by then: a client that lost its own stream of the run lacks them, and for
+// any other they change nothing.
+func (a *attach) rest(ctx context.Context, s *answering, skip int) (Source, error) {
+	if s.from < a.g.At.TraceFloor {
+		return a.whole(ctx, s.turn)
 	}
-	if from < h.TraceFloor {
-		return d.whole(ctx, g, turn, as)
-	}
-	p := d.projection(g, h.Incarnation, turn, as)
-	lead, err := d.lead(ctx, g, p, turn, command, from, as)
+	p := a.g.projection(a.as, s.turn)
+	lead, err := a.lead(ctx, p, s.command, s.from)
 	if err != nil {
 		return nil, err
 	}
 	n := min(skip, len(lead))
-	src := d.paced(&turnSource{g: g, f: p.Follow(from), turn: turn.ID, incarnation: h.Incarnation, run: from, begun: true, skip: skip - n}, as)
-	return &led{lead: leadBytes(lead[n:], spool.Cursor{Seq: from, Incarnation: h.Incarnation}), Source: src}, nil
+	src := a.wrap(&turnStream{g: a.g, f: p.Follow(a.g.At, s.from), turn: s.turn.ID,
+		part: &segment{run: s.from, begun: true, skip: skip - n}})
+	return &led{lead: leadBytes(lead[n:], spool.Cursor{Seq: s.from, Incarnation: a.g.At.Incarnation}), Source: src}, nil
 }
 
 // lead returns the frames that come before those of the records after from.
-func (d *Deps) lead(ctx context.Context, g subject, p *spool.Projection, turn *fold.Turn, command string, from uint64, as wire) ([]spool.Frame, error) {
-	if as.merlin != 0 {
+func (a *attach) lead(ctx context.Context, p *spool.Projection, command string, from uint64) ([]spool.Frame, error) {
+	then, err := p.At(ctx, a.g.At, from)
+	if err != nil {
+		return nil, err
+	}
+	r, ok := then.(spool.Rejoiner)
+	if !ok {
 		return nil, nil
 	}
-	f, err := g.FoldAt(ctx, from)
-	if err != nil {
-		return nil, err
-	}
-	settled := map[string]bool{}
-	if m := f.Message(turn.MessageID); m != nil {
-		for _, part := range m.Parts {
-			switch t := part.Tool; {
-			case part.Type == chunk.PartStep:
-				clear(settled)
-			case t != nil && t.State.Settled() && AnswerID(Answer{CallID: t.CallID}) != command:
-				settled[t.CallID] = true
-			}
-		}
-	}
-	plan, err := p.At(ctx, from)
-	if err != nil {
-		return nil, err
-	}
-	return slices.DeleteFunc(slices.Clone(plan), func(f spool.Frame) bool {
-		var frame struct{ Type, ToolCallID string }
-		_ = json.Unmarshal(bytes.TrimPrefix(f.Data, []byte("data: ")), &frame) // the end mark is no JSON
-		return frame.Type != "start" && !(settled[frame.ToolCallID] && strings.HasPrefix(frame.Type, "tool-output-"))
-	}), nil
+	return r.Rejoin(func(callID string) bool { return AnswerID(Answer{CallID: callID}) == command })
 }
 
 func leadBytes(frames []spool.Frame, at spool.Cursor) []byte {

@@ -37,22 +37,22 @@ func (s *Settled) pend(pending bool) {
 	}
 }
 
-// await looks until nothing is pending, or for so long.
-func (s *Settled) await(ctx context.Context, g *spool.Log, incarnation uint64, patience time.Duration, look func(*fold.Fold) error) error {
+// await looks until nothing is pending, or the log is quiet, or for so long: then
+// it is late.
+func (s *Settled) await(ctx context.Context, g Session, patience time.Duration, look func(*fold.Fold) error) (late bool, err error) {
 	waiting, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	for {
-		if err := g.View(ctx, look); err != nil || !s.Pending {
-			return err
+	err = g.Until(waiting, func(f *fold.Fold) (spool.Look, error) {
+		if err := look(f); err != nil || !s.Pending {
+			return spool.Seen, err
 		}
-		switch err := await(waiting, subject{g, g.Session()}, incarnation, s.StreamSequence, false); {
-		case err == nil:
-		case errors.Is(err, io.EOF):
-			return g.View(ctx, look)
-		case ctx.Err() == nil && waiting.Err() != nil:
-			return nil
-		default:
-			return err
-		}
+		return spool.Maybe, nil
+	})
+	switch {
+	case errors.Is(err, io.EOF):
+		return false, nil
+	case err != nil && ctx.Err() == nil && waiting.Err() != nil:
+		return true, nil
 	}
+	return false, err
 }

@@ -1,10 +1,7 @@
 package chat
 
 import (
-	"bytes"
 	"context"
-	"errors"
-	"io"
 	"time"
 
 	"github.com/spool-run/spool"
@@ -19,16 +16,6 @@ type StopOptions struct {
 	Reason string `json:"reason"`
 }
 
-// ParseStop reads a stop's body, which may be empty.
-func ParseStop(data []byte) (StopOptions, error) {
-	var o StopOptions
-	if len(bytes.TrimSpace(data)) == 0 {
-		return o, nil
-	}
-	err := decodeOne(data, &o)
-	return o, err
-}
-
 // stopPatience is how long [Stop] waits for the run to settle.
 const stopPatience = 10 * time.Second
 
@@ -41,81 +28,70 @@ const forceStop = 4 * time.Second
 // alone: its parent's call fails, and its parent goes on. Errors:
 // [spool.ErrNotFound] for an unknown session, and the store's.
 func Stop(ctx context.Context, d *Deps, session string, o StopOptions) (*Settled, error) {
-	g, err := d.subject(session)
+	g, err := d.Visit(ctx, session)
 	if err != nil {
 		return nil, err
 	}
-	h, err := g.Head(ctx)
-	if err != nil {
+	s := &stopping{Settled: Settled{Session: session}, of: o.RunID}
+	if err := g.View(ctx, s.look); err != nil || !s.Pending {
+		return &s.Settled, err
+	}
+	stop := &chunk.StopRequested{Base: chunk.Base{AgentID: session}, CommandID: s.command, Target: s.RunID, Reason: o.Reason}
+	if err := g.command(ctx, spool.Row{}, stop); err != nil {
 		return nil, err
 	}
-	s := &Settled{Session: session}
-	command := ""
-	look := func(f *fold.Fold) error {
-		s.Status, s.Reason, s.StreamSequence = f.Status, f.Reason, f.Position()
-		switch run := f.OpenRun(); {
-		case s.RunID != "":
-			r := f.Run(s.RunID)
-			s.Pending = r != nil && r.End == 0
-		case run != nil && (o.RunID == "" || o.RunID == run.ID):
-			s.RunID, s.Pending, command = run.ID, true, "stop-"+hash(run.ID)
-		case run == nil && waits(f, o.RunID):
-			s.Pending = true
-			if command == "" && f.Status == chunk.StatusPaused {
-				command = "stop-" + hash(f.LastTurn().LastRun().ID)
-			} else if command == "" {
-				command = "stop-" + hash(f.Waiting[0].ID)
-			}
-		default:
-			s.Pending = false
-		}
-		s.pend(s.Pending)
-		return nil
-	}
-	if err := g.View(ctx, look); err != nil {
-		return nil, err
-	}
-	if !s.Pending {
-		return s, nil
-	}
-	if _, err := g.Command(ctx, spool.Row{}, &chunk.StopRequested{Base: chunk.Base{AgentID: session}, CommandID: command, Target: s.RunID, Reason: o.Reason}); err != nil {
-		return nil, err
-	}
-	patience, cancel := context.WithTimeout(ctx, stopPatience)
-	defer cancel()
 	force := d.ForceStop
 	if force <= 0 {
 		force = forceStop
 	}
-	polite, cancelPolite := context.WithTimeout(patience, force)
-	defer cancelPolite()
-	waiting := polite
-	for {
-		if err := g.View(ctx, look); err != nil {
-			return nil, err
-		}
-		if !s.Pending {
-			return s, nil
-		}
-		switch err := await(waiting, g, h.Incarnation, s.StreamSequence, false); {
-		case err == nil, errors.Is(err, io.EOF):
-			if err != nil && s.Pending {
-				return s, g.View(ctx, look)
-			}
-		case ctx.Err() == nil && patience.Err() != nil:
-			return s, nil
-		case ctx.Err() == nil && polite.Err() != nil && waiting == polite:
-			waiting = patience
-			if g.child() {
-				continue // its owner is its parent's, who is not to be stopped
-			}
-			if err := runner.ForceStop(ctx, d.Logs, session, d.Agents...); err != nil {
-				return nil, err
-			}
-		default:
+	late, err := s.await(ctx, g, min(force, stopPatience), s.look)
+	if err != nil || !late {
+		return s.settled(err)
+	}
+	if !g.Child() { // a child's owner is its parent's, who is not to be stopped
+		if err := runner.ForceStop(ctx, d.Logs, session, d.Agents...); err != nil {
 			return nil, err
 		}
 	}
+	_, err = s.await(ctx, g, max(stopPatience-force, 0), s.look)
+	return s.settled(err)
+}
+
+// stopping is a stop under way.
+type stopping struct {
+	Settled
+	of      string // the run meant; "" for whichever is active
+	command string
+}
+
+func (s *stopping) settled(err error) (*Settled, error) {
+	if err != nil {
+		return nil, err
+	}
+	return &s.Settled, nil
+}
+
+// look finds what is to be stopped, and then whether it has.
+func (s *stopping) look(f *fold.Fold) error {
+	s.Status, s.Reason, s.StreamSequence = f.Status, f.Reason, f.Position()
+	switch run := f.OpenRun(); {
+	case s.RunID != "":
+		r := f.Run(s.RunID)
+		s.pend(r != nil && r.End == 0)
+	case run != nil && (s.of == "" || s.of == run.ID):
+		s.RunID, s.command = run.ID, "stop-"+hash(run.ID)
+		s.pend(true)
+	case run == nil && waits(f, s.of):
+		if s.command == "" && f.Status == chunk.StatusPaused {
+			s.command = "stop-" + hash(f.LastTurn().LastRun().ID)
+		} else if s.command == "" {
+			s.command = "stop-" + hash(f.Waiting[0].ID)
+		}
+		s.pend(true)
+	default:
+		s.pend(false)
+	}
+	return nil
 }
 
 // waits says whether a run is about to open, or the given one is paused until

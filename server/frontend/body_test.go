@@ -1,4 +1,4 @@
-package chat
+package frontend
 
 import (
 	"encoding/json"

@@ -1,4 +1,4 @@
-package chat
+package frontend
 
 import (
 	"context"
@@ -6,38 +6,44 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"strconv"
 	"time"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/server/chat"
+	"github.com/spool-run/spool/wire"
 	"github.com/spool-run/spool/wire/aisdk"
 )
 
-// FrontendOptions configure a [Frontend].
-type FrontendOptions struct {
+// Deps are what snapshots and histories are built with.
+type Deps struct {
+	chat.Deps
+	AISDK aisdk.Options // how messages are shown: those of the wire
+}
+
+// Options configure a [Handler]. A zero ReplayGrace is 60 s.
+type Options struct {
 	Logs *spool.Logs
-	// Agent is the agent type that answers; "" for any.
-	Agent string
+	chat.Options
 	// NoContentReplay puts a live turn's partial message into snapshots instead
 	// of replaying it on the stream.
 	NoContentReplay bool
-	UI              int           // AI SDK profile: 6 (also 0) or 7
-	ReplayGrace     time.Duration // 0: 60 s
-	Transformer     TransformerOptions
+	AISDK           aisdk.Options
 	Logger          *slog.Logger // nil: none
 }
 
-// Frontend is chat for callers that have their own HTTP framework: requests in,
+// Handler is chat for callers that have their own HTTP framework: requests in,
 // answers out. Callers own their history: a request may replace the session's
 // messages and state.
-type Frontend struct {
+type Handler struct {
 	deps   Deps
+	wire   wire.Wire
 	logger *slog.Logger
 }
 
-// NewFrontend returns a handler. It fails with [ConfigurationError] without
-// logs.
-func NewFrontend(o FrontendOptions) (*Frontend, error) {
+// New returns a handler. It fails with [ConfigurationError] without logs.
+func New(o Options) (*Handler, error) {
 	if o.Logs == nil {
 		return nil, ConfigurationError.With("a frontend handler needs logs", nil)
 	}
@@ -47,19 +53,16 @@ func NewFrontend(o FrontendOptions) (*Frontend, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Frontend{logger: o.Logger, deps: Deps{
-		Logs:           o.Logs,
-		ContentReplay:  !o.NoContentReplay,
-		UI:             o.UI,
-		ReplayGrace:    o.ReplayGrace,
-		AllowOverrides: true,
-		Agent:          o.Agent,
-		Transformer:    o.Transformer,
-	}}, nil
+	o.AllowOverrides = true
+	return &Handler{
+		logger: o.Logger,
+		wire:   aisdk.Wire(o.AISDK),
+		deps:   Deps{Deps: chat.Deps{Logs: o.Logs, Options: o.Options, ContentReplay: !o.NoContentReplay}, AISDK: o.AISDK},
+	}, nil
 }
 
-// FrontendRequest is a POST with a body or a GET of a stream.
-type FrontendRequest struct {
+// Request is a POST with a body or a GET of a stream.
+type Request struct {
 	Method   string // POST or GET
 	Body     []byte // POST: {message, sessionId?, messages?, state?}, or a stock client's
 	StreamID string // GET: the session
@@ -67,8 +70,8 @@ type FrontendRequest struct {
 	Header   http.Header
 }
 
-// FrontendResponse is an answer in no framework's terms.
-type FrontendResponse struct {
+// Response is an answer in no framework's terms.
+type Response struct {
 	Status  int
 	Headers map[string]string
 	// Body is the stream; empty for 204. A Read that fails with anything but
@@ -78,34 +81,18 @@ type FrontendResponse struct {
 }
 
 // HandleRequest answers a request. A GET of an unknown or settled stream is a
-// 204. Errors are of the [FrontendHandlerError] family.
-func (h *Frontend) HandleRequest(ctx context.Context, r FrontendRequest) (*FrontendResponse, error) {
-	p := Params{Method: r.Method, Session: r.StreamID}
-	fallback := StreamCreationError
-	switch r.Method {
-	case http.MethodPost:
-		fallback = ExecutionError
-		b, err := ParseBody(r.Body)
-		if err != nil {
-			return nil, frontendError(err, fallback)
-		}
-		p.Body = b
-	case http.MethodGet:
-		if r.StreamID == "" {
-			return nil, ValidationError.With("a GET needs a stream id", nil)
-		}
-		if p.Position = ParseResumePosition(r.ResumeAt); p.Position.Kind == NoPosition && r.Header != nil {
-			p.Position = ExtractResumePosition(r.Header)
-		}
-	default:
-		return nil, ValidationError.With("the method is POST or GET", nil)
+// 204. Errors are of the [Error] family.
+func (h *Handler) HandleRequest(ctx context.Context, r Request) (*Response, error) {
+	p, fallback, err := h.params(r)
+	if err != nil {
+		return nil, frontendError(err, fallback)
 	}
-	res, err := HandleChatStream(ctx, &h.deps, p)
+	res, err := chat.Handle(ctx, &h.deps.Deps, p)
 	if err != nil {
 		h.logger.Debug("request refused", "session", r.StreamID, "err", err)
 		return nil, frontendError(err, fallback)
 	}
-	out := &FrontendResponse{Status: http.StatusNoContent, Headers: map[string]string{HeaderSession: res.Session}, Body: http.NoBody}
+	out := &Response{Status: http.StatusNoContent, Headers: map[string]string{HeaderSession: res.Session}, Body: http.NoBody}
 	if res.Incarnation > 0 {
 		out.Headers[HeaderIncarnation] = strconv.FormatUint(res.Incarnation, 10)
 	}
@@ -119,10 +106,35 @@ func (h *Frontend) HandleRequest(ctx context.Context, r FrontendRequest) (*Front
 	return out, nil
 }
 
+// params reads a request. The error's fallback is what other errors become.
+func (h *Handler) params(r Request) (p chat.Params, fallback *Error, err error) {
+	p.Session = r.StreamID
+	of := wire.Request{Query: url.Values{}, Header: r.Header}
+	if p.Profile, err = h.wire.Profile(of); err != nil {
+		return p, StreamCreationError, err
+	}
+	switch r.Method {
+	case http.MethodPost:
+		p.Body, err = ParseBody(r.Body)
+		return p, ExecutionError, err
+	case http.MethodGet:
+		if r.StreamID == "" {
+			return p, nil, ValidationError.With("a GET needs a stream id", nil)
+		}
+		if c, err := spool.ParseCursor(r.ResumeAt); err == nil {
+			p.Position = wire.Position{Kind: wire.Seen, Cursor: c}
+		} else {
+			p.Position = wire.HeaderPosition(r.Header)
+		}
+		return p, StreamCreationError, nil
+	}
+	return p, nil, ValidationError.With("the method is POST or GET", nil)
+}
+
 // GetSnapshot returns the session's snapshot, or nil if there is no such
 // session. include overrides what the handler's content replay says about a live
 // turn's message.
-func (h *Frontend) GetSnapshot(ctx context.Context, session string, include *bool) (*Snapshot, error) {
+func (h *Handler) GetSnapshot(ctx context.Context, session string, include *bool) (*Snapshot, error) {
 	s, err := BuildSnapshot(ctx, &h.deps, SnapshotParams{Session: session, IncludePartialContent: include})
 	if errors.Is(err, spool.ErrNotFound) {
 		return nil, nil
@@ -134,13 +146,13 @@ func (h *Frontend) GetSnapshot(ctx context.Context, session string, include *boo
 }
 
 // GetMessages returns a page of the session's history.
-func (h *Frontend) GetMessages(ctx context.Context, session string, o MessagesOptions) (*MessagesPage, error) {
+func (h *Handler) GetMessages(ctx context.Context, session string, o MessagesOptions) (*MessagesPage, error) {
 	page, err := Messages(ctx, &h.deps, session, o)
 	return page, frontendError(err, ExecutionError)
 }
 
 // GetAllMessages returns the session's whole history.
-func (h *Frontend) GetAllMessages(ctx context.Context, session string) ([]aisdk.UIMessage, error) {
+func (h *Handler) GetAllMessages(ctx context.Context, session string) ([]aisdk.UIMessage, error) {
 	all, err := LoadAllUIMessages(ctx, &h.deps, session)
 	return all, frontendError(err, ExecutionError)
 }
@@ -161,7 +173,7 @@ func SSEHeaders(custom map[string]string) map[string]string {
 
 // NewBody makes a source readable. Reads end with io.EOF after the terminal
 // frame, and with another error when the connection must be broken.
-func NewBody(ctx context.Context, src Source) io.ReadCloser {
+func NewBody(ctx context.Context, src wire.Stream) io.ReadCloser {
 	ctx, cancel := context.WithCancel(ctx)
 	return &bodyReader{ctx: ctx, cancel: cancel, src: src}
 }
@@ -169,7 +181,7 @@ func NewBody(ctx context.Context, src Source) io.ReadCloser {
 type bodyReader struct {
 	ctx    context.Context
 	cancel context.CancelFunc
-	src    Source
+	src    wire.Stream
 	rest   []byte
 	err    error
 }
@@ -193,7 +205,7 @@ func (b *bodyReader) Close() error {
 
 // Serve is the adapter to net/http: it writes an answer to w, flushing as it
 // goes, and panics with http.ErrAbortHandler if the stream was cut.
-func (r *FrontendResponse) Serve(w http.ResponseWriter) {
+func (r *Response) Serve(w http.ResponseWriter) {
 	defer r.Body.Close()
 	for k, v := range r.Headers {
 		w.Header().Set(k, v)

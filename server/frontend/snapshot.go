@@ -1,6 +1,7 @@
-package chat
+package frontend
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/fold"
+	"github.com/spool-run/spool/server/chat"
 	"github.com/spool-run/spool/wire/aisdk"
 )
 
@@ -40,7 +42,7 @@ type SnapshotParams struct {
 	// IncludePartialContent says whether a live turn's message is in it; nil:
 	// what Deps.ContentReplay says.
 	IncludePartialContent *bool
-	// SubAgents says how sub-agents are shown; "": what Deps.SubAgents says.
+	// SubAgents says how sub-agents are shown; "": what Deps.AISDK says.
 	SubAgents aisdk.SubAgents
 }
 
@@ -50,7 +52,7 @@ const PartialSuffix = "-partial"
 // BuildSnapshot builds a snapshot. Errors: [spool.ErrNotFound] for an unknown
 // session or checkpoint, and the store's.
 func BuildSnapshot(ctx context.Context, d *Deps, p SnapshotParams) (*Snapshot, error) {
-	g, h, err := d.existing(ctx, p.Session)
+	g, err := d.Visit(ctx, p.Session)
 	if err != nil {
 		return nil, err
 	}
@@ -59,33 +61,11 @@ func BuildSnapshot(ctx context.Context, d *Deps, p SnapshotParams) (*Snapshot, e
 		include = *p.IncludePartialContent
 	}
 	s := &Snapshot{Timestamp: d.Logs.Now().UnixMilli()}
-	at := uint64(0)
-	var waiting []*fold.Command
-	err = g.View(ctx, func(f *fold.Fold) error {
-		if p.Checkpoint == "" {
-			s.take(f, include)
-			waiting = waitingMessages(f)
-			return nil
-		}
-		for _, c := range f.Checkpoints {
-			if c.ID == p.Checkpoint {
-				at = c.Seq
-				return nil
-			}
-		}
-		return spool.ErrNotFound.Because("there is no such checkpoint").With(p.Session, nil)
-	})
+	waiting, err := s.load(ctx, g, p.Checkpoint, include)
 	if err != nil {
 		return nil, err
 	}
-	if at > 0 {
-		f, err := g.FoldAt(ctx, at)
-		if err != nil {
-			return nil, err
-		}
-		s.take(f, true)
-	}
-	s.Snapshot.Incarnation = max(h.Incarnation, 1)
+	s.Snapshot.Incarnation = g.At.Incarnation
 	convert, lacking := d.convert(ctx, g, p.SubAgents)
 	convert.Children = s.children.get
 	s.Messages = aisdk.ConvertToUIMessages(s.Snapshot.Messages, convert)
@@ -95,20 +75,52 @@ func BuildSnapshot(ctx context.Context, d *Deps, p SnapshotParams) (*Snapshot, e
 	if err := lacking(); err != nil {
 		return nil, err
 	}
-	if g.child() {
-		for _, m := range s.Snapshot.Messages[:min(1, len(s.Snapshot.Messages))] {
-			s.Title = title(&m)
+	s.Title, err = d.title(ctx, g, s.Snapshot.Messages)
+	return s, err
+}
+
+// load takes the session as it is, or as it was at a checkpoint, and returns the
+// commands whose messages wait.
+func (s *Snapshot) load(ctx context.Context, g chat.Session, checkpoint string, include bool) (waiting []*fold.Command, err error) {
+	at := uint64(0)
+	err = g.View(ctx, func(f *fold.Fold) error {
+		if checkpoint == "" {
+			s.take(f, include)
+			waiting = waitingMessages(f)
+			return nil
 		}
-		return s, nil
-	}
-	if l, ok := d.Logs.Store().(spool.Lister); ok {
-		info, err := l.Session(ctx, p.Session)
-		if err != nil && !errors.Is(err, spool.ErrNotFound) {
-			return nil, err
+		for _, c := range f.Checkpoints {
+			if c.ID == checkpoint {
+				at = c.Seq
+				return nil
+			}
 		}
-		s.Title = info.Title
+		return spool.ErrNotFound.Because("there is no such checkpoint").With(g.ID, nil)
+	})
+	if err != nil || at == 0 {
+		return waiting, err
 	}
-	return s, nil
+	f, err := g.FoldAt(ctx, at)
+	if err == nil {
+		s.take(f, true)
+	}
+	return nil, err
+}
+
+// title is the session's, of a child the beginning of what it was told.
+func (d *Deps) title(ctx context.Context, g chat.Session, messages []chunk.Message) (string, error) {
+	l, lists := d.Logs.Store().(spool.Lister)
+	switch {
+	case g.Child() && len(messages) > 0:
+		return chat.Title(&messages[0]), nil
+	case g.Child() || !lists:
+		return "", nil
+	}
+	info, err := l.Session(ctx, g.ID)
+	if err != nil && !errors.Is(err, spool.ErrNotFound) {
+		return "", err
+	}
+	return info.Title, nil
 }
 
 func (s *Snapshot) take(f *fold.Fold, include bool) {
@@ -138,21 +150,14 @@ func waitingMessages(f *fold.Fold) []*fold.Command {
 	return list
 }
 
-// existing returns the log of a session that exists, or of a child whose root
-// does.
-func (d *Deps) existing(ctx context.Context, session string) (subject, spool.Head, error) {
-	g, err := d.subject(session)
-	if err != nil {
-		return g, spool.Head{}, err
-	}
-	h, err := g.Head(ctx)
-	return g, h, err
-}
-
 // convert returns the options of a conversion, and what says afterwards why it
 // shows a large value as its reference although it may be had another time.
-func (d *Deps) convert(ctx context.Context, g subject, agents aisdk.SubAgents) (o *aisdk.ConvertOptions, lacking func() error) {
-	o = d.aisdk(ctx, g, wire{ui: 6, agents: d.agents(agents)}).Convert()
+func (d *Deps) convert(ctx context.Context, g chat.Session, agents aisdk.SubAgents) (o *aisdk.ConvertOptions, lacking func() error) {
+	profile := d.AISDK
+	profile.UI7, profile.Agent = false, g.ID
+	profile.SubAgents = cmp.Or(agents, profile.SubAgents, aisdk.Nest)
+	profile.Resolve = func(v json.RawMessage) (json.RawMessage, error) { return g.Blob(ctx, v) }
+	o = profile.Convert()
 	var failed error
 	resolve := o.Resolve
 	o.Resolve = func(v json.RawMessage) (json.RawMessage, error) {
@@ -172,7 +177,7 @@ type MessagesOptions struct {
 	// OmitReasoning and OmitToolResults leave those out.
 	OmitReasoning   bool
 	OmitToolResults bool
-	SubAgents       aisdk.SubAgents // how sub-agents are shown; "": what Deps.SubAgents says
+	SubAgents       aisdk.SubAgents // how sub-agents are shown; "": what Deps.AISDK says
 	// GenerateID names the messages by their index in the history; nil keeps
 	// their ids.
 	GenerateID func(index int, m *chunk.Message) string
@@ -188,10 +193,10 @@ type MessagesPage struct {
 // Messages returns a page of a session's history. With content replay a live
 // turn's assistant message is not in it.
 func Messages(ctx context.Context, d *Deps, session string, o MessagesOptions) (*MessagesPage, error) {
-	if err := checkPage(o.Offset, o.Limit); err != nil {
+	if err := chat.CheckPage(o.Offset, o.Limit); err != nil {
 		return nil, err
 	}
-	g, _, err := d.existing(ctx, session)
+	g, err := d.Visit(ctx, session)
 	if err != nil {
 		return nil, err
 	}
@@ -204,7 +209,7 @@ func Messages(ctx context.Context, d *Deps, session string, o MessagesOptions) (
 		return nil, err
 	}
 	all := s.Snapshot.Messages
-	from, to := pageOf(len(all), o.Offset, o.Limit)
+	from, to := chat.PageOf(len(all), o.Offset, o.Limit)
 	convert, lacking := d.convert(ctx, g, o.SubAgents)
 	convert.Children = s.children.get
 	convert.OmitReasoning, convert.OmitToolResults = o.OmitReasoning, o.OmitToolResults
@@ -220,24 +225,6 @@ func Messages(ctx context.Context, d *Deps, session string, o MessagesOptions) (
 	return page, nil
 }
 
-// checkPage says what is wrong with a page's position.
-func checkPage(offset, limit int) error {
-	if offset < 0 || limit < 0 {
-		return chunk.ErrInvalid.Because("offset and limit are 0 or more")
-	}
-	return nil
-}
-
-// pageOf returns where a page begins and ends in a list. A limit is 50 if it is 0,
-// and at most 1000.
-func pageOf(total, offset, limit int) (from, to int) {
-	if limit == 0 {
-		limit = 50
-	}
-	from = min(offset, total)
-	return from, min(from+min(limit, 1000), total)
-}
-
 // LoadAllUIMessages returns a session's whole history.
 func LoadAllUIMessages(ctx context.Context, d *Deps, session string) ([]aisdk.UIMessage, error) {
 	var all []aisdk.UIMessage
@@ -250,5 +237,32 @@ func LoadAllUIMessages(ctx context.Context, d *Deps, session string) ([]aisdk.UI
 		if !page.HasMore || len(page.Messages) == 0 {
 			return all, nil
 		}
+	}
+}
+
+// children are the sub-agents of a fold's messages.
+type children struct {
+	root string
+	of   map[string][]*aisdk.SubAgent // by message
+}
+
+func childrenOf(f *fold.Fold, messages []chunk.Message) children {
+	c := children{root: f.Session}
+	for i := range messages {
+		if list := aisdk.SubAgentsOf(f, messages[i].ID); len(list) > 0 {
+			if c.of == nil {
+				c.of = map[string][]*aisdk.SubAgent{}
+			}
+			c.of[messages[i].ID] = list
+		}
+	}
+	return c
+}
+
+func (c children) get(m *chunk.Message) (string, []*aisdk.SubAgent) { return c.root, c.of[m.ID] }
+
+func (c children) rename(id, to string) {
+	if list := c.of[id]; list != nil {
+		c.of[to] = list
 	}
 }

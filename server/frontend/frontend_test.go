@@ -1,4 +1,4 @@
-package chat_test
+package frontend_test
 
 import (
 	"context"
@@ -17,14 +17,16 @@ import (
 	"github.com/spool-run/spool/model/scripted"
 	"github.com/spool-run/spool/runner"
 	"github.com/spool-run/spool/server/chat"
+	"github.com/spool-run/spool/server/frontend"
 	"github.com/spool-run/spool/store/memstore"
 	"github.com/spool-run/spool/stream"
+	"github.com/spool-run/spool/wire/aisdk"
 )
 
 // newFrontend is a facade over a store whose sessions a runner serves.
-func newFrontend(t *testing.T) *chat.Frontend { return newFrontendAs(t, chat.TransformerOptions{}) }
+func newFrontend(t *testing.T) *frontend.Handler { return newFrontendAs(t, aisdk.Options{}) }
 
-func newFrontendAs(t *testing.T, as chat.TransformerOptions) *chat.Frontend {
+func newFrontendAs(t *testing.T, as aisdk.Options) *frontend.Handler {
 	t.Helper()
 	store := memstore.New(nil)
 	logs := spool.NewLogs(store, nil)
@@ -41,20 +43,20 @@ func newFrontendAs(t *testing.T, as chat.TransformerOptions) *chat.Frontend {
 		_ = logs.Close()
 		_ = store.Close()
 	})
-	f, err := chat.NewFrontend(chat.FrontendOptions{Logs: logs, Transformer: as})
+	f, err := frontend.New(frontend.Options{Logs: logs, AISDK: as})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return f
 }
 
-func post(t *testing.T, f *chat.Frontend, body any) (session, source string) {
+func post(t *testing.T, f *frontend.Handler, body any) (session, source string) {
 	t.Helper()
 	data, err := json.Marshal(body)
 	if err != nil {
 		t.Fatal(err)
 	}
-	res, err := f.HandleRequest(t.Context(), chat.FrontendRequest{Method: "POST", Body: data})
+	res, err := f.HandleRequest(t.Context(), frontend.Request{Method: "POST", Body: data})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +68,7 @@ func post(t *testing.T, f *chat.Frontend, body any) (session, source string) {
 	if !strings.HasSuffix(string(all), "data: [DONE]\n\n") {
 		t.Fatalf("the stream ends with %q", all)
 	}
-	return res.Headers[chat.HeaderSession], string(all)
+	return res.Headers[frontend.HeaderSession], string(all)
 }
 
 type obj = map[string]any
@@ -129,7 +131,7 @@ func TestFrontend(t *testing.T) {
 	if !strings.Contains(source, `"type":"reasoning-start"`) {
 		t.Errorf("stream: %s", source)
 	}
-	res, err := f.HandleRequest(t.Context(), chat.FrontendRequest{Method: "GET", StreamID: session})
+	res, err := f.HandleRequest(t.Context(), frontend.Request{Method: "GET", StreamID: session})
 	if err != nil || res.Status != http.StatusOK {
 		t.Fatalf("GET: %+v, %v", res, err)
 	}
@@ -138,14 +140,14 @@ func TestFrontend(t *testing.T) {
 	if !strings.Contains(rec.Body.String(), "[DONE]") || rec.Header().Get("Content-Type") != "text/event-stream" || rec.Header().Get("X-Vercel-Ai-Ui-Message-Stream") != "v1" {
 		t.Errorf("served %v %s", rec.Header(), rec.Body)
 	}
-	if res, err := f.HandleRequest(t.Context(), chat.FrontendRequest{Method: "GET", StreamID: "unknown"}); err != nil || res.Status != http.StatusNoContent {
+	if res, err := f.HandleRequest(t.Context(), frontend.Request{Method: "GET", StreamID: "unknown"}); err != nil || res.Status != http.StatusNoContent {
 		t.Errorf("unknown: %+v, %v", res, err)
 	}
-	page, err := f.GetMessages(t.Context(), session, chat.MessagesOptions{Limit: 1, GenerateID: func(i int, _ *chunk.Message) string { return "msg-" + string(rune('0'+i)) }})
+	page, err := f.GetMessages(t.Context(), session, frontend.MessagesOptions{Limit: 1, GenerateID: func(i int, _ *chunk.Message) string { return "msg-" + string(rune('0'+i)) }})
 	if err != nil || len(page.Messages) != 1 || !page.HasMore || page.Messages[0].ID != "msg-0" {
 		t.Errorf("messages: %+v, %v", page, err)
 	}
-	page, err = f.GetMessages(t.Context(), session, chat.MessagesOptions{OmitReasoning: true})
+	page, err = f.GetMessages(t.Context(), session, frontend.MessagesOptions{OmitReasoning: true})
 	if err != nil || len(page.Messages) != 2 {
 		t.Fatalf("messages: %+v, %v", page, err)
 	}
@@ -163,10 +165,10 @@ func TestFrontend(t *testing.T) {
 // and loaded.
 func TestTransformerOptions(t *testing.T) {
 	t.Parallel()
-	f := newFrontendAs(t, chat.TransformerOptions{StaticTools: true, NoStepEvents: true,
+	f := newFrontendAs(t, aisdk.Options{StaticTools: true, NoStepEvents: true,
 		ChunkFilter: func(c chunk.Chunk) bool { return !chunk.Is(c, chunk.TypeThinking, chunk.TypeStatePatch) }})
 	session, streamed := post(t, f, obj{"message": "tools please"})
-	res, err := f.HandleRequest(t.Context(), chat.FrontendRequest{Method: "GET", StreamID: session})
+	res, err := f.HandleRequest(t.Context(), frontend.Request{Method: "GET", StreamID: session})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -200,23 +202,23 @@ func TestTransformerOptions(t *testing.T) {
 
 func TestFrontendErrors(t *testing.T) {
 	t.Parallel()
-	if _, err := chat.NewFrontend(chat.FrontendOptions{}); !errors.Is(err, chat.ConfigurationError) {
+	if _, err := frontend.New(frontend.Options{}); !errors.Is(err, frontend.ConfigurationError) {
 		t.Errorf("without logs: %v", err)
 	}
 	f := newFrontend(t)
 	for _, tt := range []struct {
-		r    chat.FrontendRequest
-		want *chat.FrontendHandlerError
+		r    frontend.Request
+		want *frontend.Error
 		body string
 	}{
-		{chat.FrontendRequest{Method: "PUT"}, chat.ValidationError, `"code":"VALIDATION_ERROR"`},
-		{chat.FrontendRequest{Method: "GET"}, chat.ValidationError, `"code":"VALIDATION_ERROR"`},
-		{chat.FrontendRequest{Method: "GET", StreamID: "../x"}, chat.ValidationError, `"code":"VALIDATION_ERROR"`},
-		{chat.FrontendRequest{Method: "POST", Body: []byte(`{`)}, chat.ValidationError, `"code":"VALIDATION_ERROR"`},
-		{chat.FrontendRequest{Method: "POST", Body: []byte(`{"id":"s"}`)}, chat.ValidationError, `"code":"VALIDATION_ERROR"`},
+		{frontend.Request{Method: "PUT"}, frontend.ValidationError, `"code":"VALIDATION_ERROR"`},
+		{frontend.Request{Method: "GET"}, frontend.ValidationError, `"code":"VALIDATION_ERROR"`},
+		{frontend.Request{Method: "GET", StreamID: "../x"}, frontend.ValidationError, `"code":"VALIDATION_ERROR"`},
+		{frontend.Request{Method: "POST", Body: []byte(`{`)}, frontend.ValidationError, `"code":"VALIDATION_ERROR"`},
+		{frontend.Request{Method: "POST", Body: []byte(`{"id":"s"}`)}, frontend.ValidationError, `"code":"VALIDATION_ERROR"`},
 	} {
 		_, err := f.HandleRequest(t.Context(), tt.r)
-		var got *chat.FrontendHandlerError
+		var got *frontend.Error
 		if !errors.As(err, &got) || !errors.Is(err, tt.want) || got.StatusCode != 400 {
 			t.Errorf("%+v: %v", tt.r, err)
 			continue
@@ -226,17 +228,17 @@ func TestFrontendErrors(t *testing.T) {
 		}
 	}
 	for _, e := range []struct {
-		err    *chat.FrontendHandlerError
+		err    *frontend.Error
 		status int
 	}{
-		{chat.ValidationError, 400}, {chat.StreamNotFoundError, 404}, {chat.StreamFailedError, 410},
-		{chat.ConfigurationError, 501}, {chat.ExecutionError, 500}, {chat.StreamCreationError, 500},
+		{frontend.ValidationError, 400}, {frontend.StreamNotFoundError, 404}, {frontend.StreamFailedError, 410},
+		{frontend.ConfigurationError, 501}, {frontend.ExecutionError, 500}, {frontend.StreamCreationError, 500},
 	} {
 		if e.err.StatusCode != e.status {
 			t.Errorf("%s: %d", e.err.Code, e.err.StatusCode)
 		}
 	}
-	if _, err := f.GetMessages(t.Context(), "unknown", chat.MessagesOptions{}); !errors.Is(err, chat.StreamNotFoundError) {
+	if _, err := f.GetMessages(t.Context(), "unknown", frontend.MessagesOptions{}); !errors.Is(err, frontend.StreamNotFoundError) {
 		t.Errorf("messages of an unknown session: %v", err)
 	}
 }
@@ -246,7 +248,7 @@ func TestUserMetadata(t *testing.T) {
 	t.Parallel()
 	f := newFrontend(t)
 	session, _ := post(t, f, obj{"message": "hello", "metadata": obj{"source": "web"}})
-	page, err := f.GetMessages(t.Context(), session, chat.MessagesOptions{})
+	page, err := f.GetMessages(t.Context(), session, frontend.MessagesOptions{})
 	if err != nil || string(page.Messages[0].Metadata) != `{"source":"web"}` {
 		t.Errorf("%+v, %v", page, err)
 	}
@@ -273,7 +275,7 @@ func TestFrontendOfAStream(t *testing.T) {
 	say("Hel")
 	yes, no := true, false
 	for _, replay := range []bool{true, false} {
-		f, err := chat.NewFrontend(chat.FrontendOptions{Logs: logs, NoContentReplay: !replay})
+		f, err := frontend.New(frontend.Options{Logs: logs, NoContentReplay: !replay})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -285,13 +287,13 @@ func TestFrontendOfAStream(t *testing.T) {
 			if err != nil || s.Status != chunk.StatusActive {
 				t.Fatalf("%+v, %v", s, err)
 			}
-			got := len(s.Messages) == 1 && s.Messages[0].ID == s.ExistingMessageID+chat.PartialSuffix && s.Messages[0].Parts[0].Text == "Hel"
+			got := len(s.Messages) == 1 && s.Messages[0].ID == s.ExistingMessageID+frontend.PartialSuffix && s.Messages[0].Parts[0].Text == "Hel"
 			if got != tt.want || len(s.Messages) > 1 {
 				t.Errorf("replay %v, %s: %+v", replay, name, s.Messages)
 			}
 		}
 	}
-	f, err := chat.NewFrontend(chat.FrontendOptions{Logs: logs})
+	f, err := frontend.New(frontend.Options{Logs: logs})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -303,7 +305,7 @@ func TestFrontendOfAStream(t *testing.T) {
 	if err := streams.EndStream(t.Context(), "s", nil); err != nil {
 		t.Fatal(err)
 	}
-	read := func(r chat.FrontendRequest) string {
+	read := func(r frontend.Request) string {
 		t.Helper()
 		r.Method, r.StreamID = "GET", "s"
 		res, err := f.HandleRequest(t.Context(), r)
@@ -318,14 +320,14 @@ func TestFrontendOfAStream(t *testing.T) {
 		return string(all)
 	}
 	position := fmt.Sprint(at.StreamSequence)
-	rest := read(chat.FrontendRequest{ResumeAt: position})
+	rest := read(frontend.Request{ResumeAt: position})
 	if strings.Contains(rest, "Hel") || strings.Contains(rest, `"start"`) || !strings.Contains(rest, `"delta":"lo"`) || !strings.HasSuffix(rest, "[DONE]\n\n") {
 		t.Errorf("from %s: %s", position, rest)
 	}
-	if byHeader := read(chat.FrontendRequest{Header: http.Header{"Last-Event-Id": {position}}}); byHeader != rest {
+	if byHeader := read(frontend.Request{Header: http.Header{"Last-Event-Id": {position}}}); byHeader != rest {
 		t.Errorf("by the header: %s\nby itself: %s", byHeader, rest)
 	}
-	if whole := read(chat.FrontendRequest{ResumeAt: "no position"}); !strings.Contains(whole, `"delta":"Hello"`) {
+	if whole := read(frontend.Request{ResumeAt: "no position"}); !strings.Contains(whole, `"delta":"Hello"`) {
 		t.Errorf("from nowhere: %s", whole)
 	}
 }
@@ -351,7 +353,7 @@ func TestLoadAll(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	all, err := chat.LoadAllUIMessages(t.Context(), &chat.Deps{Logs: logs}, "s")
+	all, err := frontend.LoadAllUIMessages(t.Context(), &frontend.Deps{Deps: chat.Deps{Logs: logs}}, "s")
 	if err != nil || len(all) != total {
 		t.Fatalf("%d messages, %v", len(all), err)
 	}

@@ -1,4 +1,4 @@
-package chat
+package frontend
 
 import (
 	"bytes"
@@ -6,40 +6,8 @@ import (
 	"strings"
 
 	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/server/chat"
 )
-
-// The triggers of a chat body.
-const (
-	TriggerSubmit     = "submit-message"
-	TriggerRegenerate = "regenerate-message"
-)
-
-// Body is a parsed chat POST: ours, or that of a stock AI SDK client, of whose
-// history only the last message is read.
-type Body struct {
-	Session   string // sessionId, else id; "" if the body names none
-	Message   *chunk.Message
-	Answers   []Answer         // of a last assistant message, to its calls
-	Replace   *[]chunk.Message // history given beside message; nil: none
-	State     json.RawMessage  // nil: none given
-	Trigger   string           // "" is submit-message
-	MessageID string           // the message the trigger is about
-	WhenBusy  chunk.WhenBusy
-	CommandID string // the caller's own idempotency key; may be ""
-}
-
-// Answer is what a client says about one call: its output, or a decision.
-type Answer struct {
-	// Agent is the session whose call it is, once it is known; "" for the one
-	// that is asked.
-	Agent      string
-	CallID     string
-	Output     json.RawMessage
-	Error      string
-	ApprovalID string // set for a decision
-	Approved   bool
-	Reason     string
-}
 
 type rawBody struct {
 	ID        string            `json:"id"`
@@ -47,7 +15,7 @@ type rawBody struct {
 	Message   json.RawMessage   `json:"message"`
 	Messages  []json.RawMessage `json:"messages"`
 	State     json.RawMessage   `json:"state"`
-	Trigger   string            `json:"trigger"`
+	Trigger   chat.Trigger      `json:"trigger"`
 	MessageID string            `json:"messageId"`
 	WhenBusy  chunk.WhenBusy    `json:"whenBusy"`
 	CommandID string            `json:"commandId"`
@@ -88,8 +56,8 @@ type rawPart struct {
 }
 
 // ParseBody reads a chat POST. Members that it does not know are ignored.
-// Errors: [ErrMalformed].
-func ParseBody(data []byte) (*Body, error) {
+// Errors: [chat.ErrMalformed].
+func ParseBody(data []byte) (*chat.Body, error) {
 	var raw rawBody
 	if err := decodeOne(data, &raw); err != nil {
 		return nil, err
@@ -101,8 +69,8 @@ func ParseBody(data []byte) (*Body, error) {
 	return b, err
 }
 
-func (raw *rawBody) body() (*Body, error) {
-	b := &Body{
+func (raw *rawBody) body() (*chat.Body, error) {
+	b := &chat.Body{
 		Session:   raw.SessionID,
 		Trigger:   raw.Trigger,
 		MessageID: raw.MessageID,
@@ -118,12 +86,12 @@ func (raw *rawBody) body() (*Body, error) {
 	switch b.WhenBusy {
 	case "", chunk.BusyReject, chunk.BusyQueue, chunk.BusyInterrupt, chunk.BusySteer:
 	default:
-		return nil, ErrMalformed.Because("whenBusy is one of reject, queue, interrupt and steer")
+		return nil, chat.ErrMalformed.Because("whenBusy is one of reject, queue, interrupt and steer")
 	}
 	switch b.Trigger {
-	case "", TriggerSubmit, TriggerRegenerate:
+	case "", chat.TriggerSubmit, chat.TriggerRegenerate:
 	default:
-		return nil, ErrMalformed.Because("trigger is submit-message or regenerate-message")
+		return nil, chat.ErrMalformed.Because("trigger is submit-message or regenerate-message")
 	}
 	if !isNull(raw.Message) {
 		m, err := parseMessage(raw.Message, chunk.RoleUser)
@@ -169,7 +137,7 @@ func (raw *rawBody) body() (*Body, error) {
 
 type parsedMessage struct {
 	msg     chunk.Message
-	answers []Answer
+	answers []chat.Answer
 }
 
 // parseMessage reads a UI message, {role, content}, or a bare string.
@@ -178,10 +146,10 @@ func parseMessage(data json.RawMessage, role chunk.Role) (parsedMessage, error) 
 	if data = bytes.TrimSpace(data); len(data) > 0 && data[0] == '"' {
 		var text string
 		if err := json.Unmarshal(data, &text); err != nil {
-			return p, ErrMalformed.With("", err)
+			return p, chat.ErrMalformed.With("", err)
 		}
 		if role == "" {
-			return p, ErrMalformed.Because("a message in messages is an object with a role")
+			return p, chat.ErrMalformed.Because("a message in messages is an object with a role")
 		}
 		p.msg = chunk.Message{Role: role, Parts: []chunk.Part{{Type: chunk.PartText, Text: text}}}
 		return p, nil
@@ -196,7 +164,7 @@ func parseMessage(data json.RawMessage, role chunk.Role) (parsedMessage, error) 
 	switch raw.Role {
 	case chunk.RoleUser, chunk.RoleAssistant, chunk.RoleSystem:
 	default:
-		return p, ErrMalformed.Because("a message's role is user, assistant or system")
+		return p, chat.ErrMalformed.Because("a message's role is user, assistant or system")
 	}
 	p.msg = chunk.Message{ID: raw.ID, Role: raw.Role}
 	if !isNull(raw.Metadata) {
@@ -228,7 +196,7 @@ func (p *parsedMessage) content(data json.RawMessage) error {
 	}
 	var parts []rawPart
 	if err := json.Unmarshal(data, &parts); err != nil {
-		return ErrMalformed.Because("a message's content is a string or a list of parts")
+		return chat.ErrMalformed.Because("a message's content is a string or a list of parts")
 	}
 	for i := range parts {
 		if part, ok := parts[i].part(); ok {
@@ -280,15 +248,15 @@ func (r *rawPart) toolName() string {
 
 // answer reads what the client added to a call. Name and input are the
 // session's own business: only ids and the answer count.
-func (r *rawPart) answer() (Answer, bool) {
+func (r *rawPart) answer() (chat.Answer, bool) {
 	if !r.isTool() {
-		return Answer{}, false
+		return chat.Answer{}, false
 	}
-	a := Answer{CallID: r.ToolCallID}
+	a := chat.Answer{CallID: r.ToolCallID}
 	switch r.State {
 	case "output-available":
 		if r.Preliminary {
-			return Answer{}, false
+			return chat.Answer{}, false
 		}
 		a.Output = r.Output
 		if len(a.Output) == 0 {
@@ -300,11 +268,11 @@ func (r *rawPart) answer() (Answer, bool) {
 		}
 	case "approval-responded":
 		if r.Approval == nil || r.Approval.Approved == nil || r.Approval.ID == "" {
-			return Answer{}, false
+			return chat.Answer{}, false
 		}
 		a.ApprovalID, a.Approved, a.Reason = r.Approval.ID, *r.Approval.Approved, r.Approval.Reason
 	default:
-		return Answer{}, false
+		return chat.Answer{}, false
 	}
 	return a, true
 }
@@ -312,10 +280,10 @@ func (r *rawPart) answer() (Answer, bool) {
 // decodeOne decodes exactly one JSON object.
 func decodeOne(data []byte, v any) error {
 	if t := bytes.TrimSpace(data); len(t) == 0 || t[0] != '{' {
-		return ErrMalformed.Because("the body is not a JSON object")
+		return chat.ErrMalformed.Because("the body is not a JSON object")
 	}
 	if err := json.Unmarshal(data, v); err != nil {
-		return ErrMalformed.With("", err)
+		return chat.ErrMalformed.With("", err)
 	}
 	return nil
 }

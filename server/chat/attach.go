@@ -1,0 +1,270 @@
+package chat
+
+import (
+	"context"
+	"errors"
+
+	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
+	"github.com/spool-run/spool/wire"
+)
+
+// attach chooses the view that the request's position asks for.
+func (d *Deps) attach(ctx context.Context, p Params) (*Response, error) {
+	g, err := d.Visit(ctx, p.Session)
+	if errors.Is(err, spool.ErrNotFound) && p.Profile.Log == nil {
+		return &Response{Session: p.Session}, nil // nothing to resume
+	}
+	if err != nil {
+		return nil, err
+	}
+	res := &Response{Session: p.Session, Incarnation: g.At.Incarnation}
+	a := attach{d: d, g: g, as: &p.Profile}
+	cursor := p.Position.Cursor
+	switch {
+	case p.Profile.Log != nil:
+		res.View = ViewLog
+		res.Stream, err = a.log(ctx, cursor)
+	case p.Position.Kind == wire.Counted:
+		res.View = ViewCounted
+		err = a.counted(ctx, res, p.Run, p.Position.Frames)
+	case p.Position.Kind == wire.Seen:
+		res.View = ViewCursor
+		res.Stream, err = a.cursor(ctx, cursor, true)
+	case p.Position.Kind == wire.Snapshot && !d.ContentReplay:
+		// The snapshot held the partial message: go on after it.
+		res.View = ViewCursor
+		res.Stream, err = a.cursor(ctx, a.ofSnapshot(cursor), false)
+	case p.Position.Kind == wire.Snapshot:
+		res.View = ViewReplay
+		res.Stream, err = a.pageLoad(ctx, a.ofSnapshot(cursor))
+	default:
+		res.View = ViewReplay
+		res.Stream, err = a.replay(ctx)
+	}
+	return res, err
+}
+
+// attach is a GET in the making.
+type attach struct {
+	d  *Deps
+	g  Session
+	as *wire.Profile
+}
+
+// ofSnapshot completes the position of a snapshot, which is a bare number in every
+// incarnation.
+func (a *attach) ofSnapshot(c spool.Cursor) spool.Cursor {
+	if c.Incarnation == 0 {
+		c.Incarnation = a.g.At.Incarnation
+	}
+	return c
+}
+
+// due says whether a command waits for a runner, and may let the agent go on.
+func (a *attach) due(f *fold.Fold) bool {
+	if a.g.Child() {
+		return f.Live() && !f.Asks()
+	}
+	due := a.g.At.Due
+	return due != 0 && due <= a.d.Logs.Now().UnixMilli()
+}
+
+// going says whether the session's last turn goes on, or is about to.
+func (a *attach) going(f *fold.Fold) bool {
+	return f.OpenRun() != nil || f.Status == chunk.StatusPaused && a.due(f)
+}
+
+// pick chooses a turn, or the command that will open one. Neither: there is
+// nothing to show.
+type pick func(*fold.Fold) (turn *fold.Turn, command string, err error)
+
+// choose reads the turn that pick chooses, or waits for the one that the command
+// will open.
+func (a *attach) choose(ctx context.Context, pick pick, open func(context.Context, *fold.Turn) (Source, error)) (Source, error) {
+	var turn *fold.Turn
+	var command string
+	err := a.g.View(ctx, func(f *fold.Fold) (err error) {
+		turn, command, err = pick(f)
+		turn = copied(turn)
+		return err
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case command != "":
+		return a.coming(command, open), nil
+	case turn != nil:
+		return open(ctx, turn)
+	}
+	return nil, nil
+}
+
+func copied(t *fold.Turn) *fold.Turn {
+	if t == nil {
+		return nil
+	}
+	c := *t
+	return &c
+}
+
+// coming waits until the turn that a command opens has begun, and gives its
+// source.
+func (a *attach) coming(command string, open func(context.Context, *fold.Turn) (Source, error)) Source {
+	return &late{open: func(ctx context.Context) (Source, error) {
+		var turn *fold.Turn
+		err := a.g.Until(ctx, func(f *fold.Fold) (spool.Look, error) {
+			turn = copied(f.Turn(command))
+			v := f.Verdict(command)
+			run := f.Run(v.RunID)
+			if turn == nil && run != nil { // answered by another command's turn
+				turn = copied(f.Turn(run.TurnID))
+			}
+			if turn != nil || run == nil && v.State != fold.VerdictWaiting {
+				return spool.Seen, nil
+			}
+			return spool.Surely, nil
+		})
+		switch {
+		case err != nil:
+			return nil, err
+		case turn == nil:
+			return static(a.as.NoRun("", "other")), nil
+		}
+		return open(ctx, turn)
+	}}
+}
+
+// replay is the view of a reader without a position: the turn's message from its
+// start, then what follows; also for a grace time after the turn became quiet.
+func (a *attach) replay(ctx context.Context) (Source, error) {
+	return a.choose(ctx, func(f *fold.Fold) (*fold.Turn, string, error) {
+		t := f.LastTurn()
+		switch {
+		case f.OpenRun() == nil && len(f.Waiting) > 0 && !f.Asks():
+			return nil, f.Waiting[0].ID, nil
+		case t == nil, t.Rolled != 0 && f.OpenRun() == nil:
+			return nil, "", nil
+		case !a.going(f):
+			end := t.LastRun().EndTime
+			if a.d.Logs.Now().UnixMilli() >= end+a.d.ReplayGrace.Milliseconds() {
+				return nil, "", nil
+			}
+		}
+		return t, "", nil
+	}, a.whole)
+}
+
+// pageLoad is the view of a page that was built from the snapshot at c. A turn
+// that was live then is not in the snapshot, and is replayed whatever became of
+// it; one that was quiet is there, and is replayed only if it went on since.
+func (a *attach) pageLoad(ctx context.Context, c spool.Cursor) (Source, error) {
+	if errors.Is(c.Check(a.g.At), spool.ErrCursorAhead) {
+		return nil, spool.ErrCursorAhead.With(a.g.ID, nil)
+	}
+	return a.choose(ctx, func(f *fold.Fold) (*fold.Turn, string, error) {
+		id, live := f.LiveAt(c.Seq)
+		t := f.Turn(id)
+		switch {
+		case live && t == nil:
+			return nil, id, nil
+		case live && c.Seq < t.Rolled:
+			return nil, "", nil // the page shows a history that is no more
+		case live:
+		case t == nil, t != f.LastTurn(), f.OpenRun() == nil && len(f.Waiting) > 0:
+			return nil, "", nil // nothing was there, or the page lacks the later turn's message
+		case t.LastRun().Start <= c.Seq && !a.going(f):
+			return nil, "", nil
+		}
+		return t, "", nil
+	}, a.whole)
+}
+
+// cursor is the view of a reader that has seen everything up to c and splices
+// what follows: the frames after c, uncompacted, of c's own turn, to that turn's
+// end. No source: it has seen the end. The turn is the one that c's frame was
+// of, or, for a position that comes from a snapshot, the one that was live.
+func (a *attach) cursor(ctx context.Context, c spool.Cursor, frame bool) (Source, error) {
+	session := a.g.ID
+	if errors.Is(c.Check(a.g.At), spool.ErrCursorAhead) {
+		return nil, spool.ErrCursorAhead.With(session, nil)
+	}
+	return a.choose(ctx, func(f *fold.Fold) (*fold.Turn, string, error) {
+		id, live := f.LiveAt(c.Seq)
+		t := f.Turn(id)
+		if own := f.TurnAt(c.Seq); frame && own != nil {
+			t = own
+		}
+		switch {
+		case live && t == nil:
+			return nil, id, nil
+		case t != nil:
+		case len(f.Turns) > 0: // before the first turn
+			t = f.Turns[0]
+		case len(f.Waiting) > 0:
+			return nil, f.Waiting[0].ID, nil
+		default:
+			return nil, "", nil
+		}
+		last := t.LastRun()
+		quiet := !(f.Status == chunk.StatusPaused && a.due(f))
+		if last.End != 0 && last.End <= c.Seq && turnOver(f, t.ID, quiet) && !c.InPlan {
+			return nil, "", nil
+		}
+		switch {
+		case c.Seq < t.Rolled: // what it has seen is not what was said any more
+			return nil, "", spool.ErrCursorRetracted.With(session, nil)
+		case c.Seq < a.g.At.TraceFloor:
+			return nil, "", spool.ErrTrimmed.With(session, nil)
+		}
+		return t, "", nil
+	}, func(ctx context.Context, t *fold.Turn) (Source, error) { return a.after(ctx, t, c) })
+}
+
+// after reads a turn after a cursor, which may lie inside an attach plan: the
+// same plan is made again and its first frames left out.
+func (a *attach) after(ctx context.Context, t *fold.Turn, c spool.Cursor) (Source, error) {
+	p := a.g.projection(a.as, t)
+	if c.Seq > t.Start() {
+		retracted, err := p.Retracted(ctx, a.g.At, c.Seq)
+		if err != nil {
+			return nil, err
+		}
+		if retracted {
+			return nil, spool.ErrCursorRetracted.With(a.g.ID, nil)
+		}
+	}
+	src := &turnStream{g: a.g, f: p.Follow(a.g.At, c.Seq), turn: t.ID}
+	if c.InPlan {
+		then, err := p.At(ctx, a.g.At, c.Seq)
+		if err != nil {
+			return nil, err
+		}
+		frames, err := then.Plan()
+		if err != nil {
+			return nil, err
+		}
+		n := min(c.PlanFrames, uint64(len(frames)))
+		src.plan = plan{frames: frames[n:], at: c.Seq, sent: n}
+	}
+	return a.wrap(src), nil
+}
+
+// whole replays a turn's message from its start and follows it to its end.
+func (a *attach) whole(ctx context.Context, t *fold.Turn) (Source, error) {
+	p := a.g.projection(a.as, t)
+	frames, at, err := p.Attach(ctx, a.g.At)
+	if err != nil {
+		return nil, err
+	}
+	return a.wrap(&turnStream{g: a.g, f: p.Follow(a.g.At, at), turn: t.ID, plan: plan{frames: frames, at: at}}), nil
+}
+
+// wrap gives a turn's stream to the profile, which may pace it.
+func (a *attach) wrap(s *turnStream) Source {
+	if a.as.Wrap == nil {
+		return s
+	}
+	return a.as.Wrap(s, a.d.Logs.Now)
+}

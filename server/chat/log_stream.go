@@ -1,0 +1,137 @@
+package chat
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
+	"github.com/spool-run/spool/wire"
+)
+
+// ErrStreamFailed answers a reader that has seen all of a failed log.
+var ErrStreamFailed = &chunk.Error{Code: "stream_failed", Message: "the stream has failed"}
+
+// log is the view of a reader of the log itself: the records after a cursor. A
+// cursor that cannot be served is answered on the stream. It fails with
+// [ErrStreamFailed] for a reader that has all of a failed log.
+func (a *attach) log(ctx context.Context, c spool.Cursor) (Source, error) {
+	if reason := lost(c, a.g.At); reason != "" {
+		return static(a.as.Log.Lost(reason)), nil
+	}
+	if !a.as.Log.Follow {
+		if err := a.failed(ctx, c); err != nil {
+			return nil, err
+		}
+	}
+	return &logStream{g: a.g, of: a.as.Log, f: a.g.projection(a.as, nil).Follow(a.g.At, c.Seq)}, nil
+}
+
+func lost(c spool.Cursor, h spool.Head) string {
+	switch err := c.Check(h); {
+	case err == nil:
+		return ""
+	case errors.Is(err, spool.ErrTrimmed):
+		return "trimmed"
+	case max(c.Incarnation, 1) != h.Incarnation:
+		return "incarnation"
+	}
+	return "ahead"
+}
+
+// failed is the error for a reader that has all of a failed log.
+func (a *attach) failed(ctx context.Context, c spool.Cursor) error {
+	status, err := a.g.status(ctx)
+	if err != nil || status != chunk.StatusFailed {
+		return err
+	}
+	head := a.g.At
+	if !a.g.Child() && (head.Due != 0 || c.Seq != head.Seq) {
+		return nil
+	}
+	return a.g.View(ctx, func(f *fold.Fold) error {
+		if a.g.Child() && c.Seq < last(f) {
+			return nil
+		}
+		failed := ErrStreamFailed
+		if f.Error != nil {
+			failed = failed.Because(f.Error.Error)
+		}
+		return failed.With(a.g.ID, nil)
+	})
+}
+
+// logStream shows a log, or a child's part of it.
+type logStream struct {
+	g  Session
+	of *wire.LogView
+	f  *spool.Follower
+}
+
+func (s *logStream) Replaying() bool { return false }
+
+func (s *logStream) Next(ctx context.Context) ([]byte, error) {
+	b, err := s.next(ctx)
+	switch {
+	case errors.Is(err, spool.ErrTrimmed):
+		return s.of.Lost("trimmed"), io.EOF
+	case errors.Is(err, spool.ErrCursorAhead):
+		return s.of.Lost("incarnation"), io.EOF
+	case err != nil || len(b.Bytes) > 0:
+		return b.Bytes, err
+	}
+	end, err := s.end(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if end == nil { // it went on in this very moment
+		return nil, ErrCut
+	}
+	return end, io.EOF
+}
+
+// next returns the next frames; none and no error: the log, or the child, is quiet
+// where the reader stands.
+func (s *logStream) next(ctx context.Context) (spool.Batch, error) {
+	if s.of.Follow {
+		return s.f.NextFollowing(ctx)
+	}
+	if !s.g.Child() {
+		return s.f.Next(ctx)
+	}
+	for { // a child's turn ends while its parent's goes on
+		b, err := s.f.Poll(ctx)
+		if err != nil || len(b.Frames) > 0 {
+			return b, err
+		}
+		if end, err := s.end(ctx); end != nil || err != nil {
+			return b, err
+		}
+		if err := s.f.Await(ctx); err != nil {
+			return b, err
+		}
+	}
+}
+
+// end returns the event that closes the stream, if the log is over where the
+// reader stands.
+func (s *logStream) end(ctx context.Context) (event []byte, err error) {
+	err = s.g.View(ctx, func(f *fold.Fold) error {
+		over := f.Seq == s.f.At()
+		if s.g.Child() {
+			over = last(f) <= s.f.At() && (len(f.Turns) > 0 || f.Ended > 0) && (!f.Live() || f.Asks())
+		}
+		if !over {
+			return nil
+		}
+		text := ""
+		if f.Error != nil {
+			text = f.Error.Error
+		}
+		event = s.of.End(f.Status, f.Reason, text)
+		return nil
+	})
+	return event, err
+}

@@ -1,0 +1,156 @@
+package chat
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strconv"
+
+	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
+	"github.com/spool-run/spool/wire"
+)
+
+// Session is a session as one request sees it: that of a root agent, or of a child,
+// of whatever generation, whose records are in its root's log. Positions are those
+// of that log.
+//
+// The log's head was asked for when the request came; what is read for the request
+// is at least as new, and asks for no other.
+type Session struct {
+	*spool.Log // the root's
+	ID         string
+	At         spool.Head // of the root's log; zero if the session does not exist
+}
+
+// find returns a session, root or child, whether it exists or not.
+func (d *Deps) find(ctx context.Context, session string) (Session, error) {
+	g, err := d.Visit(ctx, session)
+	if errors.Is(err, spool.ErrNotFound) {
+		return g, nil
+	}
+	return g, err
+}
+
+// Visit returns a session, root or child, and fails with [spool.ErrNotFound] if it,
+// or its root, does not exist.
+func (d *Deps) Visit(ctx context.Context, session string) (Session, error) {
+	if err := CheckReadable(session); err != nil {
+		return Session{}, err
+	}
+	g, err := d.Logs.Log(chunk.RootID(session))
+	if err != nil {
+		return Session{}, err
+	}
+	h, err := g.Head(ctx)
+	return Session{g, session, h}, err
+}
+
+// visitRoot is [Deps.Visit] for what only a root's session takes.
+func (d *Deps) visitRoot(ctx context.Context, session string) (Session, error) {
+	if chunk.RootID(session) != session {
+		return Session{}, spool.ErrNotFound.With(session, nil)
+	}
+	return d.Visit(ctx, session)
+}
+
+// Exists reports whether there is such a session.
+func (s Session) Exists() bool { return s.At != spool.Head{} }
+
+// Child reports whether it is a child agent's.
+func (s Session) Child() bool { return s.ID != s.Session() }
+
+// View is [spool.Log.ViewAt] of the agent's own fold; [spool.ErrNotFound] if there
+// is no such agent. Of a session that does not exist it is the empty fold.
+func (s Session) View(ctx context.Context, fn func(f *fold.Fold) error) error {
+	if !s.Exists() {
+		return fn(fold.New(s.ID))
+	}
+	return s.ViewAt(ctx, s.At, s.own(fn))
+}
+
+// FoldAt is [spool.Log.FoldAt] of the agent's own fold.
+func (s Session) FoldAt(ctx context.Context, seq uint64) (own *fold.Fold, err error) {
+	f, err := s.Log.FoldAt(ctx, seq)
+	if err != nil {
+		return nil, err
+	}
+	err = s.own(func(f *fold.Fold) error {
+		own = f
+		return nil
+	})(f)
+	return own, err
+}
+
+// own calls fn with the agent's own fold.
+func (s Session) own(fn func(f *fold.Fold) error) func(*fold.Fold) error {
+	return func(f *fold.Fold) error {
+		own := f.Child(s.ID)
+		if own == nil {
+			return spool.ErrNotFound.With(s.ID, nil)
+		}
+		return fn(own)
+	}
+}
+
+// Until is [spool.Log.Until] of the agent's own fold.
+func (s Session) Until(ctx context.Context, look func(f *fold.Fold) (spool.Look, error)) error {
+	return s.Log.Until(ctx, s.At, func(f *fold.Fold) (found spool.Look, err error) {
+		err = s.own(func(f *fold.Fold) error {
+			found, err = look(f)
+			return err
+		})(f)
+		return found, err
+	})
+}
+
+// command appends commands; what is read afterwards sees them.
+func (s *Session) command(ctx context.Context, row spool.Row, chunks ...chunk.Chunk) error {
+	res, err := s.Log.Command(ctx, row, chunks...)
+	if err == nil {
+		s.At = res.Head
+	}
+	return err
+}
+
+// status is what the session's log says about its run, of a child the child's own.
+func (s Session) status(ctx context.Context) (chunk.Status, error) {
+	status := s.At.Status
+	if !s.Child() {
+		return status, nil
+	}
+	err := s.View(ctx, func(f *fold.Fold) error {
+		status = f.Status
+		if f.Live() && !f.Asks() {
+			status = chunk.StatusActive
+		}
+		return nil
+	})
+	return status, err
+}
+
+// projection is a turn, or with nil the log, as a profile shows it: shared by all
+// its readers, so that none of their contexts ends it. A turn of the same id in
+// another incarnation is another turn.
+func (s Session) projection(p *wire.Profile, turn *fold.Turn) *spool.Projection {
+	of := wire.Subject{Agent: s.ID, Resolve: func(v json.RawMessage) (json.RawMessage, error) {
+		return s.Blob(context.Background(), v)
+	}}
+	o := spool.ProjectionOptions{Stateless: p.Log != nil}
+	if turn != nil {
+		of.Turn, o.After = turn.ID, turn.Start()
+	}
+	o.Key = p.Key + "/" + strconv.FormatUint(s.At.Incarnation, 10) + "/" + s.ID + "/" + of.Turn
+	o.New = func() spool.Projector { return p.Projector(of) }
+	return s.Log.Projection(o)
+}
+
+// last is the sequence of the latest record of an agent or of any below it.
+func last(f *fold.Fold) uint64 {
+	seq := f.Seq
+	for _, c := range f.Children {
+		seq = max(seq, last(c))
+	}
+	return seq
+}

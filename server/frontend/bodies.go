@@ -1,0 +1,143 @@
+package frontend
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/server/chat"
+)
+
+// ParseDecision reads the body of a decision: {approved, reason}.
+func ParseDecision(approvalID string, data []byte) (chat.Answer, error) {
+	var body struct {
+		Approved *bool  `json:"approved"`
+		Reason   string `json:"reason"`
+	}
+	if err := decodeOne(data, &body); err != nil {
+		return chat.Answer{}, err
+	}
+	if body.Approved == nil {
+		return chat.Answer{}, chat.ErrMalformed.Because("approved is true or false")
+	}
+	return chat.Answer{ApprovalID: approvalID, Approved: *body.Approved, Reason: body.Reason}, nil
+}
+
+// ParseResult reads the body of a call's outcome: {output} or {error}; result is
+// another name for output.
+func ParseResult(callID string, data []byte) (chat.Answer, error) {
+	var body struct {
+		Output json.RawMessage `json:"output"`
+		Result json.RawMessage `json:"result"`
+		Error  string          `json:"error"`
+	}
+	if err := decodeOne(data, &body); err != nil {
+		return chat.Answer{}, err
+	}
+	a := chat.Answer{CallID: callID, Output: body.Output, Error: body.Error}
+	if a.Output == nil {
+		a.Output = body.Result
+	}
+	switch {
+	case a.Output == nil && a.Error == "":
+		return chat.Answer{}, chat.ErrMalformed.Because("the body has neither output nor error")
+	case a.Output != nil && a.Error != "":
+		return chat.Answer{}, chat.ErrMalformed.Because("the body has both output and error")
+	}
+	return a, nil
+}
+
+// ResumeMode reads the mode of a resume's body.
+func ResumeMode(data []byte) (string, error) {
+	var body struct {
+		Mode string `json:"mode"`
+	}
+	if len(bytes.TrimSpace(data)) == 0 {
+		return "", nil
+	}
+	err := decodeOne(data, &body)
+	return body.Mode, err
+}
+
+// ParseBranch reads the body of a branch: {checkpointId, sessionId, commandId,
+// message}, of which only the first must be there.
+func ParseBranch(data []byte) (chat.BranchOptions, error) {
+	var body struct {
+		CheckpointID string          `json:"checkpointId"`
+		SessionID    string          `json:"sessionId"`
+		CommandID    string          `json:"commandId"`
+		Message      json.RawMessage `json:"message"`
+	}
+	if err := decodeOne(data, &body); err != nil {
+		return chat.BranchOptions{}, err
+	}
+	o := chat.BranchOptions{CheckpointID: body.CheckpointID, Session: body.SessionID, CommandID: body.CommandID}
+	if o.CheckpointID == "" {
+		return chat.BranchOptions{}, chat.ErrMalformed.Because("a branch needs a checkpointId")
+	}
+	if o.CommandID != "" {
+		if err := chunk.CheckID(o.CommandID); err != nil {
+			return chat.BranchOptions{}, err
+		}
+	}
+	if !isNull(body.Message) {
+		m, err := parseMessage(body.Message, chunk.RoleUser)
+		if err != nil {
+			return chat.BranchOptions{}, err
+		}
+		if m.msg.Role != chunk.RoleUser {
+			return chat.BranchOptions{}, chat.ErrMalformed.Because("the message is not a user's")
+		}
+		o.Message = &m.msg
+	}
+	return o, nil
+}
+
+// ParseOrder reads the order of a listing: "" and asc are oldest first, desc is
+// newest first.
+func ParseOrder(order string) (newest bool, err error) {
+	switch strings.ToLower(order) {
+	case "", "asc":
+		return false, nil
+	case "desc":
+		return true, nil
+	}
+	return false, chunk.ErrInvalid.Because("order is asc or desc")
+}
+
+// ParseResume reads a resume's body, which may be empty: {mode, runId,
+// checkpointId, message, commandId}. Errors: [chat.ErrMalformed].
+func ParseResume(data []byte) (chat.ResumeOptions, error) {
+	var raw struct {
+		Mode         string          `json:"mode"`
+		RunID        string          `json:"runId"`
+		CheckpointID string          `json:"checkpointId"`
+		Message      json.RawMessage `json:"message"`
+		CommandID    string          `json:"commandId"`
+	}
+	if len(bytes.TrimSpace(data)) > 0 {
+		if err := decodeOne(data, &raw); err != nil {
+			return chat.ResumeOptions{}, err
+		}
+	}
+	o := chat.ResumeOptions{Mode: raw.Mode, RunID: raw.RunID, CheckpointID: raw.CheckpointID, CommandID: raw.CommandID}
+	if !isNull(raw.Message) {
+		m, err := parseMessage(raw.Message, chunk.RoleUser)
+		if err != nil {
+			return chat.ResumeOptions{}, err
+		}
+		o.Message = &m.msg
+	}
+	return o, o.Check()
+}
+
+// ParseStop reads a stop's body, which may be empty.
+func ParseStop(data []byte) (chat.StopOptions, error) {
+	var o chat.StopOptions
+	if len(bytes.TrimSpace(data)) == 0 {
+		return o, nil
+	}
+	err := decodeOne(data, &o)
+	return o, err
+}

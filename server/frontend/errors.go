@@ -1,0 +1,83 @@
+package frontend
+
+import (
+	"encoding/json"
+	"errors"
+
+	"github.com/spool-run/spool/chunk"
+)
+
+// Error is an error that callers of [Handler] map to an answer
+// with its StatusCode and a body of {error, code}. It is one of the family
+// below; errors.Is compares codes.
+type Error struct {
+	Message    string
+	Code       string
+	StatusCode int
+	Err        error
+}
+
+// The family. Wrap one with [Error.With].
+var (
+	ValidationError     = &Error{Code: "VALIDATION_ERROR", StatusCode: 400, Message: "a request parameter is missing or not valid"}
+	StreamNotFoundError = &Error{Code: "STREAM_NOT_FOUND", StatusCode: 404, Message: "the stream does not exist"}
+	StreamFailedError   = &Error{Code: "STREAM_FAILED", StatusCode: 410, Message: "the stream has failed"}
+	ConfigurationError  = &Error{Code: "CONFIGURATION_ERROR", StatusCode: 501, Message: "the handler lacks what this needs"}
+	ExecutionError      = &Error{Code: "EXECUTION_ERROR", StatusCode: 500, Message: "the agent could not be executed"}
+	StreamCreationError = &Error{Code: "STREAM_CREATION_ERROR", StatusCode: 500, Message: "the stream could not be created"}
+)
+
+func (e *Error) Error() string {
+	if e.Err != nil {
+		return e.Message + ": " + e.Err.Error()
+	}
+	return e.Message
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Is compares codes.
+func (e *Error) Is(target error) bool {
+	t, ok := target.(*Error)
+	return ok && t.Code == e.Code
+}
+
+// With returns a copy that wraps a cause and, if message is not empty, says it.
+func (e *Error) With(message string, cause error) *Error {
+	c := *e
+	c.Err = cause
+	if message != "" {
+		c.Message = message
+	}
+	return &c
+}
+
+// MarshalJSON writes {error, code}.
+func (e *Error) MarshalJSON() ([]byte, error) {
+	return json.Marshal(struct {
+		Error string `json:"error"`
+		Code  string `json:"code"`
+	}{e.Error(), e.Code})
+}
+
+// frontendError puts an error of this package into the family; what is not the
+// caller's or the stream's fault becomes fallback.
+func frontendError(err error, fallback *Error) error {
+	if err == nil {
+		return nil
+	}
+	if f, ok := errors.AsType[*Error](err); ok {
+		return f
+	}
+	switch chunk.CodeOf(err) {
+	case "malformed_json", "no_message", "nothing_to_continue", "nothing_to_resume", "no_such_message", "result_invalid", "invalid_session_id",
+		"invalid_id", "invalid", "invalid_chunk", "too_large", "cursor_malformed", "busy", "refused":
+		return ValidationError.With("", err)
+	case "not_found", "no_such_checkpoint":
+		return StreamNotFoundError.With("", err)
+	case "unsupported":
+		return ConfigurationError.With("", err)
+	}
+	return fallback.With("", err)
+}

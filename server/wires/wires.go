@@ -1,0 +1,94 @@
+// Package wires lists the wires that a server offers. It is the one place that
+// knows them all: a new wire is its package and a line here.
+package wires
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/spool-run/spool/wire"
+	"github.com/spool-run/spool/wire/aisdk"
+	"github.com/spool-run/spool/wire/merlin"
+	"github.com/spool-run/spool/wire/native"
+)
+
+// Options are those of the wires. The zero value works.
+type Options struct {
+	AISDK  aisdk.Options
+	Merlin merlin.WireOptions
+	More   []wire.Wire // further wires
+}
+
+// List returns the wires.
+func List(o Options) []wire.Wire {
+	return append([]wire.Wire{
+		aisdk.Wire(o.AISDK),
+		native.Wire(),
+		merlin.Wire(merlin.V1, o.Merlin),
+		merlin.Wire(merlin.V2, o.Merlin),
+	}, o.More...)
+}
+
+// Find returns the wire of that name.
+func Find(list []wire.Wire, name string) (wire.Wire, bool) {
+	for _, w := range list {
+		if w.Name == name {
+			return w, true
+		}
+	}
+	return wire.Wire{}, false
+}
+
+// Names returns the wires' names.
+func Names() []string {
+	var names []string
+	for _, w := range List(Options{}) {
+		names = append(names, w.Name)
+	}
+	return names
+}
+
+// Flags are the options that a program takes from its command line.
+type Flags struct {
+	Literal  []string `name:"merlin-literal" help:"Literal behaviours of the Merlin wires, where it is mended by default: end, suppression, first-call, empty-arguments, citations, union, progress, errors, or all."`
+	Suppress []string `name:"merlin-suppress" help:"Types of sub-agents whose words are not shown on the Merlin wires; * is all."`
+}
+
+// Options reads the flags. An error names the flag and what it takes.
+func (f *Flags) Options() (Options, error) {
+	literal, err := merlin.ParseLiteral(f.Literal)
+	if err != nil {
+		return Options{}, fmt.Errorf("--merlin-literal %w", err)
+	}
+	return Options{Merlin: merlin.WireOptions{Literal: literal, Suppress: suppressed(f.Suppress)}}, nil
+}
+
+// suppressed says whose words are not shown; nil for nobody's.
+func suppressed(types []string) func(agentType string) bool {
+	if len(types) == 0 {
+		return nil
+	}
+	return func(agentType string) bool {
+		return slices.Contains(types, "*") || slices.Contains(types, agentType)
+	}
+}
+
+// ServeFlags are those of a server.
+type ServeFlags struct {
+	Flags
+	UI     int    `name:"ui" enum:"6,7" default:"6" help:"Default AI SDK profile: 6 or 7."`
+	Pacing string `name:"merlin-pacing" enum:"streamer,described,none" default:"streamer" help:"Pacing of Merlin V1: streamer (slow while little waits), described (slow while much waits) or none."`
+}
+
+// Options reads the flags. An error names the flag and what it takes.
+func (f *ServeFlags) Options() (Options, error) {
+	o, err := f.Flags.Options()
+	o.AISDK.UI7 = f.UI == 7
+	switch f.Pacing {
+	case "described":
+		o.Merlin.Pacing = merlin.PacingAsDescribed()
+	case "none":
+		o.Merlin.Pacing = []merlin.Pace{}
+	}
+	return o, err
+}
