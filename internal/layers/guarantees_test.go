@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// Every test that docs/guarantees.md names exists.
+// Every test that docs/guarantees.md names, in the last column of a table, exists.
 func TestGuaranteesNameTheirTests(t *testing.T) {
 	doc, err := os.ReadFile("../../docs/guarantees.md")
 	if err != nil {
@@ -42,7 +42,7 @@ func TestGuaranteesNameTheirTests(t *testing.T) {
 		if len(cells) < 4 {
 			continue
 		}
-		for _, m := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(cells[2], -1) {
+		for _, m := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(cells[len(cells)-2], -1) {
 			name := m[1]
 			switch {
 			case strings.HasPrefix(name, "Test"), strings.HasPrefix(name, "Fuzz"):
