@@ -14,6 +14,13 @@ const (
 	MaxAppendBytes   = 512 << 10
 )
 
+// DefaultLeaseTTL is the TTL of a claim that names none.
+const DefaultLeaseTTL = 30 * time.Second
+
+// MaxRead is what a read asks for when its max is 0, and the most that a driver
+// need return at once.
+const MaxRead = 1000
+
 // Head is a log's state as its store knows it, without reading records. It is
 // comparable: two equal heads mean that nothing happened in between.
 type Head struct {
@@ -92,8 +99,8 @@ type SessionInfo struct {
 type Store interface {
 	// Append writes a batch atomically and numbers it. Errors: [ErrSuperseded],
 	// [chunk.ErrTooLarge], or any other, which means that the outcome is unknown and
-	// is settled by repeating the same Ordinal. Drivers refuse what
-	// [Append.Check] refuses.
+	// is settled by repeating the same Ordinal. Drivers refuse what package
+	// contract refuses.
 	Append(ctx context.Context, a Append) (Appended, error)
 
 	// Read returns up to max (0: [MaxRead]) records with Seq > after, in order and

@@ -323,7 +323,7 @@ func TestStopIsForced(t *testing.T) {
 	o.start("u1")
 	o.text("half ")
 	e.until("half ")
-	s, err := chat.Stop(t.Context(), &chat.Deps{Logs: k.logs, ForceStop: time.Millisecond}, "s", chat.StopOptions{})
+	s, err := chat.Stop(t.Context(), &chat.Deps{Logs: k.logs, Options: chat.Options{ForceStop: time.Millisecond}}, "s", chat.StopOptions{})
 	if err != nil || s.Status != chunk.StatusEnded || s.Reason != "stopped" || s.Pending {
 		t.Errorf("%+v, %v", s, err)
 	}

@@ -1,6 +1,9 @@
 package server_test
 
 import (
+	"github.com/spool-run/spool/server/frontend"
+	"github.com/spool-run/spool/server/wires"
+	"github.com/spool-run/spool/wire/merlin"
 	"context"
 	"encoding/json"
 	"errors"
@@ -264,7 +267,7 @@ func TestChildSessions(t *testing.T) {
 	if i := slices.IndexFunc(snap.Messages[1].Parts, func(p aisdk.UIPart) bool { return p.Type == "data-subagent" && p.ID == history }); i < 0 {
 		t.Errorf("the child's message lacks its own child: %+v", snap.Messages[1].Parts)
 	}
-	var page chat.MessagesPage
+	var page frontend.MessagesPage
 	if err := json.Unmarshal(k.status(http.StatusOK, "GET", "/api/messages/"+trains+"?agents=summary", ""), &page); err != nil || page.Total != 2 {
 		t.Errorf("the child's messages: %+v, %v", page, err)
 	}
@@ -278,7 +281,7 @@ func TestChildSessions(t *testing.T) {
 		t.Errorf("the child's checkpoints: %+v, %v", points, err)
 	}
 	was := points.Items[0]
-	var then chat.Snapshot
+	var then frontend.Snapshot
 	if err := json.Unmarshal(k.status(http.StatusOK, "GET", "/api/chat/"+trains+"/snapshot?checkpoint="+was.ID, ""), &then); err != nil || then.StreamSequence != was.Seq {
 		t.Errorf("the child at its checkpoint %+v: %+v, %v", was, then, err)
 	}
@@ -309,7 +312,7 @@ func TestChildSessions(t *testing.T) {
 // the server says, and ends as its snapshot says, also at a pause.
 func TestChildrenOnTheRoot(t *testing.T) {
 	t.Parallel()
-	k := newKit(t, &server.Options{SubAgents: aisdk.Summary})
+	k := newKit(t, &server.Options{Wires: wires.Options{AISDK: aisdk.Options{SubAgents: aisdk.Summary}}})
 	p := k.player()
 	p.until(trains, chunk.TypeTextDelta)
 	base := "/api/chat/" + wiretest.Session
@@ -333,7 +336,7 @@ func TestChildrenOnTheRoot(t *testing.T) {
 					t.Fatalf("%q: %v", r.q, err)
 				}
 			}
-			var snap chat.Snapshot
+			var snap frontend.Snapshot
 			if err := json.Unmarshal(k.status(http.StatusOK, "GET", base+"/snapshot"+r.q, ""), &snap); err != nil {
 				t.Fatal(err)
 			}
@@ -371,7 +374,7 @@ func TestChildrenOnTheRoot(t *testing.T) {
 
 	// A history is the same read whole and message by message.
 	for _, q := range []string{"agents=nest", "agents=summary", "agents=flatten"} {
-		page := func(at string) (p chat.MessagesPage) {
+		page := func(at string) (p frontend.MessagesPage) {
 			if err := json.Unmarshal(k.status(http.StatusOK, "GET", base+"/messages?"+q+at, ""), &p); err != nil {
 				t.Fatal(err)
 			}

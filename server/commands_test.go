@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"github.com/spool-run/spool/server/frontend"
 	"encoding/json"
 	"net/http"
 	"strconv"
@@ -218,7 +219,7 @@ func TestOverrides(t *testing.T) {
 	k := newKit(t, nil)
 	k.problem(http.StatusForbidden, "override_not_allowed", "POST", "/api/chat/s", body)
 
-	k = newKit(t, &server.Options{AllowOverrides: true})
+	k = newKit(t, &server.Options{Chat: chat.Options{AllowOverrides: true}})
 	k.turn("s", "u1", "to be replaced")
 	e := k.stream("POST", "/api/chat/s", body)
 	o := k.own("s")
@@ -283,7 +284,7 @@ func TestSnapshot(t *testing.T) {
 		t.Errorf("settled: %s", mustJSON(s))
 	}
 	k.turn("s", "u2", "more")
-	var old chat.Snapshot
+	var old frontend.Snapshot
 	if err := json.Unmarshal(k.status(http.StatusOK, "GET", "/api/chat/s/snapshot?checkpoint=cp-run-u1", ""), &old); err != nil || old.StreamSequence != s.Checkpoint.StreamSequence {
 		t.Errorf("at the checkpoint: %s, %v", mustJSON(old), err)
 	}

@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"github.com/spool-run/spool/server/frontend"
 	"encoding/json"
 	"io/fs"
 	"net/http"
@@ -15,11 +16,11 @@ import (
 	"github.com/spool-run/spool/server/chat"
 )
 
-func noGrace() server.Options { return server.Options{ReplayGrace: -1} }
+func noGrace() server.Options { return server.Options{Chat: chat.Options{ReplayGrace: -1}} }
 
-func (k *kit) snapshot(session string) chat.Snapshot {
+func (k *kit) snapshot(session string) frontend.Snapshot {
 	k.Helper()
-	var s chat.Snapshot
+	var s frontend.Snapshot
 	if err := json.Unmarshal(k.status(http.StatusOK, "GET", "/api/chat/"+session+"/snapshot", ""), &s); err != nil {
 		k.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"github.com/spool-run/spool/server/wires"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -282,7 +283,7 @@ func TestMerlinAttach(t *testing.T) {
 // told.
 func TestMerlinRetracts(t *testing.T) {
 	t.Parallel()
-	k := newKit(t, &server.Options{Merlin: chat.MerlinOptions{Pacing: []chat.Pace{}}})
+	k := newKit(t, &server.Options{Wires: wires.Options{Merlin: merlin.WireOptions{Pacing: []merlin.Pace{}}}})
 	post := k.merlin("POST", "/merlin/v2/s", `{"message":"?","commandId":"m1"}`)
 	o := k.own("s")
 	o.start("m1")
@@ -390,7 +391,7 @@ func TestMerlinPause(t *testing.T) {
 // A summary shows what sub-agents do and give, and nothing of what they say.
 func TestMerlinSubAgents(t *testing.T) {
 	t.Parallel()
-	k := newKit(t, &server.Options{Merlin: chat.MerlinOptions{Suppress: func(agent string) bool { return agent == "nobody" }}})
+	k := newKit(t, &server.Options{Wires: wires.Options{Merlin: merlin.WireOptions{Suppress: func(agent string) bool { return agent == "nobody" }}}})
 	p := k.player()
 	p.until(planes, chunk.TypeTextDelta)
 	path := "/merlin/v2/" + wiretest.Session

@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"github.com/spool-run/spool/server/chat"
 	"net/http"
 	"testing"
 
@@ -37,7 +38,7 @@ func TestResultsAreChecked(t *testing.T) {
 		{"a child's", "s.1", asker},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			k := newKit(t, &server.Options{Agents: []*agent.Agent{tt.agent}})
+			k := newKit(t, &server.Options{Chat: chat.Options{Agents: []*agent.Agent{tt.agent}}})
 			k.execute(tt.agent)
 
 			k.say("s", "u1", "where am I?").all()

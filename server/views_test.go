@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"github.com/spool-run/spool/server/frontend"
 	"fmt"
 	"io"
 	"net/http"
@@ -367,7 +368,7 @@ func TestCountedBehindSilentRecords(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, nil)
 	post := k.say("s", "u1", "hi")
-	run := post.res.Header.Get(chat.HeaderWorkflowRun)
+	run := post.res.Header.Get(frontend.HeaderWorkflowRun)
 	o := k.own("s")
 	o.start("u1")
 	o.text("one ")

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"github.com/spool-run/spool/server/frontend"
 	"encoding/json"
 	"fmt"
 	"path/filepath"
@@ -47,7 +48,7 @@ func TestEveryBranchGoesOn(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		s, err := chat.BuildSnapshot(t.Context(), d, chat.SnapshotParams{Session: session})
+		s, err := frontend.BuildSnapshot(t.Context(), d, frontend.SnapshotParams{Session: session})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -63,7 +64,7 @@ func TestEveryBranchGoesOn(t *testing.T) {
 		return string(data), string(s.State)
 	}
 	for _, scene := range []string{"branch", "tools"} {
-		b, err := chat.ParseBody([]byte(`{"message":"` + scene + `"}`))
+		b, err := frontend.ParseBody([]byte(`{"message":"` + scene + `"}`))
 		if err != nil {
 			t.Fatal(err)
 		}

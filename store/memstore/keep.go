@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/store/contract"
 )
 
 // Sessions implements [spool.Lister].
@@ -14,7 +15,7 @@ func (s *Store) Sessions(ctx context.Context, q spool.SessionQuery) (spool.Sessi
 	if err := s.usable(ctx); err != nil {
 		return spool.SessionPage{}, err
 	}
-	after, err := spool.ParseListing(q.After)
+	after, err := contract.ParsePlace(q.After)
 	if err != nil {
 		return spool.SessionPage{}, err
 	}
@@ -28,7 +29,7 @@ func (s *Store) Sessions(ctx context.Context, q spool.SessionQuery) (spool.Sessi
 	for _, ss := range places {
 		ss.mu.Lock()
 		i := ss.info()
-		ok := ss.exists && q.Wants(i.Status) && (q.Principal == "" || i.Principal == q.Principal)
+		ok := ss.exists && contract.Wants(&q, i.Status) && (q.Principal == "" || i.Principal == q.Principal)
 		ss.mu.Unlock()
 		if ok && (q.After == "" || after.Before(i)) {
 			found = append(found, i)
@@ -44,7 +45,7 @@ func (s *Store) Sessions(ctx context.Context, q spool.SessionQuery) (spool.Sessi
 	page := spool.SessionPage{Sessions: found}
 	if len(found) > limit {
 		page.Sessions = slices.Clip(found[:limit])
-		page.NextAfter = spool.ListingAfter(page.Sessions[limit-1])
+		page.NextAfter = contract.After(page.Sessions[limit-1])
 	}
 	return page, nil
 }

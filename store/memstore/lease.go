@@ -11,6 +11,7 @@ import (
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/internal/wait"
+	"github.com/spool-run/spool/store/contract"
 )
 
 // lease is who may write; times are Unix milliseconds.
@@ -61,7 +62,7 @@ func (s *Store) Claim(ctx context.Context, c spool.Claim) (spool.Lease, error) {
 	if err := s.usable(ctx); err != nil {
 		return spool.Lease{}, err
 	}
-	if err := c.Check(); err != nil {
+	if err := contract.CheckClaim(&c); err != nil {
 		return spool.Lease{}, err
 	}
 	if c.Force {
@@ -85,7 +86,7 @@ func (s *Store) Claim(ctx context.Context, c spool.Claim) (spool.Lease, error) {
 		if ss == nil {
 			return spool.Lease{}, spool.ErrNothingDue
 		}
-		if ss.readyAt() <= now && c.Matches(ss.row.Agent) {
+		if ss.readyAt() <= now && contract.Matches(&c, ss.row.Agent) {
 			l := ss.take(&c, now)
 			s.due.update(ss)
 			ss.mu.Unlock()
@@ -224,7 +225,7 @@ func (g *agenda) next(c *spool.Claim, now int64) (id string, at int64) {
 		if ss.ready >= best {
 			return
 		}
-		if c.Matches(ss.agent) && (c.Session == "" || c.Session == ss.id) {
+		if contract.Matches(c, ss.agent) && (c.Session == "" || c.Session == ss.id) {
 			id, best = ss.id, ss.ready
 			return // nothing below is earlier
 		}

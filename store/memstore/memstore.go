@@ -13,6 +13,7 @@ import (
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/store/contract"
 )
 
 var (
@@ -114,7 +115,7 @@ func (s *Store) Append(ctx context.Context, a spool.Append) (spool.Appended, err
 	if err := s.usable(ctx); err != nil {
 		return spool.Appended{}, err
 	}
-	if err := a.Check(); err != nil {
+	if err := contract.CheckAppend(&a); err != nil {
 		return spool.Appended{}, err
 	}
 	var ss *session

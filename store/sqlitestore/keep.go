@@ -6,6 +6,7 @@ import (
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/store/contract"
 )
 
 // slice is how many rows one transaction removes.
@@ -134,7 +135,7 @@ func (s *Store) Sessions(ctx context.Context, q spool.SessionQuery) (spool.Sessi
 	if err := s.usable(ctx); err != nil {
 		return spool.SessionPage{}, err
 	}
-	after, err := spool.ParseListing(q.After)
+	after, err := contract.ParsePlace(q.After)
 	if err != nil {
 		return spool.SessionPage{}, err
 	}
@@ -167,7 +168,7 @@ func (s *Store) Sessions(ctx context.Context, q spool.SessionQuery) (spool.Sessi
 	}
 	if len(page.Sessions) > limit {
 		page.Sessions = page.Sessions[:limit]
-		page.NextAfter = spool.ListingAfter(page.Sessions[limit-1])
+		page.NextAfter = contract.After(page.Sessions[limit-1])
 	}
 	return page, nil
 }

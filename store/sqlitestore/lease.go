@@ -8,6 +8,7 @@ import (
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/internal/wait"
+	"github.com/spool-run/spool/store/contract"
 )
 
 // Claim implements [spool.Leaser].
@@ -15,7 +16,7 @@ func (s *Store) Claim(ctx context.Context, c spool.Claim) (spool.Lease, error) {
 	if err := s.usable(ctx); err != nil {
 		return spool.Lease{}, err
 	}
-	if err := c.Check(); err != nil {
+	if err := contract.CheckClaim(&c); err != nil {
 		return spool.Lease{}, err
 	}
 	out := new(spool.Lease)
@@ -50,7 +51,7 @@ func (t *tx) claim(c *spool.Claim) (spool.Lease, error) {
 	if err != nil {
 		return spool.Lease{}, err
 	}
-	if !c.Force && (st.readyAt() > t.now || !c.Matches(st.row.Agent)) {
+	if !c.Force && (st.readyAt() > t.now || !contract.Matches(c, st.row.Agent)) {
 		return spool.Lease{}, spool.ErrNothingDue
 	}
 	if err := t.create(st); err != nil {

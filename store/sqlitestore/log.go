@@ -7,6 +7,7 @@ import (
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/store/contract"
 )
 
 // Append implements [spool.Store].
@@ -14,7 +15,7 @@ func (s *Store) Append(ctx context.Context, a spool.Append) (spool.Appended, err
 	if err := s.usable(ctx); err != nil {
 		return spool.Appended{}, err
 	}
-	if err := a.Check(); err != nil {
+	if err := contract.CheckAppend(&a); err != nil {
 		return spool.Appended{}, err
 	}
 	// The answer is handed over through a variable of its own: the caller may
