@@ -23,69 +23,76 @@ func (h *host) runChild(alive context.Context, outcomes chan<- error) {
 		late, cancel = context.WithTimeoutCause(alive, limit, errTimeout)
 	}
 	defer cancel()
+	begun, ended := h.step.run.Seams.Now(), h.step.toolCalled(c)
 	var (
-		begun     = h.step.run.Seams.Now()
-		ended     = h.step.toolCalled(c)
-		result    json.RawMessage
-		err, ends error
+		out outcome
+		err error
 	)
 	if sub != nil {
-		result, err, ends = h.step.delegate(alive, late, sub, c)
+		out, err = h.step.delegate(alive, late, sub, c)
 	} else {
-		result, err, ends = h.step.accompany(alive, t.(*companionTool).op, c)
+		out, err = h.step.accompany(alive, t.(*companionTool).op, c)
 	}
 	switch {
-	case errors.Is(ends, errChildWaits):
+	case errors.Is(err, errChildWaits):
 		if c.waitsFor = c.child; c.child == "" {
 			c.waitsFor = inputOf(c).ChildID
 		}
 		outcomes <- nil
 		return
-	case ends != nil:
-		outcomes <- ends
+	case err != nil:
+		outcomes <- err
 		return
-	case err != nil && late.Err() != nil && alive.Err() == nil:
-		err = fmt.Errorf("timed out after %v", limit.Round(time.Millisecond))
+	case out.failed != nil && late.Err() != nil && alive.Err() == nil:
+		out.failed = fmt.Errorf("timed out after %v", limit.Round(time.Millisecond))
 	}
-	if err != nil && sub != nil && sub.o.Fatal {
-		err = tool.Fatal(err)
+	if out.failed != nil && sub != nil && sub.o.Fatal {
+		out.failed = tool.Fatal(out.failed)
 	}
 	made := &ToolCall{ID: c.id, Name: c.name, EffectID: c.effectID,
-		Input: json.RawMessage(c.args), Result: result, Err: err, Duration: h.step.run.Seams.Now().Sub(begun)}
-	of, _ := h.step.begets(c)
-	switch outcome := context.WithoutCancel(alive); {
-	case err != nil && cancelled(alive):
-	case of == nil:
-		h.afterTool(outcome, made)
-	default:
-		started := &SubAgentCall{SubAgent: of.Name, Session: c.child, ToolCall: *made}
-		h.afterSubAgent(outcome, started)
-		made = &started.ToolCall
-	}
-	_, ends = h.finish(alive, made.Result, made.Err)
+		Input: json.RawMessage(c.args), Result: out.result, Err: out.failed, Duration: h.step.run.Seams.Now().Sub(begun)}
+	h.afterChild(alive, made)
+	_, err = h.finish(alive, made.Result, made.Err)
 	ended(made.Err)
-	outcomes <- ends
+	outcomes <- err
+}
+
+// afterChild lets hooks replace the outcome of a child's call, unless nobody wants
+// it any more.
+func (h *host) afterChild(ctx context.Context, made *ToolCall) {
+	if made.Err != nil && cancelled(ctx) {
+		return
+	}
+	ctx = context.WithoutCancel(ctx)
+	of, _ := h.step.begets(h.call)
+	if of == nil {
+		h.afterTool(ctx, made)
+		return
+	}
+	started := &SubAgentCall{SubAgent: of.Name, Session: h.call.child, ToolCall: *made}
+	h.afterSubAgent(ctx, started)
+	*made = started.ToolCall
 }
 
 // delegate has a child do what a call asks, or go on with it. It returns the
-// call's outcome, or what keeps it from having one.
-func (s *step) delegate(alive, late context.Context, sub *subAgent, c *call) (result json.RawMessage, failed, ends error) {
+// call's outcome, or as an error what keeps it from having one.
+func (s *step) delegate(alive, late context.Context, sub *subAgent, c *call) (outcome, error) {
 	if depth(c.child) > s.run.maxDepth {
-		return nil, tooDeep(s.run.maxDepth), nil
+		return outcome{failed: tooDeep(s.run.maxDepth)}, nil
 	}
 	text, err := s.promptOf(sub, json.RawMessage(c.args))
 	if err != nil {
-		return nil, err, nil
+		return outcome{failed: err}, nil
 	}
 	kid, command := s.child(sub.child, c.child), commandOf(c.effectID)
 	if err := kid.tell(alive, command, text); err != nil {
-		return nil, nil, err
+		return outcome{}, err
 	}
 	if err := kid.shift(alive, late); err != nil {
-		return nil, nil, err
+		return outcome{}, err
 	}
-	result, err = kid.result(alive, command)
-	return result, err, nil
+	result, err := kid.result(alive, command)
+	return outcome{result, err}, nil
 }
 
 func tooDeep(levels int) error { return fmt.Errorf("agents may be nested %d deep, not deeper", levels) }

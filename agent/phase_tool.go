@@ -33,49 +33,15 @@ func (s *step) runTools(ctx context.Context) (waiting []*call, err error) {
 	}
 	var dispatched []*call
 	for _, c := range s.calls {
-		if c.providerExecuted || c.part != nil && c.part.State.Settled() {
-			continue
-		}
-		input, refusal := s.checkCall(c)
-		if refusal != "" {
-			err := s.append(ctx, &chunk.ToolInputError{ToolCallID: c.id, ToolName: c.name, Input: input, Error: refusal})
-			if err != nil {
-				return nil, err
-			}
-			continue
-		}
-		if c.part == nil || c.part.Approval == nil && c.part.State != chunk.ToolExecuting {
-			var settled bool
-			if input, settled, err = s.beforeCall(ctx, c, input); err != nil {
-				return nil, err
-			} else if settled {
-				continue
-			}
-		}
-		switch verdict := s.consider(c, input); verdict {
-		case callLost:
-			h := &host{step: s, call: c, state: state}
-			_, err = h.finish(ctx, nil, errLost)
-		case callAsks:
-			waiting = append(waiting, c)
-			err = s.append(ctx, &chunk.ToolApprovalRequest{ApprovalID: s.run.Seams.NewID(), ToolCallID: c.id, ToolName: c.name, Input: input})
-		case callWaits:
-			waiting = append(waiting, c)
-		case callRuns, callLeaves:
-			if verdict == callRuns {
-				dispatched = append(dispatched, c)
-			} else {
-				waiting = append(waiting, c)
-			}
-			if c.child == "" { // or it has begun, and goes on
-				err = s.append(ctx, &chunk.ToolStart{ToolCallID: c.id, ToolName: c.name, Arguments: input, EffectID: c.effectID, Client: verdict == callLeaves})
-			}
-			if err == nil && verdict == callRuns {
-				err = s.beget(ctx, c)
-			}
-		}
+		verdict, err := s.prepare(ctx, c)
 		if err != nil {
 			return nil, err
+		}
+		switch verdict {
+		case callRuns:
+			dispatched = append(dispatched, c)
+		case callLeaves, callAsks, callWaits:
+			waiting = append(waiting, c)
 		}
 	}
 	if err := s.run.Log.Flush(ctx); err != nil || len(dispatched) == 0 {
@@ -94,13 +60,35 @@ func (s *step) runTools(ctx context.Context) (waiting []*call, err error) {
 type verdict int
 
 const (
-	callRuns   verdict = iota // now
+	callOver   verdict = iota // nothing: it has its outcome
+	callRuns                  // it runs now
 	callLeaves                // it is handed to the client
-	callAsks                  // a human must approve first
-	callWaits                 // it has been handed out or asked for
+	callAsks                  // a human must approve it first
+	callWaits                 // it has been handed out, or approval was asked for
 	callLost                  // its outcome is unknown and stays so
 )
 
+// prepare decides what is to be done about a call, and writes it into the log.
+func (s *step) prepare(ctx context.Context, c *call) (verdict, error) {
+	if c.providerExecuted || c.part != nil && c.part.State.Settled() {
+		return callOver, nil
+	}
+	input, refusal := s.checkCall(c)
+	if refusal != "" {
+		return callOver, s.append(ctx, &chunk.ToolInputError{ToolCallID: c.id, ToolName: c.name, Input: input, Error: refusal})
+	}
+	if c.part == nil || c.part.Approval == nil && c.part.State != chunk.ToolExecuting {
+		changed, over, err := s.beforeCall(ctx, c, input)
+		if err != nil || over {
+			return callOver, err
+		}
+		input = changed
+	}
+	v := s.consider(c, input)
+	return v, s.record(ctx, c, v, input)
+}
+
+// consider decides about a call that has no outcome and whose input is valid.
 func (s *step) consider(c *call, input json.RawMessage) verdict {
 	spec := s.tool(c.name).Spec()
 	var approval *chunk.Approval
@@ -126,6 +114,29 @@ func (s *step) consider(c *call, input json.RawMessage) verdict {
 		return callWaits
 	}
 	return callRuns
+}
+
+// record writes what a verdict means for a call.
+func (s *step) record(ctx context.Context, c *call, v verdict, input json.RawMessage) error {
+	switch v {
+	case callLost:
+		h := &host{step: s, call: c, state: s.state}
+		_, err := h.finish(ctx, nil, errLost)
+		return err
+	case callAsks:
+		return s.append(ctx, &chunk.ToolApprovalRequest{ApprovalID: s.run.Seams.NewID(), ToolCallID: c.id, ToolName: c.name, Input: input})
+	case callRuns, callLeaves:
+		if c.child == "" { // else it was begun before, and goes on
+			err := s.append(ctx, &chunk.ToolStart{ToolCallID: c.id, ToolName: c.name, Arguments: input, EffectID: c.effectID, Client: v == callLeaves})
+			if err != nil {
+				return err
+			}
+		}
+		if v == callRuns {
+			return s.beget(ctx, c)
+		}
+	}
+	return nil
 }
 
 // needsApproval asks the tool's policy. One that panics lets nothing through.
