@@ -171,6 +171,12 @@ func (in *ingester) event(name string, data []byte) {
 		in.out.Fail(provider.ParseError(0, nil, data))
 		return
 	}
+	in.apply(&e)
+}
+
+// apply does what an event says. One without an index is about the last block, or
+// begins the next.
+func (in *ingester) apply(e *event) {
 	index := in.last
 	if e.Index != nil {
 		index = *e.Index

@@ -78,7 +78,7 @@ func (cs *calls) find(d *toolDelta) *call {
 	return c
 }
 
-// guess decides on a delta whose id is missing or new.
+// guess decides on a delta whose id is missing or new: nil begins another call.
 func (cs *calls) guess(d *toolDelta, slot *call) *call {
 	c := slot
 	if c == nil && (d.Index == nil || d.ID == "" && d.Function.Name == "") {
@@ -88,20 +88,31 @@ func (cs *calls) guess(d *toolDelta, slot *call) *call {
 	case c == nil:
 		return nil
 	case d.ID != "" && c.id != "":
-		// Another id begins another call, unless the provider makes up an id for
-		// each piece and c is not finished.
-		named := d.Function.Name != "" && (d.Function.Name != c.name || c.args.Len() == 0)
-		if named || c.complete() {
+		if c.endedByID(d) {
 			return nil
 		}
 	case d.Function.Name != "" && c.name != "":
-		// A name again: repeated by the provider, or another call without an id.
-		if c.complete() && strings.HasPrefix(strings.TrimSpace(d.Function.arguments()), "{") ||
-			d.Function.Name != c.name && (c.complete() || c.args.Len() == 0 && (c.id == "" || d.Index == nil)) {
+		if c.endedByName(d) {
 			return nil
 		}
 	}
 	return c
+}
+
+// endedByID decides on a delta with another id than c's. It begins another call,
+// unless the provider makes up an id for each piece and c is not finished.
+func (c *call) endedByID(d *toolDelta) bool {
+	name := d.Function.Name
+	return name != "" && (name != c.name || c.args.Len() == 0) || c.complete()
+}
+
+// endedByName decides on a delta with a name, although c has one: the provider
+// repeats it, or it is another call without an id.
+func (c *call) endedByName(d *toolDelta) bool {
+	if d.Function.Name != c.name && (c.complete() || c.args.Len() == 0 && (c.id == "" || d.Index == nil)) {
+		return true
+	}
+	return c.complete() && strings.HasPrefix(strings.TrimSpace(d.Function.arguments()), "{")
 }
 
 // add takes a delta and returns the parts that it makes. A call starts when its

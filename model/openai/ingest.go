@@ -117,36 +117,54 @@ func (in *ingester) chunk(data []byte) {
 	for _, url := range c.Citations {
 		in.source(model.Source{URL: url})
 	}
+	in.countAll(&c)
+	switch failure := c.failure(); {
+	case failure != nil:
+		in.failWith(failure)
+	case c.isError():
+		in.failWith(data)
+	}
+}
+
+// countAll takes the usage from wherever a provider puts it.
+func (in *ingester) countAll(c *completion) {
 	in.count(c.Usage)
 	for i := range c.Choices {
 		if c.Usage == nil {
 			in.count(c.Choices[i].Usage)
 		}
 	}
-	failure := c.Error
-	if !provider.Said(failure) {
-		failure = c.Errors
-	}
-	if c.BaseResp.Code != 0 && !provider.Said(failure) {
-		failure, _ = provider.Marshal(map[string]any{"message": c.BaseResp.Message, "code": c.BaseResp.Code})
-	}
 	if c.XGroq != nil {
 		in.count(c.XGroq.Usage)
-		if !provider.Said(failure) {
-			failure = c.XGroq.Error
+	}
+}
+
+// failure returns the error from wherever a provider puts it, or nil.
+func (c *completion) failure() json.RawMessage {
+	places := [4]json.RawMessage{c.Error, c.Errors}
+	if c.BaseResp.Code != 0 {
+		places[2], _ = provider.Marshal(map[string]any{"message": c.BaseResp.Message, "code": c.BaseResp.Code})
+	}
+	if c.XGroq != nil {
+		places[3] = c.XGroq.Error
+	}
+	for _, failure := range places {
+		if provider.Said(failure) {
+			return failure
 		}
 	}
 	for i := range c.Choices {
-		if !provider.Said(failure) {
-			failure = c.Choices[i].Error
+		if provider.Said(c.Choices[i].Error) {
+			return c.Choices[i].Error
 		}
 	}
-	switch {
-	case provider.Said(failure):
-		in.failWith(failure)
-	case c.Object == "error", c.Type == "error", len(c.Choices) == 0 && (provider.Said(c.Detail) || provider.Said(c.Message) || provider.Said(c.Msg)):
-		in.failWith(data)
-	}
+	return nil
+}
+
+// isError reports whether the value as a whole is an error.
+func (c *completion) isError() bool {
+	return c.Object == "error" || c.Type == "error" ||
+		len(c.Choices) == 0 && (provider.Said(c.Detail) || provider.Said(c.Message) || provider.Said(c.Msg))
 }
 
 // choose decides on the choice that is ours: the first one of the first chunk that

@@ -255,5 +255,5 @@ func (a *attached) whole(body *responseBody) {
 		a.in.out.Emit(model.Restart{})
 	}
 	a.muted = noneSeen // what comes is the rest
-	a.in.settle(body)
+	a.in.conclude(body)
 }

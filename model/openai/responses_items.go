@@ -158,8 +158,8 @@ func (in *response) flush(it *item) {
 	}
 }
 
-// argumentsRest takes the whole of what may have been streamed.
-func (in *response) argumentsRest(it *item, whole string) {
+// wholeArguments takes the whole of what may have been streamed.
+func (in *response) wholeArguments(it *item, whole string) {
 	if rest, ok := strings.CutPrefix(whole, it.args.String()); ok && whole != "" {
 		it.join.Drop()
 		in.arguments(it, rest)
@@ -213,7 +213,7 @@ func (in *response) close(it *item, o *outputItem) {
 			in.identify(it, o.CallID) // it began without
 		}
 		in.named(it, o.toolName())
-		in.argumentsRest(it, o.arguments())
+		in.wholeArguments(it, o.arguments())
 		if it.args.Len() == 0 {
 			in.arguments(it, it.initial)
 		}
@@ -297,13 +297,13 @@ func (in *response) content(it *item, i int, c *contentPart) {
 	switch c.Type {
 	case "refusal":
 		in.denied = true
-		in.rest(it, i, c.Refusal)
+		in.wholeText(it, i, c.Refusal)
 	case "reasoning_text":
-		in.thinkRest(it, rawThought+i, c.Text)
+		in.wholeThought(it, rawThought+i, c.Text)
 	case "summary_text":
-		in.thinkRest(it, i, c.Text)
+		in.wholeThought(it, i, c.Text)
 	default:
-		in.rest(it, i, c.Text)
+		in.wholeText(it, i, c.Text)
 	}
 	for _, a := range c.Annotations {
 		in.annotate(a)
@@ -321,10 +321,10 @@ func (in *response) fillContent(it *item, o *outputItem) {
 			return
 		}
 		for i := range o.Summary {
-			in.thinkRest(it, i, o.Summary[i].Text)
+			in.wholeThought(it, i, o.Summary[i].Text)
 		}
 		for i := range o.Content {
-			in.thinkRest(it, rawThought+i, o.Content[i].Text)
+			in.wholeThought(it, rawThought+i, o.Content[i].Text)
 		}
 		return
 	}
@@ -381,8 +381,8 @@ func (it *item) piece(i int, whole string) *passage {
 	return p
 }
 
-// rest takes the whole of a text that may have been streamed.
-func (in *response) rest(it *item, i int, whole string) {
+// wholeText takes the whole of a text that may have been streamed.
+func (in *response) wholeText(it *item, i int, whole string) {
 	said := ""
 	p := it.piece(i, whole)
 	if p != nil {
@@ -454,7 +454,7 @@ func (in *response) muse(p *passage, s string) {
 	in.emit(model.ReasoningDelta{ID: p.id, Delta: s})
 }
 
-func (in *response) thinkRest(it *item, i int, whole string) {
+func (in *response) wholeThought(it *item, i int, whole string) {
 	said := ""
 	p := it.piece(i, whole)
 	if p != nil {
