@@ -261,9 +261,9 @@ func (s *step) afterStep(ctx context.Context, r Result) error {
 }
 
 // beforeTool lets hooks have their way with a call, once: then its dispatch or
-// its approval request is in the log. It returns the input as they want it. With
-// settled set, the call has its outcome.
-func (s *step) beforeTool(ctx context.Context, c *call, input json.RawMessage) (changed json.RawMessage, settled bool, err error) {
+// its approval request is in the log. It returns the input as they want it, or over
+// if the call has its outcome.
+func (s *step) beforeTool(ctx context.Context, c *call, input json.RawMessage) (changed json.RawMessage, over bool, err error) {
 	t := &ToolCall{ID: c.id, Name: c.name, EffectID: c.effectID, Input: input}
 	err = s.callHooks(ctx, nil, ownerBefore(c.id), "BeforeTool", func(k *Hooks) func(HookContext) error {
 		if k.BeforeTool == nil {
@@ -275,7 +275,7 @@ func (s *step) beforeTool(ctx context.Context, c *call, input json.RawMessage) (
 }
 
 // beforeSubAgent is beforeTool for a call that starts another agent.
-func (s *step) beforeSubAgent(ctx context.Context, c *call, t *SubAgentCall) (changed json.RawMessage, settled bool, err error) {
+func (s *step) beforeSubAgent(ctx context.Context, c *call, t *SubAgentCall) (changed json.RawMessage, over bool, err error) {
 	input := t.Input
 	err = s.callHooks(ctx, nil, ownerBefore(c.id), "BeforeSubAgent", func(k *Hooks) func(HookContext) error {
 		if k.BeforeSubAgent == nil {

@@ -166,7 +166,7 @@ func (h *Handle) Result(ctx context.Context) (*Result, error) {
 				}
 				return nil
 			}
-			result, failed = settled(f, f.Turn(run.TurnID))
+			result, failed = resultOf(f, f.Turn(run.TurnID))
 			return nil
 		})
 		if err != nil {
@@ -191,8 +191,8 @@ func (h *Handle) Result(ctx context.Context) (*Result, error) {
 	}
 }
 
-// settled returns a turn's result, nil while it goes on.
-func settled(f *fold.Fold, turn *fold.Turn) (*Result, error) {
+// resultOf returns a turn's result, nil while it goes on.
+func resultOf(f *fold.Fold, turn *fold.Turn) (*Result, error) {
 	last := turn.LastRun()
 	latest := turn == f.LastTurn()
 	if last.End == 0 || latest && f.Continue != nil {

@@ -103,8 +103,8 @@ func (r *Runner) floor(ctx context.Context, info spool.SessionInfo) (uint64, err
 	if head.TraceFloor >= head.Seq || rested < limit.Grace {
 		return 0, nil
 	}
-	settled := (head.Status == chunk.StatusEnded || head.Status == chunk.StatusFailed) && head.Due == 0
-	if settled && limit.Age >= 0 && rested >= limit.Age {
+	over := (head.Status == chunk.StatusEnded || head.Status == chunk.StatusFailed) && head.Due == 0
+	if over && limit.Age >= 0 && rested >= limit.Age {
 		return head.Seq, nil
 	}
 	if limit.Records < 0 || head.Seq-head.TraceFloor <= uint64(limit.Records) {

@@ -115,7 +115,7 @@ func (r *Runner) work(ctx context.Context, lease spool.Lease) (err error) {
 		case p.expires != 0 && p.expires <= r.logs.Now().UnixMilli():
 			err = s.expire(ctx)
 		default:
-			done, serr := s.rest(ctx, p)
+			done, serr := s.clearDue(ctx, p)
 			if serr != nil || done {
 				return serr
 			}
@@ -199,9 +199,9 @@ func titleOf(text string) string {
 	return title
 }
 
-// rest settles a session in which nothing waits. It returns false if something
-// came in the meantime.
-func (s *session) rest(ctx context.Context, p plan) (done bool, err error) {
+// clearDue takes the due mark from a session in which nothing waits. It returns false
+// if something came meanwhile.
+func (s *session) clearDue(ctx context.Context, p plan) (done bool, err error) {
 	res, err := s.w.Commit(ctx, p.row, &spool.Settle{Seen: p.seq, Next: p.expires})
 	if err != nil {
 		return false, err
