@@ -49,7 +49,7 @@ type child struct {
 }
 
 func (s *step) child(a *Agent, session string) *child {
-	return &child{agent: a, session: session, parent: s.run, inherited: s.agent.Inherit(s.run),
+	return &child{agent: a, session: session, parent: s.run, inherited: s.agent.inherit(s.run),
 		log: &childLog{Log: s.run.Log, session: session, agentType: a.Name}}
 }
 

@@ -42,9 +42,9 @@ func (s *step) hooks() []*Hooks {
 	return all
 }
 
-// Inherit returns the hooks of an agent's children: what it has inherited, and its
+// inherit returns the hooks of an agent's children: what it has inherited, and its
 // own.
-func (a *Agent) Inherit(r *Run) []*Hooks {
+func (a *Agent) inherit(r *Run) []*Hooks {
 	inherited := slices.Clone(r.Inherited)
 	if a.Hooks != nil {
 		inherited = append(inherited, a.Hooks)

@@ -16,17 +16,17 @@ const CrashRecovery = "crash_recovery"
 // phase that cannot go on; then also the number of its step.
 func (a *Agent) TakeOver(f *fold.Fold) (chunks []chunk.Chunk, discarded int) {
 	chunks = f.Owed()
-	if f.Shown() && !a.Reattaches(f) {
+	if f.Shown() && !a.reattaches(f) {
 		chunks, discarded = append(chunks, f.Discard(CrashRecovery)...), f.Step().Number
 	}
 	return chunks, discarded
 }
 
 // Recover takes up a run where another process, or the turn's last run, has left
-// it: it finishes an open tool phase, or finds out what the last step has
-// decided. An open model phase goes on with the answer that was asked for; see
-// [Agent.Reattaches]: if it cannot, what it has shown must have been discarded
-// before: see [Agent.TakeOver]. Unless the result is done or suspended, steps follow.
+// it: it finishes an open tool phase, or finds out what the last step has decided.
+// An open model phase goes on with the answer that was asked for, if the model is a
+// [model.Resumer] and the log names the answer. Otherwise [Agent.TakeOver] must have
+// discarded what it has shown. Unless the result is done or suspended, steps follow.
 func (a *Agent) Recover(ctx context.Context, r *Run) (Result, error) {
 	if err := r.Log.Flush(ctx); err != nil {
 		return Result{}, err

@@ -25,7 +25,7 @@ func (m *Model) body(r *model.Request, id string) ([]byte, error) {
 		most = r.MaxTokens
 	}
 	if most <= 0 {
-		most = DefaultMaxTokens
+		most = defaultMaxTokens
 	}
 	system, entries := history(r)
 	if len(r.Output) > 0 && !m.o.NativeOutput {

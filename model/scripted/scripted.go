@@ -6,7 +6,6 @@ import (
 	"context"
 	"iter"
 	"maps"
-	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -14,9 +13,6 @@ import (
 	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/model"
 )
-
-// DefaultRate is the pace of the demo, in deltas per second.
-const DefaultRate = 40
 
 // Options are a scripted model's settings. The zero value plays the built-in
 // scenes as fast as it can.
@@ -54,11 +50,6 @@ func New(o *Options) *Model {
 		m.o.Sleep = sleep
 	}
 	return m
-}
-
-// Scenes returns the names of the model's scenes, sorted.
-func (m *Model) Scenes() []string {
-	return slices.Sorted(maps.Keys(m.o.Scenes))
 }
 
 // Stream plays the scene that the last user message asks for. What a scene leaves
