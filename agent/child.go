@@ -38,7 +38,7 @@ func (l *childLog) View(ctx context.Context, fn func(*fold.Fold) error) error {
 	})
 }
 
-// child is a child agent while its parent's run is served.
+// child is a child agent while its parent's run is open here.
 type child struct {
 	agent   *Agent
 	session string
@@ -80,16 +80,16 @@ func commandOf(effectID string) string {
 	return "call-" + hex.EncodeToString(sum[:])
 }
 
-// childPlan is what a child's fold asks for.
+// childPlan is what a child is to do next, as its fold says.
 type childPlan struct {
-	info     RunInfo
-	commands []string
-	first    []chunk.Chunk // to write before anything else
-	begin    bool          // a run, else one is open
-	goesOn   bool          // where the log has left it
-	over     bool          // it is only to be ended
-	waits    bool          // for answers
-	idle     bool          // there is nothing to do
+	info     RunInfo       // of the run
+	commands []string      // that the run answers
+	first    []chunk.Chunk // what is written before anything else
+	begin    bool          // the run is to begin; otherwise it is open
+	goesOn   bool          // the run goes on where the log has left it
+	over     bool          // the run is only to be ended
+	waits    bool          // no run: the child waits for answers
+	idle     bool          // no run: there is nothing to do
 }
 
 func (c *child) plan(ctx context.Context) (p childPlan, err error) {
@@ -171,8 +171,8 @@ func (c *child) work(alive, late context.Context) error {
 	}
 }
 
-// result returns what came of a message that the child was told, and is done
-// with.
+// result returns what came of a message that the child was told. The turn that the
+// message began is over.
 func (c *child) result(ctx context.Context, command string) (json.RawMessage, error) {
 	var (
 		parts  []chunk.Part

@@ -12,7 +12,8 @@ import (
 	"github.com/spool-run/spool/tool"
 )
 
-// runChild makes a call that is a child's, and reports once, as run does.
+// runChild makes a call that starts a child agent or is about one. It reports once,
+// as run does.
 func (h *host) runChild(alive context.Context, outcomes chan<- error) {
 	c := h.call
 	t := h.step.tool(c.name)
@@ -133,8 +134,9 @@ func (s *step) children(ctx context.Context) error {
 	})
 }
 
-// beget begins the child of a call, if it is an agent's and has none yet. That
-// is done in the order of the calls, so that the children's numbers are theirs.
+// beget begins the child of a call that starts an agent, unless it has begun. It is
+// called for one call after the other, so that the children are numbered in the
+// order of the calls.
 func (s *step) beget(ctx context.Context, c *call) error {
 	of, mode := s.begets(c)
 	if of == nil || c.child != "" {
@@ -145,13 +147,14 @@ func (s *step) beget(ctx context.Context, c *call) error {
 	return s.append(ctx, &chunk.SubAgentStart{SubAgentType: of.Name, SubSessionID: c.child, CallID: c.id, Mode: mode})
 }
 
-// involves reports whether a call is made by an agent, or about one.
+// involves reports whether calls of a tool start an agent or are about one.
 func involves(t tool.Tool) bool {
 	_, companion := t.(*companionTool)
 	return companion || subAgentOf(t) != nil
 }
 
-// over returns what ends a call's child with the call.
+// over returns the record that ends a call's child with the call. A companion goes
+// on after its call.
 func (c *call) over(s *step, result json.RawMessage, failed string) []chunk.Chunk {
 	if c.child == "" || c.childMode != "" {
 		return nil

@@ -101,8 +101,8 @@ func (w *crew) wait() error {
 	return first
 }
 
-// work has a child do what it was told, unless it is at it. A child that was
-// terminated does nothing: then it returns nil.
+// work has a child do what it was told, in a shift of its own, or in the one that it is
+// at. It returns nil if the child was terminated.
 func (w *crew) work(kid *child) *shift {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -138,7 +138,7 @@ func (w *crew) work(kid *child) *shift {
 	return s
 }
 
-// shift is work, in whatever goroutine: a panic is the run's error.
+// shift is work that turns a panic into the run's error.
 func (c *child) shift(alive, late context.Context) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -160,8 +160,9 @@ func (w *crew) terminate(session string) {
 	}
 }
 
-// takeUp sets companions to work that another process, or an earlier run, has left
-// with something to do, that were paused with it, or that got an answer meanwhile.
+// takeUp sets companions to work: those that another process or an earlier run has
+// left with something to do, those that were paused with the run, and those that got
+// an answer meanwhile. It reports whether there are some.
 func (a *Agent) takeUp(ctx context.Context, r *Run) (some bool, err error) {
 	if len(a.Companions) == 0 {
 		return false, nil
@@ -214,8 +215,8 @@ func (a *Agent) awaitCompanions(ctx context.Context, r *Run) error {
 	return nil
 }
 
-// join lets a run end or pause only when its companions have nothing more to do.
-// If one of them waits for an answer, the run waits for the child.
+// join waits for the companions of a run that is about to end or to pause for
+// answers. If one of them waits for an answer, the run waits for that child.
 func (a *Agent) join(ctx context.Context, r *Run, result Result, err error) (Result, error) {
 	if err != nil || !result.over() || result.Suspended == chunk.SuspendedInterrupted || result.Outcome == chunk.OutcomeSteered {
 		return result, err

@@ -197,7 +197,8 @@ func loggable(name string) bool {
 	return name != "" && len(name) <= chunk.MaxNameBytes && utf8.ValidString(name) && strings.IndexFunc(name, unicode.IsControl) < 0
 }
 
-// uniqueCallID re-qualifies ids that providers use again in every answer.
+// uniqueCallID makes a provider's call id unique in the session: some providers use
+// the same ids in every answer.
 func (s *step) uniqueCallID(id string) string {
 	used := s.run.callIDs
 	if len(id) > chunk.MaxIDBytes-64 || chunk.CheckID(id) != nil {
@@ -309,7 +310,7 @@ func (t *transcript) restart(ctx context.Context) error {
 	return s.hookAgain(ctx)
 }
 
-// forget is as if nothing had been said.
+// forget drops what the model has said, as if it had said nothing.
 func (t *transcript) forget() {
 	t.step.forget()
 	clear(t.ids)

@@ -139,7 +139,7 @@ func (s *step) record(ctx context.Context, c *call, v verdict, input json.RawMes
 	return nil
 }
 
-// needsApproval asks the tool's policy. One that panics lets nothing through.
+// needsApproval asks the tool's policy. If that panics, the call needs approval.
 func needsApproval(spec tool.Spec, input json.RawMessage) (needed bool) {
 	if spec.NeedsApproval == nil {
 		return false
@@ -198,7 +198,7 @@ func (s *step) checkCall(c *call) (input json.RawMessage, refusal string) {
 	return input, ""
 }
 
-// check asks the tool. One that panics lets nothing through.
+// check asks the tool. If that panics, the call is refused.
 func (s *step) check(t tool.Tool, input json.RawMessage) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -246,13 +246,14 @@ type host struct {
 	state *stepState
 
 	mu   sync.Mutex
-	done bool            // the call has come back, or nobody waits for it any more
-	left bool            // and nothing more is taken from it
-	over bool            // the call has its outcome
-	said []*chunk.Custom // events of the last time that it has not repeated yet
+	done bool            // the call has come back, or took too long
+	left bool            // it failed or took too long: it can emit nothing more
+	over bool            // its outcome is in the log
+	said []*chunk.Custom // events that it emitted before a crash and has not repeated yet
 }
 
-// comesBack reports whether the call has not come back before.
+// comesBack notes that the call has come back, or took too long, and reports whether
+// that is the first time.
 func (h *host) comesBack(failed bool) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -372,8 +373,8 @@ func (h *host) finish(ctx context.Context, result json.RawMessage, err error) (d
 	return true, err
 }
 
-// cancelled reports whether the calls of a step are no longer wanted. That one of
-// them ends the run leaves the others their outcomes.
+// cancelled reports whether the calls of a step are no longer wanted. When one of them
+// ends the run by a fatal error, the others still get their outcomes.
 func cancelled(ctx context.Context) bool {
 	cause := context.Cause(ctx)
 	return cause != nil && !errors.Is(cause, ErrToolFatal)
@@ -385,9 +386,9 @@ func (h *host) takeBack(ctx context.Context) error {
 	return h.takeBackLocked(ctx)
 }
 
-// takeBackLocked undoes what the failed call did to the state, as a patch that
-// everyone sees. It belongs to the same call, so that a settling that drops the
-// one drops the other.
+// takeBackLocked undoes what the failed call did to the state, by a patch that
+// everyone sees. The patch belongs to the same call, so that whoever settles the run
+// drops both or none.
 func (h *host) takeBackLocked(ctx context.Context) error {
 	s := h.state
 	n := len(s.staged)

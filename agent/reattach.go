@@ -11,7 +11,7 @@ import (
 )
 
 // reattaches reports whether the open model phase can go on with the answer that
-// another process has asked for: then it need not be discarded.
+// another process has asked for. Then the phase need not be discarded.
 func (a *Agent) reattaches(f *fold.Fold) bool {
 	_, ok := a.Model.(model.Resumer)
 	return ok && f.Phase() == fold.PhaseModel && f.Answer() != ""
@@ -38,8 +38,9 @@ func (a *Agent) Abandon(ctx context.Context, cursor string) (err error) {
 	return m.CancelAnswer(ctx, cursor)
 }
 
-// position keeps where the answer can be taken up again. The log needs to hold
-// its beginning only: how much of it was stored is what was stored.
+// position stores the first cursor with which the answer can be taken up again. One
+// is enough: the answer is then heard from its beginning, and compared with what the
+// log has of it.
 func (t *transcript) position(ctx context.Context, p model.Position) error {
 	if t.cursor != "" || t.visible || p.Cursor == "" || len(p.Cursor) > chunk.MaxCursorBytes {
 		return nil

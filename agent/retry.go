@@ -69,7 +69,8 @@ func (s *step) answer(ctx context.Context, base *model.Request) error {
 	}
 }
 
-// again decides whether and when a failed model call is made again; nil: never.
+// again decides whether a failed model call is made again, and after which delay. A
+// nil error means that it is not.
 func (s *step) again(err error, visible bool, attempt int) (*model.Error, time.Duration) {
 	e, ok := errors.AsType[*model.Error](err)
 	if !ok || !e.Retryable || attempt >= s.agent.maxRetries() || e.RetryAfter > maxRetryAfter {
@@ -78,8 +79,9 @@ func (s *step) again(err error, visible bool, attempt int) (*model.Error, time.D
 	if visible && (s.agent.FailPartial || e.Code == model.CodeUnknown) {
 		return nil, 0
 	}
-	// Half of it is spread, or all runs that a provider has failed at once come
-	// back at once. The spread is the run's own: the same run waits the same.
+	// Half of the delay is spread. Otherwise all runs that fail at the same time would
+	// call the provider again at the same time. The spread depends on the step alone,
+	// so that the same run always waits the same time.
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(s.id + "/" + strconv.Itoa(attempt)))
 	spread := float64(h.Sum64()>>11) / (1 << 53)
@@ -113,8 +115,9 @@ func (s *step) discard(ctx context.Context, reason string) error {
 	return s.append(ctx, chunks...)
 }
 
-// hookAgain calls what comes before a model call in a step that takes the place of
-// a discarded one, while the model has its request.
+// hookAgain calls the hooks before a model call again, in a step that takes the place
+// of a discarded one. The model has its request already, so that what they make of it
+// does not count.
 func (s *step) hookAgain(ctx context.Context) error {
 	if len(s.hooks()) == 0 {
 		return nil

@@ -25,11 +25,11 @@ type Run struct {
 	Inherited []*Hooks // of the agents above, outermost first
 	Hooks     *Hooks   // of whoever runs it, called last; nil for none
 	Observer  *Observer
-	Grace     time.Duration // what its model and tools get to come to an end when its context has ended
+	Grace     time.Duration // how long its model and tools may go on when its context has ended
 
 	begun  string // id of the step in which BeforeRun was called
 	budget int64
-	used   atomic.Int64 // tokens, with the runs that it takes up and those of children
+	used   atomic.Int64 // tokens of this run, of the turn's runs before it, and of children
 
 	callIDs    map[string]bool // of the session, so far
 	correction string          // what the model is told about its last answer

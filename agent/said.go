@@ -7,7 +7,7 @@ import (
 	"github.com/spool-run/spool/chunk"
 )
 
-// errDiverged: the answer is not the one that the log has a part of.
+// errDiverged says that the answer is not the one of which the log has a part.
 var errDiverged = errors.New("agent: the provider's answer is not the one that was begun")
 
 // said is what the log has of an answer that is heard again from its beginning.
