@@ -32,7 +32,8 @@ func (f *merlinFlags) literal() (l merlin.Literal, err error) {
 	return l, nil
 }
 
-// suppress says whose words are not shown; nil for nobody's.
+// suppress reports whether the words of a type of sub-agent are not shown; nil: all
+// are shown.
 func (f *merlinFlags) suppress() func(agentType string) bool {
 	if len(f.Suppress) == 0 {
 		return nil
@@ -42,7 +43,7 @@ func (f *merlinFlags) suppress() func(agentType string) bool {
 	}
 }
 
-// merlinServe are those of a server.
+// merlinServe are the flags of a server's Merlin wires.
 type merlinServe struct {
 	merlinFlags
 	Pacing string `enum:"streamer,described,none" default:"streamer" help:"Pacing of Merlin V1: streamer (slow while little waits), described (slow while much waits) or none."`

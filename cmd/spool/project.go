@@ -44,7 +44,7 @@ type projection struct {
 	turn   string
 	proj   spool.Projector
 	frames []spool.Frame
-	held   []spool.Frame // ends that may not be the last word
+	held   []spool.Frame // terminal frames: they are dropped if the turn goes on
 }
 
 func (p *projection) apply(r chunk.Record) error {
@@ -72,7 +72,7 @@ func (p *projection) apply(r chunk.Record) error {
 	return nil
 }
 
-// follow has a projector for the turn that the log is in, if it is in one.
+// follow makes a projector for the turn that the log is in, if it is in one.
 func (p *projection) follow() (err error) {
 	if p.cmd.Wire == "native" {
 		if p.proj == nil {
@@ -116,7 +116,7 @@ func (p *projection) release() {
 	p.held = nil
 }
 
-// write leaves errors to the writer, which keeps them.
+// write ignores errors: the writer keeps them.
 func (p *projection) write(f spool.Frame) {
 	if f.Seq != 0 {
 		fmt.Fprintf(p.out, "id: %s\n", spool.Cursor{Seq: f.Seq})
@@ -131,7 +131,7 @@ func (c *projectCmd) framing() native.Framing {
 	return native.Bare
 }
 
-// projector is the turn's on the command's wire.
+// projector returns the projector of a turn on the command's wire.
 func (c *projectCmd) projector(turn string) (spool.Projector, error) {
 	if c.Wire == "aisdk" {
 		return aisdk.NewProjector(turn, &aisdk.Options{UI7: c.UI == 7}), nil

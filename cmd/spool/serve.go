@@ -50,7 +50,7 @@ type serveCmd struct {
 	Gate        string        `name:"test-gate" hidden:"" env:"SPOOL_TEST_GATE"`
 }
 
-// shutdownLimit bounds what a graceful shutdown waits for beyond its drain.
+// shutdownLimit bounds how long the server waits for open requests when it shuts down.
 const shutdownLimit = 10 * time.Second
 
 func (c *serveCmd) Run(ctx context.Context, std streams) error {
@@ -214,8 +214,9 @@ func (c *serveCmd) serve(ctx context.Context, l net.Listener, handler *server.Se
 	return group.Wait()
 }
 
-// allowHost keeps pages elsewhere out that make their own name point to this
-// machine: to a browser they are then of one origin with this server.
+// allowHost reports whether requests may name this host. That keeps out a page
+// elsewhere whose name is made to point to this machine: a browser would take it and
+// this server for one origin.
 func (c *serveCmd) allowHost(host string) bool {
 	return server.LoopbackHost(host) || slices.Contains(c.AllowHost, "*") || slices.Contains(c.AllowHost, host)
 }
@@ -255,7 +256,8 @@ func (c *serveCmd) check() error {
 	return nil
 }
 
-// listen comes before all else that takes time or leaves something behind.
+// listen opens the address. It is called before anything that takes time or leaves
+// something behind.
 func listen(addr string) (net.Listener, error) {
 	l, err := net.Listen("tcp", addr)
 	switch {
@@ -274,7 +276,8 @@ func listen(addr string) (net.Listener, error) {
 	return nil, &usageError{fmt.Sprintf("--addr %s: want HOST:PORT: %v", addr, err)}
 }
 
-// orNone gives the flags whose 0 is none to options whose 0 is a default.
+// orNone makes an option of a flag: to a flag 0 means no limit, to an option it means
+// the default, and -1 no limit.
 func orNone[T time.Duration | int](v T) T {
 	if v == 0 {
 		return -1

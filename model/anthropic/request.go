@@ -73,8 +73,8 @@ func (m *Model) tools(specs []model.ToolSpec) (list []piece) {
 	return list
 }
 
-// mark puts cache markers behind what the next request will begin with, too: the
-// tools, the instructions, and the last two of the user's entries. Four are allowed.
+// mark puts cache markers behind what the next request begins with as well: the tools,
+// the instructions, and the last two of the user's entries. The API allows four.
 func (m *Model) mark(system, tools []piece, entries []entry) {
 	marker := map[string]any{"type": "ephemeral"}
 	if m.o.Cache != "5m" {
@@ -168,8 +168,8 @@ func assistant(parts []chunk.Part) (said, outcomes []piece) {
 	return said, outcomes
 }
 
-// thought is a reasoning part as it came, if it came from this API: others' have
-// no signature, and the API takes none without.
+// thought is a reasoning part as it came, if it came from this API. The API takes no
+// reasoning without its signature.
 func thought(p *chunk.Part) piece {
 	var meta struct {
 		Anthropic struct {

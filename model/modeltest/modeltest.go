@@ -131,8 +131,8 @@ func Streams(t testing.TB, dir, pattern string) iter.Seq2[string, []byte] {
 	}
 }
 
-// Leaves checks that a consumer that leaves gets no more, and that what comes
-// after the end is not read: providers keep sockets open.
+// Leaves checks that a consumer that stops gets no more parts, and that nothing is read
+// after the answer's end: providers keep connections open.
 func Leaves(t *testing.T, file string, ingest Ingest) {
 	t.Helper()
 	data, err := os.ReadFile(file)
@@ -163,8 +163,8 @@ func (w tripwire) Read([]byte) (int, error) {
 	return 0, io.EOF
 }
 
-// Fuzz fuzzes ingest from the corpus in dir: whatever comes, the parts keep the
-// contract and do not depend on how the bytes arrive.
+// Fuzz fuzzes ingest, beginning with the corpus in dir. It checks that the parts keep
+// the contract and do not depend on how the bytes arrive.
 func Fuzz(f *testing.F, dir string, ingest Ingest) {
 	for _, data := range Streams(f, dir, "*.*") {
 		if len(data) < 4096 {
@@ -197,8 +197,9 @@ func Splits(t testing.TB, data []byte, ingest Ingest) {
 	}
 }
 
-// stride is 1 for a stream that may be read again and again within so many bytes,
-// and spares time on a long one.
+// stride returns the distance of the positions at which a stream is split or cut. It is
+// 1 if reading the stream for each of them stays within the budget of bytes, and more
+// for a long stream, to save time.
 func stride(data []byte, budget int) int {
 	tries := max(16, budget/(1+len(data)))
 	return 1 + len(data)/tries
@@ -247,8 +248,8 @@ func (p *pieces) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// Cuts checks that no beginning of a stream passes for another answer: cut
-// anywhere, it ends in an error, or says what the whole says.
+// Cuts checks that no beginning of a stream passes for a complete answer. Wherever it
+// is cut, it ends in an error or says what the whole stream says.
 func Cuts(t testing.TB, data []byte, ingest Ingest) {
 	t.Helper()
 	whole, err := Fold(Collect(ingest(bytes.NewReader(data))))

@@ -27,8 +27,8 @@ func (c *call) complete() bool {
 	return strings.HasPrefix(text, "{") && json.Valid([]byte(text))
 }
 
-// another reports whether a delta with c's id begins another call all the same: it
-// is a whole one, and not c said again.
+// another reports whether a delta begins another call although it has c's id: c is
+// complete, and the delta is a whole call, but not c repeated.
 func (c *call) another(d *toolDelta) bool {
 	args := strings.TrimSpace(d.Function.arguments())
 	return d.Function.Name != "" && c.complete() && strings.HasPrefix(args, "{") && json.Valid([]byte(args)) &&
@@ -115,8 +115,8 @@ func (c *call) endedByName(d *toolDelta) bool {
 	return c.complete() && strings.HasPrefix(strings.TrimSpace(d.Function.arguments()), "{")
 }
 
-// add takes a delta and returns the parts that it makes. A call starts when its
-// name is known and its id, or when no id comes with what is whole.
+// add takes a delta and returns the parts that it makes. A call starts when its name
+// and its id are known. One without an id starts when its arguments are complete.
 func (cs *calls) add(d *toolDelta) (parts []model.Part) {
 	d.Function = *d.unwrapped()
 	if d.ID == "" && d.Index == nil && d.Function.Name == "" && provider.IsNull(d.Function.Arguments) {
@@ -131,9 +131,9 @@ func (cs *calls) add(d *toolDelta) (parts []model.Part) {
 	if strings.HasPrefix(strings.TrimSpace(args), "{") && c.complete() {
 		switch so := c.args.String(); {
 		case strings.TrimSpace(so) == "{}" && c.sent == 0:
-			c.args.Reset() // a placeholder; now they come for real
+			c.args.Reset() // that was a placeholder; now the arguments come
 		case strings.TrimSpace(so) == strings.TrimSpace(args):
-			args = "" // the whole, said again
+			args = "" // the whole arguments, repeated
 		}
 	}
 	c.args.WriteString(c.join.Add(args))
@@ -177,7 +177,7 @@ func (cs *calls) startUpTo(c *call) (parts []model.Part) {
 func (cs *calls) start(c *call) model.Part {
 	c.started = true
 	for n := slices.Index(cs.list, c); c.id == ""; n++ {
-		// Of its own making; an id that the provider used stays the provider's.
+		// An id made here must be none that the provider uses.
 		if id := "call_" + strconv.Itoa(n); cs.ids[id] == nil {
 			c.id, cs.ids[id] = id, c
 		}
@@ -185,15 +185,16 @@ func (cs *calls) start(c *call) model.Part {
 	return model.ToolCallStart{ID: c.id, Name: c.name}
 }
 
-// join takes what the calls have held back, halves of characters.
+// join takes what the calls have held back: the beginnings of characters that were
+// cut.
 func (cs *calls) join() {
 	for _, c := range cs.list {
 		c.args.WriteString(c.join.End())
 	}
 }
 
-// metadata is what must go back with the call, to the endpoint it came from. So
-// must an id that requests would have to change.
+// metadata is what must be sent back with the call to the endpoint that it came from.
+// An id that endpoints would not take is kept there, too.
 func (c *call) metadata(from string) json.RawMessage {
 	kept := keptCall{From: from, keepsake: c.keep}
 	if provider.CallID(c.id) != c.id {

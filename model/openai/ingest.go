@@ -231,7 +231,7 @@ func (in *ingester) delta(d *delta) {
 	}
 	in.reasoning(field, said)
 	if in.quoted != nil && d.Index != nil && *d.Index > *in.quoted && text != "" {
-		in.endText() // so that who shows quotations knows which words they belong to
+		in.endText() // so that a quotation is shown with the words that it belongs to
 		in.quoted = nil
 	}
 	in.text(text)
@@ -282,7 +282,7 @@ func (in *ingester) say(s string) {
 	in.out.Emit(model.TextDelta{ID: in.textID, Delta: s})
 }
 
-// endText says what was held back, half a character.
+// endText ends the text, after what was held back: the beginning of a character.
 func (in *ingester) endText() {
 	if rest := in.words.End(); rest != "" {
 		in.say(rest)
@@ -330,8 +330,8 @@ func (in *ingester) tool(d *toolDelta) {
 	}
 }
 
-// source says what the answer cites: each quotation once, and what nothing is
-// quoted from once.
+// source emits what the answer cites. Each quotation is emitted once, and so is each
+// source without one.
 func (in *ingester) source(s model.Source) {
 	document := s.URL
 	if document == "" {
@@ -371,7 +371,7 @@ func (in *ingester) count(u *usage) {
 		in.out.Usage = new(chunk.Usage)
 	}
 	sum := in.out.Usage
-	// Totals, which may come in instalments: what is not said stays.
+	// These are totals and may come one by one. A number that is missing stays.
 	for _, n := range []struct {
 		total *int64
 		said  provider.Count
@@ -391,7 +391,7 @@ func (in *ingester) failWith(raw json.RawMessage) {
 	in.out.Fail(provider.ParseError(0, nil, raw))
 }
 
-// flush says what was held back, before a failure.
+// flush emits what was held back, before a failure.
 func (in *ingester) flush() {
 	in.endText()
 	if rest := in.musings.End(); rest != "" {

@@ -1,5 +1,5 @@
-// Package openai talks to OpenAI's chat completions and to everything that speaks
-// the same protocol, more or less.
+// Package openai talks to OpenAI's chat completions and Responses APIs, and to other
+// servers that speak nearly the same protocols.
 package openai
 
 import (
@@ -29,11 +29,11 @@ type Options struct {
 	Header     http.Header  // more headers, which win
 	HTTPClient *http.Client // nil: one without a timeout of its own
 
-	// IdleTimeout bounds how long no byte may come, comments included: is the
-	// provider there? 0: 5 minutes; negative: no limit.
+	// IdleTimeout bounds how long no byte may come, comments included: then the
+	// provider is gone. 0: 5 minutes; negative: no limit.
 	IdleTimeout time.Duration
-	// ProgressTimeout bounds how long no data may come, from the request on: does
-	// it get anywhere? 0: 10 minutes; negative: no limit.
+	// ProgressTimeout bounds how long no data may come, from the request on: then the
+	// provider gets nowhere. 0: 10 minutes; negative: no limit.
 	ProgressTimeout time.Duration
 
 	// StrictOutput asks for strict schema adherence of structured output, which
@@ -97,7 +97,7 @@ func (m *Model) Stream(ctx context.Context, r *model.Request) iter.Seq2[model.Pa
 		})
 }
 
-// host is whom the model talks to.
+// host is the host of the endpoint.
 func (m *Model) host() string {
 	u, err := url.Parse(m.client.BaseURL)
 	if err != nil {

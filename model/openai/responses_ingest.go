@@ -216,8 +216,9 @@ func (in *response) event(name string, data []byte) {
 	}
 }
 
-// fresh counts an event, and says whether it is one: some providers begin again
-// from the start when asked to go on, and some proxies say things twice.
+// fresh counts an event, and reports whether it is a new one. Some providers begin
+// again from the start when they are asked to go on, and some proxies send events
+// twice.
 func (in *response) fresh(e *responseEvent, data []byte) bool {
 	if e.Seq == nil {
 		return true
@@ -237,14 +238,14 @@ func (in *response) take(e *responseEvent) {
 	}
 }
 
-// past is what was read, by its numbers.
+// past is which events were read, by their numbers.
 type past struct {
 	first, top, n int64
 	last          []byte // the last event
 }
 
-// again reports whether an event is the last one, once more: the same bytes under
-// the same number, in a stream that counts its events.
+// again reports whether an event repeats the last one: it has the same bytes and the
+// same number, in a stream that has numbered its events without gaps.
 func (p *past) again(seq int64, data []byte) bool {
 	if seq == p.top && p.n > 0 && p.n == p.top-p.first+1 && bytes.Equal(p.last, data) {
 		return true
@@ -276,8 +277,8 @@ func (in *response) whole(data []byte) {
 	in.conclude(&body)
 }
 
-// rawThought is where the indexes of reasoning text begin, behind those of its
-// summary.
+// rawThought is added to the indexes of reasoning text, so that they come after those
+// of its summary.
 const rawThought = 1 << 20
 
 func number(i *index) int {
@@ -316,7 +317,7 @@ func (in *response) name(raw json.RawMessage) {
 	}
 }
 
-// created begins the answer, again if it had begun: then what came before is void.
+// created begins the answer. If it had begun, what came before is void.
 func (in *response) created(raw json.RawMessage) {
 	if in.begun {
 		if in.shown {

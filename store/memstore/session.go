@@ -129,8 +129,9 @@ func (ss *session) add(records []chunk.Record) {
 	}
 }
 
-// setDue makes the session due when a command is appended. An owner that settles
-// sets when it is due next, unless there are commands that it has not seen.
+// setDue makes the session due when a command is appended. An owner with nothing left
+// to do says when the session is due next, which counts unless there are commands that
+// it has not seen.
 func (ss *session) setDue(a *spool.Append, now int64) {
 	switch {
 	case a.Epoch == 0:
