@@ -12,8 +12,8 @@ import (
 type Observer struct {
 	agent.Observer // steps, model calls and tool calls
 
-	// Claimed: a session is served here from now on. It has waited so long since
-	// it became due; 0 if that is not known.
+	// Claimed: a session is served here from now on. waited is how long it has been
+	// due; 0 if that is not known.
 	Claimed  func(session string, waited time.Duration)
 	Released func(session string)
 
@@ -23,8 +23,8 @@ type Observer struct {
 	// RunFinished: err says why it failed, and may hold what its log must not.
 	RunFinished func(r agent.RunInfo, err error)
 
-	// Failed reports what kept a session from being served, "" for claiming
-	// itself. nil: the logs' logger.
+	// Failed reports what kept a session from being served; session is "" if none
+	// could be claimed. nil: the logs' logger is told.
 	Failed func(session string, err error)
 }
 

@@ -44,7 +44,7 @@ type projection struct {
 	turn   string
 	proj   spool.Projector
 	frames []spool.Frame
-	held   []spool.Frame // terminal frames: they are dropped if the turn goes on
+	held   []spool.Frame // terminal frames: they are dropped if others follow
 }
 
 func (p *projection) apply(r chunk.Record) error {
