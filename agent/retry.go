@@ -53,7 +53,7 @@ func (s *step) answer(ctx context.Context, base *model.Request) error {
 		if err := s.announce(ctx, failed, attempt+1, delay); err != nil {
 			return err
 		}
-		if err := s.run.pause(ctx, delay); err != nil {
+		if err := s.run.awaitRetry(ctx, delay); err != nil {
 			return err
 		}
 		if !t.visible {
@@ -141,6 +141,34 @@ func (s *step) forget() {
 	s.calls, s.usage, s.finish, s.paused = nil, chunk.Usage{}, "", false
 	s.text.Reset()
 }
+
+// awaitRetry waits before a failed model call is made again. As the model has said
+// nothing, the run is at a step boundary: if it is to end or to pause there, the error
+// is a *stepBoundary that says how.
+func (r *Run) awaitRetry(ctx context.Context, d time.Duration) error {
+	waits, cancel := context.WithCancel(ctx)
+	defer cancel()
+	r.stops.mu.Lock()
+	r.stops.wait = cancel
+	r.stops.mu.Unlock()
+	result, err := r.boundary(ctx) // it may have been asked before
+	if err == nil && !result.over() {
+		if r.Seams.Sleep(waits, d) != nil && ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		result, err = r.boundary(ctx)
+	}
+	if err == nil && result.over() {
+		r.Info.Steps-- // the step that was begun does not count
+		err = &stepBoundary{result}
+	}
+	return err
+}
+
+// stepBoundary ends a run's steps at a boundary inside of a step that has said nothing.
+type stepBoundary struct{ Result }
+
+func (*stepBoundary) Error() string { return "agent: the run is at a step boundary" }
 
 // announce shows whoever is watching that the model is asked again. It is no part
 // of the message.
