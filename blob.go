@@ -35,30 +35,37 @@ func (g *Log) Blob(ctx context.Context, v json.RawMessage) (json.RawMessage, err
 // spill returns the chunk with its large values moved into blobs, which are
 // stored when it returns. The chunk itself stays as it is.
 func (g *Log) spill(ctx context.Context, c chunk.Chunk) (chunk.Chunk, error) {
-	s := spiller{ctx: ctx, g: g, foreign: true}
+	s := &spiller{ctx: ctx, g: g, foreign: true}
 	switch c := c.(type) {
 	case *chunk.ToolStart:
-		return spillOne(&s, c, &c.Arguments, func(d *chunk.ToolStart) *json.RawMessage { return &d.Arguments })
+		return spillOne(s, c, &c.Arguments, func(d *chunk.ToolStart) *json.RawMessage { return &d.Arguments })
 	case *chunk.ToolEnd:
-		return spillOne(&s, c, &c.Result, func(d *chunk.ToolEnd) *json.RawMessage { return &d.Result })
+		return spillOne(s, c, &c.Result, func(d *chunk.ToolEnd) *json.RawMessage { return &d.Result })
 	case *chunk.ToolArgStreamEnd:
-		return spillOne(&s, c, &c.Arguments, func(d *chunk.ToolArgStreamEnd) *json.RawMessage { return &d.Arguments })
+		return spillOne(s, c, &c.Arguments, func(d *chunk.ToolArgStreamEnd) *json.RawMessage { return &d.Arguments })
 	case *chunk.ToolInputError:
-		return spillOne(&s, c, &c.Input, func(d *chunk.ToolInputError) *json.RawMessage { return &d.Input })
+		return spillOne(s, c, &c.Input, func(d *chunk.ToolInputError) *json.RawMessage { return &d.Input })
 	case *chunk.ToolApprovalRequest:
-		return spillOne(&s, c, &c.Input, func(d *chunk.ToolApprovalRequest) *json.RawMessage { return &d.Input })
+		return spillOne(s, c, &c.Input, func(d *chunk.ToolApprovalRequest) *json.RawMessage { return &d.Input })
 	case *chunk.SubAgentEnd:
-		return spillOne(&s, c, &c.Result, func(d *chunk.SubAgentEnd) *json.RawMessage { return &d.Result })
+		return spillOne(s, c, &c.Result, func(d *chunk.SubAgentEnd) *json.RawMessage { return &d.Result })
 	case *chunk.Custom:
-		return spillOne(&s, c, &c.Data, func(d *chunk.Custom) *json.RawMessage { return &d.Data })
+		return spillOne(s, c, &c.Data, func(d *chunk.Custom) *json.RawMessage { return &d.Data })
 	case *chunk.Output:
-		return spillOne(&s, c, &c.Output, func(d *chunk.Output) *json.RawMessage { return &d.Output })
+		return spillOne(s, c, &c.Output, func(d *chunk.Output) *json.RawMessage { return &d.Output })
 	case *chunk.ToolResultSubmitted:
-		return spillOne(&s, c, &c.Result, func(d *chunk.ToolResultSubmitted) *json.RawMessage { return &d.Result })
+		return spillOne(s, c, &c.Result, func(d *chunk.ToolResultSubmitted) *json.RawMessage { return &d.Result })
 	case *chunk.File:
 		d := *c
 		d.URL, d.Large = s.text(c.URL)
 		return &d, s.err
+	}
+	return s.message(c)
+}
+
+// message moves the large values of chunks that hold messages or parts of them.
+func (s *spiller) message(c chunk.Chunk) (chunk.Chunk, error) {
+	switch c := c.(type) {
 	case *chunk.UserMessage:
 		d := *c
 		d.Message.Parts = s.parts(c.Message.Parts)
@@ -76,7 +83,6 @@ func (g *Log) spill(ctx context.Context, c chunk.Chunk) (chunk.Chunk, error) {
 			d.Messages = &messages
 		}
 		return &d, s.err
-
 	case *chunk.AssistantMessage:
 		s.foreign = false
 		d := *c

@@ -150,7 +150,29 @@ func (b *branching) plan(ctx context.Context) error {
 	if b.source, err = b.from.Head(ctx); err != nil {
 		return err
 	}
-	err = b.from.View(ctx, func(f *fold.Fold) error {
+	if err := b.findEnd(ctx); err != nil {
+		return err
+	}
+	f, err := b.from.FoldAt(ctx, b.end)
+	if err != nil {
+		return err
+	}
+	b.dropCommands(f)
+	b.close(f)
+	if lister, ok := b.from.logs.store.(Lister); ok {
+		info, err := lister.Session(ctx, b.from.session)
+		if err != nil {
+			return err
+		}
+		b.row = Row{Agent: info.Agent, Principal: cmp.Or(b.o.Principal, info.Principal), Title: info.Title}
+	}
+	return b.collectRefs(ctx)
+}
+
+// findEnd decides how far the source is copied: up to the checkpoint, or to the end of
+// its run if that did nothing more than end.
+func (b *branching) findEnd(ctx context.Context) error {
+	err := b.from.View(ctx, func(f *fold.Fold) error {
 		i := slices.IndexFunc(f.Checkpoints, func(c fold.Checkpoint) bool { return c.ID == b.o.CheckpointID })
 		if i < 0 {
 			return ErrNotFound.Because("there is no such checkpoint").With(f.Session, nil)
@@ -164,16 +186,14 @@ func (b *branching) plan(ctx context.Context) error {
 		}
 		return nil
 	})
-	if err != nil {
-		return err
-	}
-	if b.run != "" && !b.onlyEnds(ctx) {
+	if err == nil && b.run != "" && !b.onlyEnds(ctx) {
 		b.run, b.end = "", b.checkpoint.Seq
 	}
-	f, err := b.from.FoldAt(ctx, b.end)
-	if err != nil {
-		return err
-	}
+	return err
+}
+
+// dropCommands leaves out the commands on which nobody has acted at the branch's end.
+func (b *branching) dropCommands(f *fold.Fold) {
 	b.drop = map[string]bool{}
 	for _, c := range append(slices.Clone(f.Waiting), f.Continue, f.Stop, f.Interrupt) {
 		if c != nil {
@@ -183,25 +203,27 @@ func (b *branching) plan(ctx context.Context) error {
 			}
 		}
 	}
+}
+
+// close decides how the branch stands. If a run is open at its end, the branch is
+// paused there, with the records that say so.
+func (b *branching) close(f *fold.Fold) {
 	b.status = f.Status
-	if f.OpenRun() != nil {
-		b.status = chunk.StatusPaused
-		b.suffix = f.UnsettledChildren("the session was branched while this ran")
-		suspended := f.Suspend(chunk.SuspendedInterrupted, nil, 0)[0].(*chunk.RunSuspended)
-		suspended.CheckpointID = b.o.CheckpointID
-		b.suffix = append(b.suffix, suspended)
-		for _, c := range b.suffix {
-			c.ChunkBase().Timestamp = b.checkpoint.Time
-		}
+	if f.OpenRun() == nil {
+		return
 	}
-	if lister, ok := b.from.logs.store.(Lister); ok {
-		info, err := lister.Session(ctx, b.from.session)
-		if err != nil {
-			return err
-		}
-		b.row = Row{Agent: info.Agent, Principal: cmp.Or(b.o.Principal, info.Principal), Title: info.Title}
+	b.status = chunk.StatusPaused
+	suspended := f.Suspend(chunk.SuspendedInterrupted, nil, 0)[0].(*chunk.RunSuspended)
+	suspended.CheckpointID = b.o.CheckpointID
+	b.suffix = append(f.UnsettledChildren("the session was branched while this ran"), suspended)
+	for _, c := range b.suffix {
+		c.ChunkBase().Timestamp = b.checkpoint.Time
 	}
-	err = b.eachKept(ctx, b.source.Floor, func(_ chunk.Record, c chunk.Chunk) error {
+}
+
+// collectRefs finds the sequences that records of the branch name.
+func (b *branching) collectRefs(ctx context.Context) error {
+	err := b.eachKept(ctx, b.source.Floor, func(_ chunk.Record, c chunk.Chunk) error {
 		b.collect(c)
 		return nil
 	})

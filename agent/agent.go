@@ -26,9 +26,10 @@ type Agent struct {
 	Model        model.Model
 	Tools        []tool.Tool
 	Companions   []Companion // agents that the model can spawn and talk to
-	// MoreTools returns tools that come and go, those of an MCP server, say; nil
-	// for none. It is asked once a step and must not block. They are no
-	// sub-agents, and where names are the same, Tools and the first one count.
+	// MoreTools returns tools that may come and go, for example those of an MCP
+	// server. It is called once a step and must not block. Agents among them are
+	// left out. Of several tools with one name the first counts; Tools come first.
+	// nil: there are none.
 	MoreTools func() []tool.Tool
 	Output    *Output // what the final answer must be; nil for free text: see [OutputOf]
 
@@ -39,9 +40,10 @@ type Agent struct {
 	WaitLimit   time.Duration // of a pause: then approvals that were asked for are denied, and client-executed calls fail; 0: no limit
 	MaxRetries  int           // of a model call that failed and may be repeated; 0: 2, negative: none
 
-	// FailPartial keeps what a model call said that failed in mid-answer, as the
-	// answer of a failed run. Otherwise the call is made again where that may
-	// help, and what was shown of it is retracted, as after a crash.
+	// FailPartial says what becomes of a model call that fails in mid-answer. If it
+	// is true, the run fails, and what the model said is its answer. Otherwise the
+	// call is made again where that may help, and what was shown of it is retracted,
+	// as after a crash.
 	FailPartial bool
 
 	// Limits. A run that reaches one ends with the outcome limit and the code of
@@ -54,8 +56,8 @@ type Agent struct {
 
 	Hooks *Hooks // nil for none
 
-	// StartMetadata and FinishMetadata give what is stored with a run and shown
-	// on the wires' start and finish frames: a value whose JSON is an object, or
+	// StartMetadata and FinishMetadata return what is stored with a run and shown
+	// in the wires' start and finish frames: a value whose JSON is an object, or
 	// nil. Each is called once, by the process that owns the run.
 	StartMetadata  func(ctx context.Context, r RunInfo) any
 	FinishMetadata func(ctx context.Context, r RunInfo) any
@@ -168,8 +170,9 @@ type Seams struct {
 	Logger *slog.Logger // gets the stacks of tools that panicked; nil: discard
 }
 
-// metadata encodes what a metadata function returns. What is no JSON object, or
-// larger than 64 KiB, is dropped, and so is a panic: metadata must not fail a run.
+// metadata encodes what a metadata function returns. A value that is no JSON object,
+// or larger than 64 KiB, is dropped. If the function panics, there is no metadata:
+// that must not fail a run.
 func metadata(ctx context.Context, of func(context.Context, RunInfo) any, r RunInfo) (raw json.RawMessage) {
 	if of == nil {
 		return nil
@@ -190,15 +193,15 @@ func metadata(ctx context.Context, of func(context.Context, RunInfo) any, r RunI
 	return raw
 }
 
-// Start returns the run's first record and Finish its last one but for the
-// error, with the metadata that the agent's functions give.
+// Start returns the record that begins a run, with the agent's start metadata.
 func (a *Agent) Start(ctx context.Context, r RunInfo, commands []string) *chunk.RunStarted {
 	c := &chunk.RunStarted{TurnID: r.TurnID, MessageID: r.MessageID, Mode: r.Mode, Commands: commands}
 	c.RunID, c.Metadata = r.RunID, metadata(ctx, a.StartMetadata, r)
 	return c
 }
 
-// Finish returns the record that ends a run as r says.
+// Finish returns the record that ends a run as r says, with the agent's finish
+// metadata. Why the run failed is not in it.
 func (a *Agent) Finish(ctx context.Context, r RunInfo) *chunk.RunFinished {
 	c := &chunk.RunFinished{Outcome: r.Outcome, FinishReason: r.FinishReason}
 	c.RunID = r.RunID

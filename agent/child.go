@@ -38,7 +38,7 @@ func (l *childLog) View(ctx context.Context, fn func(*fold.Fold) error) error {
 	})
 }
 
-// child is a child agent while its parent's run is served.
+// child is a child agent while its parent's run is open here.
 type child struct {
 	agent   *Agent
 	session string
@@ -49,7 +49,7 @@ type child struct {
 }
 
 func (s *step) child(a *Agent, session string) *child {
-	return &child{agent: a, session: session, parent: s.run, inherited: s.agent.Inherit(s.run),
+	return &child{agent: a, session: session, parent: s.run, inherited: s.agent.inherit(s.run),
 		log: &childLog{Log: s.run.Log, session: session, agentType: a.Name}}
 }
 
@@ -80,16 +80,16 @@ func commandOf(effectID string) string {
 	return "call-" + hex.EncodeToString(sum[:])
 }
 
-// childPlan is what a child's fold asks for.
+// childPlan is what a child is to do next, as its fold says.
 type childPlan struct {
-	info     RunInfo
-	commands []string
-	first    []chunk.Chunk // to write before anything else
-	begin    bool          // a run, else one is open
-	goesOn   bool          // where the log has left it
-	over     bool          // it is only to be ended
-	waits    bool          // for answers
-	rests    bool          // there is nothing to do
+	info     RunInfo       // of the run
+	commands []string      // that the run answers
+	first    []chunk.Chunk // what is written before anything else
+	begin    bool          // the run is to begin; otherwise it is open
+	goesOn   bool          // the run goes on where the log has left it
+	over     bool          // the run is only to be ended
+	waits    bool          // no run: the child waits for answers
+	idle     bool          // no run: there is nothing to do
 }
 
 func (c *child) plan(ctx context.Context) (p childPlan, err error) {
@@ -131,7 +131,7 @@ func (c *child) plan(ctx context.Context) (p childPlan, err error) {
 			p.begin, p.commands = true, []string{w.ID}
 			p.info.TurnID, p.info.MessageID, p.info.Mode = w.ID, p.info.RunID+"-m", chunk.ModeStart
 		default:
-			p.rests = true
+			p.idle = true
 		}
 		return nil
 	})
@@ -147,9 +147,9 @@ func (c *child) goOn(ctx context.Context) error {
 	return c.begin(ctx, p)
 }
 
-// work brings the child to rest: until it has nothing more to do or is to pause
-// (nil), or waits for an answer (errChildWaits). Any other error is the parent's: its run is over
-// or its log takes no more. late is a context that ends with alive too, and when
+// work runs the child until it has nothing more to do or is to pause (nil), or
+// waits for an answer (errChildWaits). Any other error is the parent's: its run is
+// over, or its log takes no more. The context late ends with alive, and also when
 // the child is to be stopped.
 func (c *child) work(alive, late context.Context) error {
 	for {
@@ -160,7 +160,7 @@ func (c *child) work(alive, late context.Context) error {
 		switch {
 		case err != nil:
 			return err
-		case p.rests, p.begin && c.parent.crew.pauses():
+		case p.idle, p.begin && c.parent.crew.pauses():
 			return nil
 		case p.waits:
 			return errChildWaits
@@ -171,11 +171,10 @@ func (c *child) work(alive, late context.Context) error {
 	}
 }
 
-// result returns what came of a message that the child was told, and is done
-// with.
+// result returns what came of a message that the child was told. The turn that the
+// message began is over.
 func (c *child) result(ctx context.Context, command string) (json.RawMessage, error) {
 	var (
-		result json.RawMessage
 		parts  []chunk.Part
 		failed error
 	)
@@ -184,18 +183,7 @@ func (c *child) result(ctx context.Context, command string) (json.RawMessage, er
 		if turn == nil {
 			return spool.ErrNotFound.Because("the child was not told").With(c.session, nil)
 		}
-		switch turn.LastRun().Outcome {
-		case chunk.OutcomeCompleted:
-		case chunk.OutcomeFailed:
-			failed = errors.New("the agent failed")
-			if f.Error != nil {
-				failed = fmt.Errorf("the agent failed: %s", f.Error.Error)
-			}
-		case chunk.OutcomeLimit:
-			failed = errors.New("the agent reached a limit before it was done")
-		default:
-			failed = errors.New("the agent was stopped")
-		}
+		failed = failureOf(f, turn.LastRun())
 		if m := f.Message(turn.MessageID); m != nil {
 			parts = m.Clone().Parts
 		}
@@ -207,6 +195,29 @@ func (c *child) result(ctx context.Context, command string) (json.RawMessage, er
 	if err != nil {
 		return nil, err
 	}
+	return c.answer(ctx, parts)
+}
+
+// failureOf says, in words for the parent's model, why a run gave no answer; nil if
+// it gave one.
+func failureOf(f *fold.Fold, run *fold.Run) error {
+	switch run.Outcome {
+	case chunk.OutcomeCompleted:
+		return nil
+	case chunk.OutcomeFailed:
+		if f.Error != nil {
+			return fmt.Errorf("the agent failed: %s", f.Error.Error)
+		}
+		return errors.New("the agent failed")
+	case chunk.OutcomeLimit:
+		return errors.New("the agent reached a limit before it was done")
+	}
+	return errors.New("the agent was stopped")
+}
+
+// answer returns the structured output of a message's parts if the agent has one,
+// else the text of the last step.
+func (c *child) answer(ctx context.Context, parts []chunk.Part) (output json.RawMessage, err error) {
 	resolve := func(v json.RawMessage) (json.RawMessage, error) { return c.log.Blob(ctx, v) }
 	text := ""
 	for _, p := range parts {
@@ -214,7 +225,7 @@ func (c *child) result(ctx context.Context, command string) (json.RawMessage, er
 		case p.Type == chunk.PartStep:
 			text = ""
 		case p.Type == chunk.PartData && p.Name == "output":
-			if result, err = resolve(p.Data); err != nil {
+			if output, err = resolve(p.Data); err != nil {
 				return nil, err
 			}
 		case p.Type == chunk.PartText:
@@ -224,8 +235,8 @@ func (c *child) result(ctx context.Context, command string) (json.RawMessage, er
 			text += p.Text
 		}
 	}
-	if c.agent.Output != nil && result != nil {
-		return result, nil
+	if c.agent.Output != nil && output != nil {
+		return output, nil
 	}
 	return json.Marshal(text)
 }

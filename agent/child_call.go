@@ -12,7 +12,8 @@ import (
 	"github.com/spool-run/spool/tool"
 )
 
-// runChild makes a call that is a child's, and reports once, as run does.
+// runChild makes a call that starts a child agent or is about one. It reports once,
+// as run does.
 func (h *host) runChild(alive context.Context, outcomes chan<- error) {
 	c := h.call
 	t := h.step.tool(c.name)
@@ -23,69 +24,76 @@ func (h *host) runChild(alive context.Context, outcomes chan<- error) {
 		late, cancel = context.WithTimeoutCause(alive, limit, errTimeout)
 	}
 	defer cancel()
+	begun, ended := h.step.run.Seams.Now(), h.step.toolCalled(c)
 	var (
-		begun     = h.step.run.Seams.Now()
-		ended     = h.step.toolCalled(c)
-		result    json.RawMessage
-		err, ends error
+		out outcome
+		err error
 	)
 	if sub != nil {
-		result, err, ends = h.step.delegate(alive, late, sub, c)
+		out, err = h.step.delegate(alive, late, sub, c)
 	} else {
-		result, err, ends = h.step.accompany(alive, t.(*companionTool).op, c)
+		out, err = h.step.accompany(alive, t.(*companionTool).op, c)
 	}
 	switch {
-	case errors.Is(ends, errChildWaits):
+	case errors.Is(err, errChildWaits):
 		if c.waitsFor = c.child; c.child == "" {
 			c.waitsFor = inputOf(c).ChildID
 		}
 		outcomes <- nil
 		return
-	case ends != nil:
-		outcomes <- ends
+	case err != nil:
+		outcomes <- err
 		return
-	case err != nil && late.Err() != nil && alive.Err() == nil:
-		err = fmt.Errorf("timed out after %v", limit.Round(time.Millisecond))
+	case out.failed != nil && late.Err() != nil && alive.Err() == nil:
+		out.failed = fmt.Errorf("timed out after %v", limit.Round(time.Millisecond))
 	}
-	if err != nil && sub != nil && sub.o.Fatal {
-		err = tool.Fatal(err)
+	if out.failed != nil && sub != nil && sub.o.Fatal {
+		out.failed = tool.Fatal(out.failed)
 	}
 	made := &ToolCall{ID: c.id, Name: c.name, EffectID: c.effectID,
-		Input: json.RawMessage(c.args), Result: result, Err: err, Duration: h.step.run.Seams.Now().Sub(begun)}
-	of, _ := h.step.begets(c)
-	switch outcome := context.WithoutCancel(alive); {
-	case err != nil && cancelled(alive):
-	case of == nil:
-		h.afterTool(outcome, made)
-	default:
-		started := &SubAgentCall{SubAgent: of.Name, Session: c.child, ToolCall: *made}
-		h.afterSubAgent(outcome, started)
-		made = &started.ToolCall
-	}
-	_, ends = h.finish(alive, made.Result, made.Err)
+		Input: json.RawMessage(c.args), Result: out.result, Err: out.failed, Duration: h.step.run.Seams.Now().Sub(begun)}
+	h.afterChild(alive, made)
+	_, err = h.finish(alive, made.Result, made.Err)
 	ended(made.Err)
-	outcomes <- ends
+	outcomes <- err
+}
+
+// afterChild lets hooks replace the outcome of a child's call, unless nobody wants
+// it any more.
+func (h *host) afterChild(ctx context.Context, made *ToolCall) {
+	if made.Err != nil && cancelled(ctx) {
+		return
+	}
+	ctx = context.WithoutCancel(ctx)
+	of, _ := h.step.begets(h.call)
+	if of == nil {
+		h.afterTool(ctx, made)
+		return
+	}
+	started := &SubAgentCall{SubAgent: of.Name, Session: h.call.child, ToolCall: *made}
+	h.afterSubAgent(ctx, started)
+	*made = started.ToolCall
 }
 
 // delegate has a child do what a call asks, or go on with it. It returns the
-// call's outcome, or what keeps it from having one.
-func (s *step) delegate(alive, late context.Context, sub *subAgent, c *call) (result json.RawMessage, failed, ends error) {
+// call's outcome, or as an error what keeps it from having one.
+func (s *step) delegate(alive, late context.Context, sub *subAgent, c *call) (outcome, error) {
 	if depth(c.child) > s.run.maxDepth {
-		return nil, tooDeep(s.run.maxDepth), nil
+		return outcome{failed: tooDeep(s.run.maxDepth)}, nil
 	}
 	text, err := s.promptOf(sub, json.RawMessage(c.args))
 	if err != nil {
-		return nil, err, nil
+		return outcome{failed: err}, nil
 	}
 	kid, command := s.child(sub.child, c.child), commandOf(c.effectID)
 	if err := kid.tell(alive, command, text); err != nil {
-		return nil, nil, err
+		return outcome{}, err
 	}
 	if err := kid.shift(alive, late); err != nil {
-		return nil, nil, err
+		return outcome{}, err
 	}
-	result, err = kid.result(alive, command)
-	return result, err, nil
+	result, err := kid.result(alive, command)
+	return outcome{result, err}, nil
 }
 
 func tooDeep(levels int) error { return fmt.Errorf("agents may be nested %d deep, not deeper", levels) }
@@ -126,8 +134,9 @@ func (s *step) children(ctx context.Context) error {
 	})
 }
 
-// beget begins the child of a call, if it is an agent's and has none yet. That
-// is done in the order of the calls, so that the children's numbers are theirs.
+// beget begins the child of a call that starts an agent, unless it has begun. It is
+// called for one call after the other, so that the children are numbered in the
+// order of the calls.
 func (s *step) beget(ctx context.Context, c *call) error {
 	of, mode := s.begets(c)
 	if of == nil || c.child != "" {
@@ -138,13 +147,14 @@ func (s *step) beget(ctx context.Context, c *call) error {
 	return s.append(ctx, &chunk.SubAgentStart{SubAgentType: of.Name, SubSessionID: c.child, CallID: c.id, Mode: mode})
 }
 
-// involves reports whether a call is made by an agent, or about one.
+// involves reports whether calls of a tool start an agent or are about one.
 func involves(t tool.Tool) bool {
 	_, companion := t.(*companionTool)
 	return companion || subAgentOf(t) != nil
 }
 
-// over returns what ends a call's child with the call.
+// over returns the record that ends a call's child with the call. A companion goes
+// on after its call.
 func (c *call) over(s *step, result json.RawMessage, failed string) []chunk.Chunk {
 	if c.child == "" || c.childMode != "" {
 		return nil

@@ -58,8 +58,8 @@ func (c *child) execute(alive, late context.Context, p childPlan) error {
 
 // write appends a run's chunks and waits until they are committed.
 func (c *child) write(ctx context.Context, info RunInfo, chunks ...chunk.Chunk) error {
-	for _, event := range chunks {
-		event.ChunkBase().RunID = info.RunID
+	for _, c := range chunks {
+		c.ChunkBase().RunID = info.RunID
 	}
 	if err := c.log.Append(ctx, chunks...); err != nil {
 		return err

@@ -3,7 +3,6 @@ package agent
 import (
 	"context"
 	"sync"
-	"time"
 
 	"github.com/spool-run/spool/fold"
 )
@@ -65,29 +64,3 @@ func (r *Run) stopChildren(f *fold.Fold) {
 		r.stopChildren(c)
 	}
 }
-
-// pause waits before another model call. That is a step boundary, as the model has
-// said nothing: an error of the type [*stepBoundary] says how the run goes on.
-func (r *Run) pause(ctx context.Context, d time.Duration) error {
-	waits, cancel := context.WithCancel(ctx)
-	defer cancel()
-	r.stops.mu.Lock()
-	r.stops.wait = cancel
-	r.stops.mu.Unlock()
-	result, err := r.boundary(ctx) // asked for before
-	if err == nil && !result.over() {
-		if r.Seams.Sleep(waits, d) != nil && ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		result, err = r.boundary(ctx)
-	}
-	if err == nil && result.over() {
-		r.Info.Steps-- // this one was none
-		err = &stepBoundary{result}
-	}
-	return err
-}
-
-type stepBoundary struct{ Result }
-
-func (*stepBoundary) Error() string { return "agent: the run is at a step boundary" }

@@ -2,7 +2,6 @@ package agent
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -188,25 +187,31 @@ type childStatus struct {
 	ChildID string          `json:"childId"`
 	Agent   string          `json:"agent,omitempty"`
 	Mode    string          `json:"mode,omitempty"`
-	Status  string          `json:"status,omitempty"` // working, waiting (for an answer), idle, terminated
+	Status  string          `json:"status,omitempty"`
 	Result  json.RawMessage `json:"result,omitempty"`
 	Error   string          `json:"error,omitempty"` // why the last task has no result
 }
 
+// The statuses of a child.
+const (
+	childWorking    = "working"
+	childWaiting    = "waiting" // for an answer
+	childIdle       = "idle"
+	childTerminated = "terminated"
+)
+
 func statusOf(f *fold.Fold) childStatus {
-	s := childStatus{ChildID: f.Session, Agent: f.AgentType, Mode: f.Mode, Status: "idle"}
+	s := childStatus{ChildID: f.Session, Agent: f.AgentType, Mode: f.Mode, Status: childIdle}
 	switch {
 	case f.Ended > 0:
-		s.Status = "terminated"
+		s.Status = childTerminated
 	case len(f.PendingCalls()) > 0:
-		s.Status = "waiting"
+		s.Status = childWaiting
 	case f.Live(), f.Break() != nil:
-		s.Status = "working"
+		s.Status = childWorking
 	}
 	return s
 }
 
-var (
-	errNoChild    = errors.New("there is no such child")
-	errChildEnded = errors.New("the child was terminated")
-)
+// busy reports whether the child still has something to do or to wait for.
+func (s *childStatus) busy() bool { return s.Status == childWorking || s.Status == childWaiting }

@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"slices"
 	"sync"
@@ -102,8 +101,8 @@ func (w *crew) wait() error {
 	return first
 }
 
-// work has a child do what it was told, unless it is at it. A child that was
-// terminated does nothing: then it returns nil.
+// work has a child do what it was told, in a shift of its own, or in the one that it is
+// at. It returns nil if the child was terminated.
 func (w *crew) work(kid *child) *shift {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -139,7 +138,7 @@ func (w *crew) work(kid *child) *shift {
 	return s
 }
 
-// shift is work, in whatever goroutine: a panic is the run's error.
+// shift is work that turns a panic into the run's error.
 func (c *child) shift(alive, late context.Context) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -161,8 +160,9 @@ func (w *crew) terminate(session string) {
 	}
 }
 
-// takeUp sets companions to work that another process, or an earlier run, has left
-// with something to do, that were paused with it, or that got an answer meanwhile.
+// takeUp sets companions to work: those that another process or an earlier run has
+// left with something to do, those that were paused with the run, and those that got
+// an answer meanwhile. It reports whether there are some.
 func (a *Agent) takeUp(ctx context.Context, r *Run) (some bool, err error) {
 	if len(a.Companions) == 0 {
 		return false, nil
@@ -200,8 +200,9 @@ func (a *Agent) takeUp(ctx context.Context, r *Run) (some bool, err error) {
 	return len(kids) > 0, nil
 }
 
-// rest waits until no companion has anything left to do but to wait for answers.
-func (a *Agent) rest(ctx context.Context, r *Run) error {
+// awaitCompanions waits until no companion has anything left to do but to wait for
+// answers.
+func (a *Agent) awaitCompanions(ctx context.Context, r *Run) error {
 	for some := true; some && r.crew != nil; {
 		err := r.crew.wait()
 		if err == nil {
@@ -214,13 +215,13 @@ func (a *Agent) rest(ctx context.Context, r *Run) error {
 	return nil
 }
 
-// join lets a run end or pause only when its companions have nothing more to do.
-// If one of them waits for an answer, the run waits for the child.
+// join waits for the companions of a run that is about to end or to pause for
+// answers. If one of them waits for an answer, the run waits for that child.
 func (a *Agent) join(ctx context.Context, r *Run, result Result, err error) (Result, error) {
 	if err != nil || !result.over() || result.Suspended == chunk.SuspendedInterrupted || result.Outcome == chunk.OutcomeSteered {
 		return result, err
 	}
-	if err := a.rest(ctx, r); err != nil {
+	if err := a.awaitCompanions(ctx, r); err != nil {
 		return Result{}, err
 	}
 	var waiting []string
@@ -242,160 +243,12 @@ func (a *Agent) join(ctx context.Context, r *Run, result Result, err error) (Res
 	return result, nil
 }
 
-// accompany makes a call of a companion tool. As delegate, it returns the call's
-// outcome or what keeps it from having one.
-func (s *step) accompany(ctx context.Context, op companionOp, c *call) (result json.RawMessage, failed, ends error) {
-	in, command := inputOf(c), commandOf(c.effectID)
-	if op == opList {
-		return s.listChildren(ctx)
-	}
-	session := in.ChildID
-	if op == opSpawn {
-		session = c.child
-		if session == "" {
-			return nil, errors.New("there is no agent of that name"), nil
-		}
-	}
-	status, of := childStatus{}, (*Agent)(nil)
-	told, latest := false, ""
-	err := s.run.Log.View(ctx, func(f *fold.Fold) error {
-		kid := f.Child(session)
-		if kid == nil || kid == f || kid.Mode == "" || !slices.Contains(f.Children, kid) {
-			return nil
-		}
-		if k := s.agent.companion(kid.AgentType); k != nil {
-			of, status = k.Agent, statusOf(kid)
-		}
-		told = kid.Verdict(command).State != fold.VerdictUnknown
-		if t := kid.LastTurn(); t != nil {
-			latest = t.ID
-		}
-		return nil
-	})
-	switch {
-	case err != nil:
-		return nil, nil, err
-	case of == nil:
-		return nil, errNoChild, nil
-	case (op == opSpawn || op == opSend) && depth(session) > s.run.maxDepth:
-		return nil, tooDeep(s.run.maxDepth), nil
-	case op == opTerminate:
-		return s.terminate(ctx, c, session, status)
-	case status.Status == "terminated" && (op == opSend || op == opWait) && !told:
-		return nil, errChildEnded, nil
-	}
-	kid := s.child(of, session)
-	if status.Status == "terminated" && told {
-		return s.finding(ctx, kid, command)
-	}
-	switch op {
-	case opSpawn, opSend:
-		text := in.Task
-		if op == opSend {
-			text = in.Message
-		}
-		if err := kid.tell(ctx, command, text); err != nil {
-			return nil, nil, err
-		}
-		shift := s.run.crew.work(kid)
-		if shift == nil {
-			return nil, errChildEnded, nil
-		}
-		if status.Mode == chunk.ChildBackground {
-			result, err := json.Marshal(childStatus{ChildID: session, Status: "working"})
-			return result, err, nil
-		}
-		if err := wait(ctx, shift); err != nil {
-			return nil, nil, err
-		}
-		return s.finding(ctx, kid, command)
-	case opWait:
-		if status.Status == "working" || status.Status == "waiting" {
-			shift := s.run.crew.work(kid)
-			if shift == nil {
-				return nil, errChildEnded, nil
-			}
-			if err := wait(ctx, shift); err != nil {
-				return nil, nil, err
-			}
-		}
-		return s.finding(ctx, kid, "")
-	}
-	if latest == "" || status.Status == "working" || status.Status == "waiting" {
-		result, err = json.Marshal(status)
-		return result, err, nil
-	}
-	status.Result, err = kid.result(ctx, latest)
-	if err != nil {
-		status.Error = err.Error()
-	}
-	result, err = json.Marshal(status)
-	return result, err, nil
-}
-
-// wait waits until a child has done its shift.
-func wait(ctx context.Context, s *shift) error {
+// wait waits until the child has done its shift, and returns how that ended.
+func (s *shift) wait(ctx context.Context) error {
 	select {
 	case <-s.done:
 		return s.err
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-}
-
-// finding is what a child has answered to a message, or last.
-func (s *step) finding(ctx context.Context, kid *child, command string) (result json.RawMessage, failed, ends error) {
-	if command == "" {
-		err := kid.log.View(ctx, func(f *fold.Fold) error {
-			if t := f.LastTurn(); t != nil {
-				command = t.ID
-			}
-			return nil
-		})
-		if err != nil {
-			return nil, nil, err
-		}
-	}
-	answer, err := kid.result(ctx, command)
-	if err != nil {
-		return nil, err, nil
-	}
-	result, err = json.Marshal(childStatus{ChildID: kid.session, Result: answer})
-	return result, err, nil
-}
-
-func (s *step) listChildren(ctx context.Context) (result json.RawMessage, failed, ends error) {
-	list := []childStatus{}
-	ends = s.run.Log.View(ctx, func(f *fold.Fold) error {
-		for _, c := range f.Children {
-			if c.Mode != "" {
-				list = append(list, statusOf(c))
-			}
-		}
-		return nil
-	})
-	result, failed = json.Marshal(list)
-	return result, failed, ends
-}
-
-// terminate ends a child: what it does is stopped and settled, and it says no
-// more.
-func (s *step) terminate(ctx context.Context, c *call, session string, status childStatus) (result json.RawMessage, failed, ends error) {
-	s.run.crew.terminate(session)
-	if err := s.run.Log.Flush(ctx); err != nil {
-		return nil, nil, err
-	}
-	var chunks []chunk.Chunk
-	err := s.run.Log.View(ctx, func(f *fold.Fold) error {
-		chunks = f.EndChild(session, c.id, "the child was terminated")
-		return nil
-	})
-	if err == nil && len(chunks) > 0 {
-		err = s.run.Log.Append(ctx, chunks...)
-	}
-	if err != nil {
-		return nil, nil, err
-	}
-	result, err = json.Marshal(childStatus{ChildID: session, Agent: status.Agent, Status: "terminated"})
-	return result, err, nil
 }

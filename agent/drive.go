@@ -20,10 +20,11 @@ var (
 
 // Drive runs a run's steps until it is done, pauses, fails, reaches a limit of
 // time, or ctx ends; then the error is ctx's cause. With goesOn it takes the run
-// up where the log has left it. It returns what the run has come to: r is used up.
+// up where the log has left it. It returns what the run has come to; r must not be
+// used after it.
 //
-// When ctx ends, the model and the tools have r.Grace to come to an end. What
-// ignores its context longer is left behind, and can write nothing any more.
+// When ctx ends, the model and the tools have r.Grace to come to an end. What goes on
+// longer is left behind and can write nothing any more.
 func (a *Agent) Drive(ctx context.Context, r *Run, goesOn bool) (Result, RunInfo, error) {
 	begun, g := r.Info, &gate{Log: r.Log}
 	r.Log = g
@@ -93,8 +94,8 @@ func (a *Agent) drive(ctx context.Context, cancel context.CancelCauseFunc, r *Ru
 	}
 }
 
-// patient reports whether this is a child's run whose parent's has ended: how long
-// it may take to come to an end is the parent's business.
+// patient reports whether this is a child's run whose parent's run is ending. Then
+// it has no grace of its own: the parent's limits both.
 func (r *Run) patient() bool {
 	return r.alive != nil && r.alive.Err() != nil && !errors.Is(context.Cause(r.alive), errLeft)
 }
@@ -151,8 +152,8 @@ func (a *Agent) limitRun(ctx context.Context, r *Run, cancel context.CancelCause
 	return limit(ctx, r, left, func() { cancel(LimitRunTime) }), nil
 }
 
-// limit calls fn after d, if that is not 0, unless stop was called. It is the
-// seam's clock that counts.
+// limit calls fn after d unless stop is called before; with a d of 0 it does nothing.
+// Time is measured by the run's seams.
 func limit(ctx context.Context, r *Run, d time.Duration, fn func()) (stop func()) {
 	if d <= 0 {
 		return func() {}
@@ -172,10 +173,10 @@ func limit(ctx context.Context, r *Run, d time.Duration, fn func()) (stop func()
 // for it.
 const hookLimit = 30 * time.Second
 
-// Conclude makes the last record of a run whose steps came to this. It calls the
-// hooks of its end before. r is the run as [Agent.Drive] returned it, with a log
-// that is open; its Info then says how it ended. An error means that the log takes
-// no more.
+// Conclude calls the hooks of a run's end and returns the run's last record. result
+// and err are what [Agent.Drive] returned. r is a run with the Info that Drive
+// returned and a log that takes records; afterwards its Info says how the run ended.
+// Conclude fails if the log takes no more.
 func (a *Agent) Conclude(ctx context.Context, r *Run, result Result, err error) (*chunk.RunFinished, error) {
 	i, failure := &r.Info, chunk.ErrorInfo{Code: result.Code}
 	i.Outcome, i.FinishReason = result.Outcome, result.FinishReason
@@ -203,8 +204,8 @@ func (a *Agent) Conclude(ctx context.Context, r *Run, result Result, err error) 
 	return end, nil
 }
 
-// AfterRun calls the hooks of a run that is over or pauses, and waits for them and
-// for what they append, but not for ever: r is used up.
+// AfterRun calls the hooks of a run that is over or pauses. It waits for them and for
+// what they append, but not for ever; r must not be used after it.
 func (a *Agent) AfterRun(ctx context.Context, r *Run, e RunEnd) {
 	after := func(k *Hooks) func(HookContext) error {
 		if k.AfterRun == nil {
@@ -241,8 +242,8 @@ func (a *Agent) AfterRun(ctx context.Context, r *Run, e RunEnd) {
 	}
 }
 
-// gate is a run's way to its log, which can be shut on what the run has left
-// behind.
+// gate is a run's way to its log. Once it is shut, what the run has left behind can
+// write nothing.
 type gate struct {
 	Log
 	mu     sync.RWMutex

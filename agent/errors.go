@@ -16,8 +16,8 @@ var (
 	ErrHookFailed    = &chunk.Error{Code: "hook_failed", Message: "a hook ended the run"}
 )
 
-// foreign is the error of a model, a tool or a hook. Those of the run's own log
-// must not be taken for what it is made of.
+// foreign returns the error of a model, a tool or a hook without the errors of a log
+// that it may wrap. Otherwise they would be taken for errors of the run's own log.
 func foreign(err error) error {
 	for _, own := range []*chunk.Error{spool.ErrSuperseded, spool.ErrClosed, spool.ErrUnavailable} {
 		if errors.Is(err, own) {
@@ -29,10 +29,10 @@ func foreign(err error) error {
 
 var errPanicked = errors.New("agent: it panicked")
 
-// Describe says what a failed run's log, and so everyone who reads it, is told of
-// its error: the code and the message of a [*model.Error] or a [*chunk.Error],
-// without their causes, and nothing of any other error but that there was one. A
-// cause may name hosts and hold secrets; whoever runs the run logs it.
+// Describe returns what a failed run's log says of its error, which everyone who reads
+// the log can see. Of a [*model.Error] or a [*chunk.Error] that is the code and the
+// message, without the cause; of any other error it is only that the agent failed. A
+// cause may name hosts and hold secrets: the owner of the run logs it.
 func Describe(err error) chunk.ErrorInfo {
 	if e, ok := errors.AsType[*model.Error](err); ok {
 		return chunk.ErrorInfo{Error: shown(e.Message), Code: e.Code, Recoverable: e.Retryable}

@@ -42,9 +42,9 @@ func (s *step) hooks() []*Hooks {
 	return all
 }
 
-// Inherit returns the hooks of an agent's children: what it has inherited, and its
+// inherit returns the hooks of an agent's children: what it has inherited, and its
 // own.
-func (a *Agent) Inherit(r *Run) []*Hooks {
+func (a *Agent) inherit(r *Run) []*Hooks {
 	inherited := slices.Clone(r.Inherited)
 	if a.Hooks != nil {
 		inherited = append(inherited, a.Hooks)
@@ -68,8 +68,8 @@ func (h hookHost) Emit(ctx context.Context, c chunk.Chunk) error {
 	return h.host.Emit(ctx, c)
 }
 
-// hookOwner begins what an owner does: what it did the last time is taken back,
-// and what it said is not said again.
+// hookOwner returns the host for the hooks of an owner. What they did before a crash is
+// taken back, and what they emitted is not emitted again.
 func (s *step) hookOwner(ctx context.Context, owner string) (*host, error) {
 	if s.state == nil {
 		if err := s.run.Log.Flush(ctx); err != nil {
@@ -145,7 +145,8 @@ func (s *step) callHook(c HookContext, name string, fn func(HookContext) error) 
 	return fn(c)
 }
 
-// panicked logs what must not be shown.
+// panicked tells the logger of a panic, of which the session's log must not say more
+// than that there was one.
 func (s *step) panicked(msg string, v any, args ...any) { s.run.panicked(msg, v, args...) }
 
 func (r *Run) panicked(msg string, v any, args ...any) {
@@ -162,14 +163,15 @@ func (r *Run) crashed(v any) error {
 	return errPanicked
 }
 
-// failed logs the cause of a failure, which the log does not hold.
+// failed tells the logger the cause of a failure, which the session's log must not
+// hold.
 func (r *Run) failed(msg string, info RunInfo, err error) {
 	if log := r.Seams.Logger; log != nil {
 		log.Warn(msg, "session", info.Session, "run", info.RunID, "code", info.Code, "error", redact.Text(err.Error()))
 	}
 }
 
-// hookFailed makes the error of a hook the run's.
+// hookFailed returns the error with which a hook's error ends the run.
 func (s *step) hookFailed(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
@@ -260,10 +262,10 @@ func (s *step) afterStep(ctx context.Context, r Result) error {
 	return s.hookFailed(ctx, err)
 }
 
-// beforeTool lets hooks have their way with a call, once: then its dispatch or
-// its approval request is in the log. It returns the input as they want it. With
-// settled set, the call has its outcome.
-func (s *step) beforeTool(ctx context.Context, c *call, input json.RawMessage) (changed json.RawMessage, settled bool, err error) {
+// beforeTool calls the hooks before a call, once: afterwards its dispatch or its
+// approval request is in the log. It returns the input as the hooks want it, or over
+// if they gave the call its outcome.
+func (s *step) beforeTool(ctx context.Context, c *call, input json.RawMessage) (changed json.RawMessage, over bool, err error) {
 	t := &ToolCall{ID: c.id, Name: c.name, EffectID: c.effectID, Input: input}
 	err = s.callHooks(ctx, nil, ownerBefore(c.id), "BeforeTool", func(k *Hooks) func(HookContext) error {
 		if k.BeforeTool == nil {
@@ -275,7 +277,7 @@ func (s *step) beforeTool(ctx context.Context, c *call, input json.RawMessage) (
 }
 
 // beforeSubAgent is beforeTool for a call that starts another agent.
-func (s *step) beforeSubAgent(ctx context.Context, c *call, t *SubAgentCall) (changed json.RawMessage, settled bool, err error) {
+func (s *step) beforeSubAgent(ctx context.Context, c *call, t *SubAgentCall) (changed json.RawMessage, over bool, err error) {
 	input := t.Input
 	err = s.callHooks(ctx, nil, ownerBefore(c.id), "BeforeSubAgent", func(k *Hooks) func(HookContext) error {
 		if k.BeforeSubAgent == nil {
@@ -286,7 +288,7 @@ func (s *step) beforeSubAgent(ctx context.Context, c *call, t *SubAgentCall) (ch
 	return s.considered(ctx, c, &t.ToolCall, input, err)
 }
 
-// considered takes what hooks made of a call: another input, or its outcome.
+// considered takes what hooks have made of a call: another input, or its outcome.
 func (s *step) considered(ctx context.Context, c *call, t *ToolCall, input json.RawMessage, err error) (json.RawMessage, bool, error) {
 	if err == nil && t.Result != nil && !jsonenc.Valid(t.Result) {
 		err = errHookResult

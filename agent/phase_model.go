@@ -66,15 +66,16 @@ func (t *transcript) stream(ctx context.Context, parts iter.Seq2[model.Part, err
 	return &model.Error{Code: model.CodeTruncated, Message: "the answer was cut off before its end", Retryable: true}
 }
 
+// append writes chunks of the answer, but not what the log has of it already.
 func (t *transcript) append(ctx context.Context, chunks ...chunk.Chunk) error {
 	if t.before != nil {
 		lacking := chunks[:0]
 		for _, c := range chunks {
-			c, err := t.before.rest(c)
+			lacks, err := t.before.lacks(c)
 			if err != nil {
 				return err
 			}
-			if c != nil {
+			if lacks {
 				lacking = append(lacking, c)
 			}
 		}
@@ -86,30 +87,13 @@ func (t *transcript) append(ctx context.Context, chunks ...chunk.Chunk) error {
 	return t.step.append(ctx, chunks...)
 }
 
+// apply takes one part of the stream.
 func (t *transcript) apply(ctx context.Context, part model.Part) error {
 	switch p := part.(type) {
 	case model.TextDelta:
-		if p.Delta == "" {
-			return nil
-		}
-		if err := t.closeReasoning(ctx); err != nil {
-			return err
-		}
-		t.step.text.WriteString(p.Delta)
-		return t.append(ctx, &chunk.TextDelta{Delta: p.Delta, PartID: p.ID})
+		return t.text(ctx, p)
 	case model.ReasoningDelta:
-		if p.Delta == "" {
-			return nil
-		}
-		if key := "r" + p.ID; t.block != key {
-			if err := t.closeReasoning(ctx); err != nil {
-				return err
-			}
-			t.block, t.blockID = key, p.ID
-			t.reasoning.Reset()
-		}
-		t.reasoning.WriteString(p.Delta)
-		return t.append(ctx, &chunk.Thinking{Content: p.Delta, PartID: p.ID})
+		return t.reason(ctx, p)
 	case model.ReasoningEnd:
 		return t.endReasoning(ctx, p)
 	case model.ToolCallStart:
@@ -119,24 +103,9 @@ func (t *transcript) apply(ctx context.Context, part model.Part) error {
 		_, err := t.startCall(ctx, p.ID, p.Name, p.ProviderExecuted)
 		return err
 	case model.ToolCallDelta:
-		if p.Delta == "" {
-			return nil
-		}
-		c := t.ids[p.ID]
-		if c == nil {
-			return protocolError("arguments for a call that did not begin")
-		}
-		c.streamed = append(c.streamed, p.Delta...)
-		return t.append(ctx, &chunk.ToolArgStreamDelta{ToolCallID: c.id, Delta: p.Delta})
+		return t.arguments(ctx, p)
 	case model.ToolCallEnd:
-		c := t.ids[p.ID]
-		if c == nil || c.ended {
-			var err error
-			if c, err = t.startCall(ctx, p.ID, p.Name, false); err != nil {
-				return err
-			}
-		}
-		return t.endCall(ctx, c, p)
+		return t.callEnded(ctx, p)
 	case model.ToolResult:
 		return t.result(ctx, p)
 	case model.Restart:
@@ -155,6 +124,33 @@ func (t *transcript) apply(ctx context.Context, part model.Part) error {
 	return nil
 }
 
+func (t *transcript) text(ctx context.Context, p model.TextDelta) error {
+	if p.Delta == "" {
+		return nil
+	}
+	if err := t.closeReasoning(ctx); err != nil {
+		return err
+	}
+	t.step.text.WriteString(p.Delta)
+	return t.append(ctx, &chunk.TextDelta{Delta: p.Delta, PartID: p.ID})
+}
+
+// reason takes a piece of reasoning; another id opens another block.
+func (t *transcript) reason(ctx context.Context, p model.ReasoningDelta) error {
+	if p.Delta == "" {
+		return nil
+	}
+	if key := "r" + p.ID; t.block != key {
+		if err := t.closeReasoning(ctx); err != nil {
+			return err
+		}
+		t.block, t.blockID = key, p.ID
+		t.reasoning.Reset()
+	}
+	t.reasoning.WriteString(p.Delta)
+	return t.append(ctx, &chunk.Thinking{Content: p.Delta, PartID: p.ID})
+}
+
 // closeReasoning ends a block that the model left open when it went on to
 // something else.
 func (t *transcript) closeReasoning(ctx context.Context) error {
@@ -170,8 +166,8 @@ func (t *transcript) endReasoning(ctx context.Context, p model.ReasoningEnd) err
 	end := &chunk.Thinking{IsComplete: true, PartID: p.ID, ProviderMetadata: p.Metadata}
 	if t.block == "r"+p.ID {
 		// What was streamed needs no repeating.
-		if rest, ok := strings.CutPrefix(p.Text, t.reasoning.String()); ok {
-			end.Content = rest
+		if unsaid, ok := strings.CutPrefix(p.Text, t.reasoning.String()); ok {
+			end.Content = unsaid
 		}
 		t.block = ""
 	} else {
@@ -201,7 +197,8 @@ func loggable(name string) bool {
 	return name != "" && len(name) <= chunk.MaxNameBytes && utf8.ValidString(name) && strings.IndexFunc(name, unicode.IsControl) < 0
 }
 
-// uniqueCallID re-qualifies ids that providers use again in every answer.
+// uniqueCallID makes a provider's call id unique in the session: some providers use
+// the same ids in every answer.
 func (s *step) uniqueCallID(id string) string {
 	used := s.run.callIDs
 	if len(id) > chunk.MaxIDBytes-64 || chunk.CheckID(id) != nil {
@@ -218,8 +215,34 @@ func (s *step) uniqueCallID(id string) string {
 	return unique
 }
 
-// endCall completes a call; its Arguments, if not empty, are the whole text. The log takes the arguments as the streamed deltas
-// when they are the same, else as a value, else as one more delta.
+// arguments takes a piece of a call's arguments.
+func (t *transcript) arguments(ctx context.Context, p model.ToolCallDelta) error {
+	if p.Delta == "" {
+		return nil
+	}
+	c := t.ids[p.ID]
+	if c == nil {
+		return protocolError("arguments for a call that did not begin")
+	}
+	c.streamed = append(c.streamed, p.Delta...)
+	return t.append(ctx, &chunk.ToolArgStreamDelta{ToolCallID: c.id, Delta: p.Delta})
+}
+
+// callEnded completes a call. One that did not begin, or is complete, begins here.
+func (t *transcript) callEnded(ctx context.Context, p model.ToolCallEnd) error {
+	c := t.ids[p.ID]
+	if c == nil || c.ended {
+		var err error
+		if c, err = t.startCall(ctx, p.ID, p.Name, false); err != nil {
+			return err
+		}
+	}
+	return t.endCall(ctx, c, p)
+}
+
+// endCall completes a call. The arguments of p, if not empty, are the whole text.
+// The log takes them as the streamed deltas when they are the same, else as one
+// more delta when that is all that lacks, else as a value.
 func (t *transcript) endCall(ctx context.Context, c *call, p model.ToolCallEnd) error {
 	c.ended = true
 	c.args, c.streamed = string(c.streamed), nil
@@ -228,8 +251,8 @@ func (t *transcript) endCall(ctx context.Context, c *call, p model.ToolCallEnd) 
 	}
 	end := &chunk.ToolArgStreamEnd{ToolCallID: c.id, ToolName: c.name, ProviderMetadata: p.Metadata}
 	if args := p.Arguments; args != "" && args != c.args {
-		if rest, ok := strings.CutPrefix(args, c.args); ok {
-			if err := t.append(ctx, &chunk.ToolArgStreamDelta{ToolCallID: c.id, Delta: rest}); err != nil {
+		if unsaid, ok := strings.CutPrefix(args, c.args); ok {
+			if err := t.append(ctx, &chunk.ToolArgStreamDelta{ToolCallID: c.id, Delta: unsaid}); err != nil {
 				return err
 			}
 			c.args = args
@@ -287,7 +310,7 @@ func (t *transcript) restart(ctx context.Context) error {
 	return s.hookAgain(ctx)
 }
 
-// forget is as if nothing had been said.
+// forget drops what the model has said, as if it had said nothing.
 func (t *transcript) forget() {
 	t.step.forget()
 	clear(t.ids)

@@ -33,49 +33,15 @@ func (s *step) runTools(ctx context.Context) (waiting []*call, err error) {
 	}
 	var dispatched []*call
 	for _, c := range s.calls {
-		if c.providerExecuted || c.part != nil && c.part.State.Settled() {
-			continue
-		}
-		input, refusal := s.checkCall(c)
-		if refusal != "" {
-			err := s.append(ctx, &chunk.ToolInputError{ToolCallID: c.id, ToolName: c.name, Input: input, Error: refusal})
-			if err != nil {
-				return nil, err
-			}
-			continue
-		}
-		if c.part == nil || c.part.Approval == nil && c.part.State != chunk.ToolExecuting {
-			var settled bool
-			if input, settled, err = s.beforeCall(ctx, c, input); err != nil {
-				return nil, err
-			} else if settled {
-				continue
-			}
-		}
-		switch verdict := s.consider(c, input); verdict {
-		case callLost:
-			h := &host{step: s, call: c, state: state}
-			_, err = h.finish(ctx, nil, errLost)
-		case callAsks:
-			waiting = append(waiting, c)
-			err = s.append(ctx, &chunk.ToolApprovalRequest{ApprovalID: s.run.Seams.NewID(), ToolCallID: c.id, ToolName: c.name, Input: input})
-		case callWaits:
-			waiting = append(waiting, c)
-		case callRuns, callLeaves:
-			if verdict == callRuns {
-				dispatched = append(dispatched, c)
-			} else {
-				waiting = append(waiting, c)
-			}
-			if c.child == "" { // or it has begun, and goes on
-				err = s.append(ctx, &chunk.ToolStart{ToolCallID: c.id, ToolName: c.name, Arguments: input, EffectID: c.effectID, Client: verdict == callLeaves})
-			}
-			if err == nil && verdict == callRuns {
-				err = s.beget(ctx, c)
-			}
-		}
+		verdict, err := s.prepare(ctx, c)
 		if err != nil {
 			return nil, err
+		}
+		switch verdict {
+		case callRuns:
+			dispatched = append(dispatched, c)
+		case callLeaves, callAsks, callWaits:
+			waiting = append(waiting, c)
 		}
 	}
 	if err := s.run.Log.Flush(ctx); err != nil || len(dispatched) == 0 {
@@ -94,13 +60,35 @@ func (s *step) runTools(ctx context.Context) (waiting []*call, err error) {
 type verdict int
 
 const (
-	callRuns   verdict = iota // now
+	callOver   verdict = iota // nothing: it has its outcome
+	callRuns                  // it runs now
 	callLeaves                // it is handed to the client
-	callAsks                  // a human must approve first
-	callWaits                 // it has been handed out or asked for
+	callAsks                  // a human must approve it first
+	callWaits                 // it has been handed out, or approval was asked for
 	callLost                  // its outcome is unknown and stays so
 )
 
+// prepare decides what is to be done about a call, and writes it into the log.
+func (s *step) prepare(ctx context.Context, c *call) (verdict, error) {
+	if c.providerExecuted || c.part != nil && c.part.State.Settled() {
+		return callOver, nil
+	}
+	input, refusal := s.checkCall(c)
+	if refusal != "" {
+		return callOver, s.append(ctx, &chunk.ToolInputError{ToolCallID: c.id, ToolName: c.name, Input: input, Error: refusal})
+	}
+	if c.part == nil || c.part.Approval == nil && c.part.State != chunk.ToolExecuting {
+		changed, over, err := s.beforeCall(ctx, c, input)
+		if err != nil || over {
+			return callOver, err
+		}
+		input = changed
+	}
+	v := s.consider(c, input)
+	return v, s.record(ctx, c, v, input)
+}
+
+// consider decides about a call that has no outcome and whose input is valid.
 func (s *step) consider(c *call, input json.RawMessage) verdict {
 	spec := s.tool(c.name).Spec()
 	var approval *chunk.Approval
@@ -128,7 +116,30 @@ func (s *step) consider(c *call, input json.RawMessage) verdict {
 	return callRuns
 }
 
-// needsApproval asks the tool's policy. One that panics lets nothing through.
+// record writes what a verdict means for a call.
+func (s *step) record(ctx context.Context, c *call, v verdict, input json.RawMessage) error {
+	switch v {
+	case callLost:
+		h := &host{step: s, call: c, state: s.state}
+		_, err := h.finish(ctx, nil, errLost)
+		return err
+	case callAsks:
+		return s.append(ctx, &chunk.ToolApprovalRequest{ApprovalID: s.run.Seams.NewID(), ToolCallID: c.id, ToolName: c.name, Input: input})
+	case callRuns, callLeaves:
+		if c.child == "" { // else it was begun before, and goes on
+			err := s.append(ctx, &chunk.ToolStart{ToolCallID: c.id, ToolName: c.name, Arguments: input, EffectID: c.effectID, Client: v == callLeaves})
+			if err != nil {
+				return err
+			}
+		}
+		if v == callRuns {
+			return s.beget(ctx, c)
+		}
+	}
+	return nil
+}
+
+// needsApproval asks the tool's policy. If that panics, the call needs approval.
 func needsApproval(spec tool.Spec, input json.RawMessage) (needed bool) {
 	if spec.NeedsApproval == nil {
 		return false
@@ -187,7 +198,7 @@ func (s *step) checkCall(c *call) (input json.RawMessage, refusal string) {
 	return input, ""
 }
 
-// check asks the tool. One that panics lets nothing through.
+// check asks the tool. If that panics, the call is refused.
 func (s *step) check(t tool.Tool, input json.RawMessage) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -235,13 +246,14 @@ type host struct {
 	state *stepState
 
 	mu   sync.Mutex
-	done bool            // the call has come back, or nobody waits for it any more
-	left bool            // and nothing more is taken from it
-	over bool            // the call has its outcome
-	said []*chunk.Custom // events of the last time that it has not repeated yet
+	done bool            // the call has come back, or took too long
+	left bool            // it failed or took too long: it can emit nothing more
+	over bool            // its outcome is in the log
+	said []*chunk.Custom // events that it emitted before a crash and has not repeated yet
 }
 
-// comesBack reports whether the call has not come back before.
+// comesBack notes that the call has come back, or took too long, and reports whether
+// that is the first time.
 func (h *host) comesBack(failed bool) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -361,8 +373,8 @@ func (h *host) finish(ctx context.Context, result json.RawMessage, err error) (d
 	return true, err
 }
 
-// cancelled reports whether the calls of a step are no longer wanted. That one of
-// them ends the run leaves the others their outcomes.
+// cancelled reports whether the calls of a step are no longer wanted. When one of them
+// ends the run by a fatal error, the others still get their outcomes.
 func cancelled(ctx context.Context) bool {
 	cause := context.Cause(ctx)
 	return cause != nil && !errors.Is(cause, ErrToolFatal)
@@ -374,9 +386,9 @@ func (h *host) takeBack(ctx context.Context) error {
 	return h.takeBackLocked(ctx)
 }
 
-// takeBackLocked undoes what the failed call did to the state, as a patch that
-// everyone sees. It belongs to the same call, so that a settling that drops the
-// one drops the other.
+// takeBackLocked undoes what the failed call did to the state, by a patch that
+// everyone sees. The patch belongs to the same call, so that whoever settles the run
+// drops both or none.
 func (h *host) takeBackLocked(ctx context.Context) error {
 	s := h.state
 	n := len(s.staged)

@@ -10,9 +10,9 @@ import (
 	"github.com/spool-run/spool/model"
 )
 
-// Reattaches reports whether the open model phase can go on with the answer that
-// another process has asked for: then it need not be discarded.
-func (a *Agent) Reattaches(f *fold.Fold) bool {
+// reattaches reports whether the open model phase can go on with the answer that
+// another process has asked for. Then the phase need not be discarded.
+func (a *Agent) reattaches(f *fold.Fold) bool {
 	_, ok := a.Model.(model.Resumer)
 	return ok && f.Phase() == fold.PhaseModel && f.Answer() != ""
 }
@@ -38,8 +38,9 @@ func (a *Agent) Abandon(ctx context.Context, cursor string) (err error) {
 	return m.CancelAnswer(ctx, cursor)
 }
 
-// position keeps where the answer can be taken up again. The log needs to hold
-// its beginning only: how much of it was stored is what was stored.
+// position stores the first cursor with which the answer can be taken up again. One
+// is enough: the answer is then heard from its beginning, and compared with what the
+// log has of it.
 func (t *transcript) position(ctx context.Context, p model.Position) error {
 	if t.cursor != "" || t.visible || p.Cursor == "" || len(p.Cursor) > chunk.MaxCursorBytes {
 		return nil
@@ -50,46 +51,18 @@ func (t *transcript) position(ctx context.Context, p model.Position) error {
 
 // reattach goes on with the answer of the open model phase and closes the phase.
 // The answer is heard again from its beginning, and what the log lacks of it is
-// appended. nil: there is no answer to go on with, and nothing of one is shown.
+// appended. It returns nil if there is no answer to go on with; nothing of one is
+// shown then.
 func (a *Agent) reattach(ctx context.Context, r *Run) (*step, error) {
 	s := &step{agent: a, run: r, begun: true}
-	cursor, before, callIDs := "", (*said)(nil), map[string]bool{}
-	err := r.Log.View(ctx, func(f *fold.Fold) error {
-		if !a.Reattaches(f) {
-			return nil
-		}
-		v, parts := f.Step(), f.Said()
-		cursor, s.number, s.id = f.Answer(), v.Number, v.ID
-		if f.Shown() {
-			before = newSaid(parts)
-		}
-		for _, m := range f.Messages {
-			for _, p := range m.Parts {
-				if p.Tool != nil {
-					callIDs[p.Tool.CallID] = true
-				}
-			}
-		}
-		for _, p := range parts {
-			if p.Tool != nil {
-				delete(callIDs, p.Tool.CallID)
-			}
-		}
-		run := f.OpenRun()
-		if r.begun = s.id; run.Steps > 0 {
-			r.begun = "-"
-		}
-		steps := turnSteps(f)
-		r.judgeEarlier(a, steps[:len(steps)-1])
-		return nil
-	})
-	if err != nil || cursor == "" {
+	open, err := s.openAnswer(ctx)
+	if err != nil || open == nil {
 		return nil, err
 	}
-	r.callIDs, r.Info.Steps = callIDs, s.number
+	r.callIDs, r.Info.Steps = open.callIDs, s.number
 	r.stepStarted(s.number)
 	ended := s.modelCalled(0, true)
-	err = s.resume(ctx, cursor, before)
+	err = s.resume(ctx, open)
 	call := ended(err)
 	r.spend(s.usage)
 	switch {
@@ -101,28 +74,83 @@ func (a *Agent) reattach(ctx context.Context, r *Run) (*step, error) {
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	}
+	return nil, s.giveUp(ctx, open, err)
+}
+
+// openAnswer is what the log says of an answer that another process has asked for.
+type openAnswer struct {
+	cursor  string          // with which it is taken up again
+	before  *said           // what the log has of it; nil: nothing
+	callIDs map[string]bool // those of the session but not of the answer
+}
+
+// openAnswer makes the step the one whose model phase is open, and returns the
+// answer with which it can go on, or nil.
+func (s *step) openAnswer(ctx context.Context) (open *openAnswer, err error) {
+	a, r := s.agent, s.run
+	err = r.Log.View(ctx, func(f *fold.Fold) error {
+		if !a.reattaches(f) {
+			return nil
+		}
+		v, parts := f.Step(), f.Said()
+		s.number, s.id = v.Number, v.ID
+		open = &openAnswer{cursor: f.Answer(), callIDs: callIDs(f)}
+		for _, p := range parts {
+			if p.Tool != nil {
+				delete(open.callIDs, p.Tool.CallID)
+			}
+		}
+		if f.Shown() {
+			open.before = newSaid(parts)
+		}
+		if r.begun = s.id; f.OpenRun().Steps > 0 {
+			r.begun = "-" // BeforeRun was called in an earlier step
+		}
+		steps := turnSteps(f)
+		r.judgeEarlier(a, steps[:len(steps)-1])
+		return nil
+	})
+	return open, err
+}
+
+// callIDs returns the ids of the calls in a session's messages.
+func callIDs(f *fold.Fold) map[string]bool {
+	ids := map[string]bool{}
+	for _, m := range f.Messages {
+		for _, p := range m.Parts {
+			if p.Tool != nil {
+				ids[p.Tool.CallID] = true
+			}
+		}
+	}
+	return ids
+}
+
+// giveUp discards what the log has of an answer that could not be heard to its end,
+// if another model call may help: nil. Otherwise it returns why it could not.
+func (s *step) giveUp(ctx context.Context, open *openAnswer, err error) error {
 	failed, ok := errors.AsType[*model.Error](err)
 	if !ok || !failed.Retryable && failed.Code != model.CodeGone {
-		return nil, err
+		return err
 	}
-	r.callIDs = nil
+	s.run.callIDs = nil
 	if failed.Code != model.CodeGone {
-		_ = a.Abandon(ctx, cursor)
-		if err := r.Seams.Sleep(ctx, min(max(time.Second, failed.RetryAfter), maxBackoff)); err != nil {
-			return nil, context.Cause(ctx)
+		_ = s.agent.Abandon(ctx, open.cursor)
+		if err := s.run.Seams.Sleep(ctx, min(max(time.Second, failed.RetryAfter), maxBackoff)); err != nil {
+			return context.Cause(ctx)
 		}
 	}
 	if err := s.discard(ctx, CrashRecovery); err != nil {
-		return nil, err
+		return err
 	}
-	return nil, r.Log.Flush(ctx)
+	return s.run.Log.Flush(ctx)
 }
 
 // resume hears an answer from its beginning.
-func (s *step) resume(ctx context.Context, cursor string, before *said) error {
+func (s *step) resume(ctx context.Context, open *openAnswer) error {
 	m := s.agent.Model.(model.Resumer)
-	t := &transcript{step: s, ids: map[string]*call{}, cursor: cursor, before: before}
-	err := t.stream(ctx, m.Resume(ctx, cursor))
+	t := &transcript{step: s, ids: map[string]*call{}, cursor: open.cursor, before: open.before}
+	err := t.stream(ctx, m.Resume(ctx, open.cursor))
 	if !errors.Is(err, errDiverged) {
 		return err
 	}
@@ -130,13 +158,13 @@ func (s *step) resume(ctx context.Context, cursor string, before *said) error {
 	t.forget()
 	s.run.stepDiscarded(s.number, "provider_restarted")
 	err = s.append(ctx, &chunk.StepDiscarded{StepID: s.id, Reason: "provider_restarted"}, &chunk.StepStarted{StepID: s.id},
-		&chunk.AnswerStarted{StepID: s.id, Cursor: cursor})
+		&chunk.AnswerStarted{StepID: s.id, Cursor: open.cursor})
 	if err == nil {
 		err = s.hookAgain(ctx)
 	}
 	if err != nil {
 		return err
 	}
-	t = &transcript{step: s, ids: map[string]*call{}, cursor: cursor}
-	return t.stream(ctx, m.Resume(ctx, cursor))
+	t = &transcript{step: s, ids: map[string]*call{}, cursor: open.cursor}
+	return t.stream(ctx, m.Resume(ctx, open.cursor))
 }

@@ -11,22 +11,23 @@ import (
 // CrashRecovery is why the step of a run whose owner was lost is discarded.
 const CrashRecovery = "crash_recovery"
 
-// TakeOver returns what a new owner writes of an agent's open run before anything
-// else: the checkpoint that the last one has owed, and what discards an open model
-// phase that cannot go on; then also the number of its step.
+// TakeOver returns what the new owner of an agent's open run writes before anything
+// else: the checkpoint that the last owner did not write, and what discards an open
+// model phase that cannot go on. discarded is the number of that phase's step; 0: none
+// is discarded.
 func (a *Agent) TakeOver(f *fold.Fold) (chunks []chunk.Chunk, discarded int) {
 	chunks = f.Owed()
-	if f.Shown() && !a.Reattaches(f) {
+	if f.Shown() && !a.reattaches(f) {
 		chunks, discarded = append(chunks, f.Discard(CrashRecovery)...), f.Step().Number
 	}
 	return chunks, discarded
 }
 
 // Recover takes up a run where another process, or the turn's last run, has left
-// it: it finishes an open tool phase, or finds out what the last step has
-// decided. An open model phase goes on with the answer that was asked for; see
-// [Agent.Reattaches]: if it cannot, what it has shown must have been discarded
-// before: see [Agent.TakeOver]. Unless the result is done or suspended, steps follow.
+// it: it finishes an open tool phase, or finds out what the last step has decided.
+// An open model phase goes on with the answer that was asked for, if the model is a
+// [model.Resumer] and the log names the answer. Otherwise [Agent.TakeOver] must have
+// discarded what it has shown. Unless the result is done or suspended, steps follow.
 func (a *Agent) Recover(ctx context.Context, r *Run) (Result, error) {
 	if err := r.Log.Flush(ctx); err != nil {
 		return Result{}, err
@@ -45,8 +46,34 @@ func (a *Agent) recover(ctx context.Context, r *Run) (Result, error) {
 		return s.toolPhase(ctx)
 	}
 	s := &step{agent: a, run: r}
-	phase := fold.PhaseNone
-	err := r.Log.View(ctx, func(f *fold.Fold) error {
+	phase, err := s.readLast(ctx)
+	if err != nil {
+		return Result{}, err
+	}
+	r.Info.Steps = s.number
+	if phase == fold.PhaseTools {
+		if r.begun == "" {
+			if err := s.beforeRun(ctx, ownerRun); err != nil {
+				return Result{}, err
+			}
+		}
+		return s.toolPhase(ctx)
+	}
+	if s.number == 0 {
+		return Result{}, nil
+	}
+	result, _, rejected := s.judge()
+	if rejected != nil {
+		s.correct(rejected)
+	}
+	return result, nil
+}
+
+// readLast makes s the last step of the turn that has said something, with its calls
+// and text, and returns the phase that is open.
+func (s *step) readLast(ctx context.Context) (phase fold.Phase, err error) {
+	a, r := s.agent, s.run
+	err = r.Log.View(ctx, func(f *fold.Fold) error {
 		phase = f.Phase()
 		v := f.Step()
 		s.number, s.id, s.finish, s.paused, s.fatal = v.Number, v.ID, v.Finish, v.More, v.Fatal
@@ -67,7 +94,7 @@ func (a *Agent) recover(ctx context.Context, r *Run) (Result, error) {
 		return nil
 	})
 	if err != nil {
-		return Result{}, err
+		return phase, err
 	}
 	for _, c := range s.calls {
 		if c.part == nil || len(c.part.Input) == 0 {
@@ -75,27 +102,11 @@ func (a *Agent) recover(ctx context.Context, r *Run) (Result, error) {
 		}
 		input, err := r.Log.Blob(ctx, c.part.Input)
 		if err != nil {
-			return Result{}, err
+			return phase, err
 		}
 		c.args = string(input)
 	}
-	r.Info.Steps = s.number
-	if phase == fold.PhaseTools {
-		if r.begun == "" {
-			if err := s.beforeRun(ctx, ownerRun); err != nil {
-				return Result{}, err
-			}
-		}
-		return s.toolPhase(ctx)
-	}
-	if s.number == 0 {
-		return Result{}, nil
-	}
-	result, _, rejected := s.judge()
-	if rejected != nil {
-		s.correct(rejected)
-	}
-	return result, nil
+	return phase, nil
 }
 
 // judgeEarlier finds out whether the model was already asked for a better answer.

@@ -53,7 +53,7 @@ func (s *step) answer(ctx context.Context, base *model.Request) error {
 		if err := s.announce(ctx, failed, attempt+1, delay); err != nil {
 			return err
 		}
-		if err := s.run.pause(ctx, delay); err != nil {
+		if err := s.run.awaitRetry(ctx, delay); err != nil {
 			return err
 		}
 		if !t.visible {
@@ -69,7 +69,8 @@ func (s *step) answer(ctx context.Context, base *model.Request) error {
 	}
 }
 
-// again decides whether and when a failed model call is made again; nil: never.
+// again decides whether a failed model call is made again, and after which delay. A
+// nil error means that it is not.
 func (s *step) again(err error, visible bool, attempt int) (*model.Error, time.Duration) {
 	e, ok := errors.AsType[*model.Error](err)
 	if !ok || !e.Retryable || attempt >= s.agent.maxRetries() || e.RetryAfter > maxRetryAfter {
@@ -78,8 +79,9 @@ func (s *step) again(err error, visible bool, attempt int) (*model.Error, time.D
 	if visible && (s.agent.FailPartial || e.Code == model.CodeUnknown) {
 		return nil, 0
 	}
-	// Half of it is spread, or all runs that a provider has failed at once come
-	// back at once. The spread is the run's own: the same run waits the same.
+	// Half of the delay is spread. Otherwise all runs that fail at the same time would
+	// call the provider again at the same time. The spread depends on the step alone,
+	// so that the same run always waits the same time.
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(s.id + "/" + strconv.Itoa(attempt)))
 	spread := float64(h.Sum64()>>11) / (1 << 53)
@@ -113,8 +115,9 @@ func (s *step) discard(ctx context.Context, reason string) error {
 	return s.append(ctx, chunks...)
 }
 
-// hookAgain calls what comes before a model call in a step that takes the place of
-// a discarded one, while the model has its request.
+// hookAgain calls the hooks before a model call again, in a step that takes the place
+// of a discarded one. The model has its request already, so that what they make of it
+// does not count.
 func (s *step) hookAgain(ctx context.Context) error {
 	if len(s.hooks()) == 0 {
 		return nil
@@ -138,6 +141,34 @@ func (s *step) forget() {
 	s.calls, s.usage, s.finish, s.paused = nil, chunk.Usage{}, "", false
 	s.text.Reset()
 }
+
+// awaitRetry waits before a failed model call is made again. As the model has said
+// nothing, the run is at a step boundary: if it is to end or to pause there, the error
+// is a *stepBoundary that says how.
+func (r *Run) awaitRetry(ctx context.Context, d time.Duration) error {
+	waits, cancel := context.WithCancel(ctx)
+	defer cancel()
+	r.stops.mu.Lock()
+	r.stops.wait = cancel
+	r.stops.mu.Unlock()
+	result, err := r.boundary(ctx) // it may have been asked before
+	if err == nil && !result.over() {
+		if r.Seams.Sleep(waits, d) != nil && ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		result, err = r.boundary(ctx)
+	}
+	if err == nil && result.over() {
+		r.Info.Steps-- // the step that was begun does not count
+		err = &stepBoundary{result}
+	}
+	return err
+}
+
+// stepBoundary ends a run's steps at a boundary inside of a step that has said nothing.
+type stepBoundary struct{ Result }
+
+func (*stepBoundary) Error() string { return "agent: the run is at a step boundary" }
 
 // announce shows whoever is watching that the model is asked again. It is no part
 // of the message.

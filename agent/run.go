@@ -25,11 +25,11 @@ type Run struct {
 	Inherited []*Hooks // of the agents above, outermost first
 	Hooks     *Hooks   // of whoever runs it, called last; nil for none
 	Observer  *Observer
-	Grace     time.Duration // what its model and tools get to come to an end when its context has ended
+	Grace     time.Duration // how long its model and tools may go on when its context has ended
 
 	begun  string // id of the step in which BeforeRun was called
 	budget int64
-	used   atomic.Int64 // tokens, with the runs that it takes up and those of children
+	used   atomic.Int64 // tokens of this run, of the turn's runs before it, and of children
 
 	callIDs    map[string]bool // of the session, so far
 	correction string          // what the model is told about its last answer
@@ -175,81 +175,6 @@ func (s *step) append(ctx context.Context, chunks ...chunk.Chunk) error {
 	return s.run.Log.Append(ctx, chunks...)
 }
 
-// request builds the model call from the fold: the log is the only memory.
-func (s *step) request(ctx context.Context) (*model.Request, error) {
-	a, r := s.agent, s.run
-	req := &model.Request{
-		Instructions: a.Instructions,
-		MaxTokens:    a.MaxTokens,
-		Temperature:  a.Temperature,
-		Session:      r.Info.Session,
-		RunID:        r.Info.RunID,
-		Step:         s.number,
-	}
-	for _, t := range s.allTools() {
-		spec := t.Spec()
-		req.Tools = append(req.Tools, model.ToolSpec{Name: spec.Name, Description: spec.Description, InputSchema: spec.Input})
-	}
-	if a.Output != nil {
-		req.Output = a.Output.schema.JSON()
-	}
-	if err := r.Log.Flush(ctx); err != nil {
-		return nil, err
-	}
-	var retired []string
-	err := r.Log.View(ctx, func(f *fold.Fold) error {
-		retired = slices.Clone(f.Retired)
-		if f.Phase() == fold.PhaseModel {
-			s.begun, s.id = true, f.Step().ID
-		}
-		for _, m := range f.Messages {
-			if len(m.Parts) > 0 {
-				req.Messages = append(req.Messages, m.Clone())
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	if r.callIDs == nil {
-		r.callIDs = map[string]bool{}
-	}
-	for _, id := range retired {
-		r.callIDs[id] = true
-	}
-	for _, m := range req.Messages {
-		for i := range m.Parts {
-			m.Parts[i], err = m.Parts[i].Whole(func(v json.RawMessage) (json.RawMessage, error) { return r.Log.Blob(ctx, v) })
-			if err != nil {
-				return nil, fmt.Errorf("agent: a large part of message %s: %w", m.ID, err)
-			}
-			t := m.Parts[i].Tool
-			if t == nil {
-				continue
-			}
-			r.callIDs[t.CallID] = true
-			for _, value := range []*json.RawMessage{&t.Input, &t.Output} {
-				if len(*value) == 0 {
-					continue
-				}
-				if *value, err = r.Log.Blob(ctx, *value); err != nil {
-					return nil, fmt.Errorf("agent: a large value of call %s: %w", t.CallID, err)
-				}
-			}
-		}
-	}
-	if r.correction != "" {
-		req.Messages = append(req.Messages, chunk.Message{
-			ID:    s.id + "-correction",
-			Role:  chunk.RoleUser,
-			Parts: []chunk.Part{{Type: chunk.PartText, Text: r.correction}},
-		})
-		r.correction = ""
-	}
-	return req, nil
-}
-
 // closeModelPhase commits what the model said.
 func (s *step) closeModelPhase(ctx context.Context) error {
 	if err := s.run.Log.Flush(ctx); err != nil {
@@ -268,21 +193,24 @@ func (s *step) closeModelPhase(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, event := range chunks {
-		m, ok := event.(*chunk.AssistantMessage)
-		if !ok {
-			continue
-		}
-		for _, p := range m.Parts {
-			if p.Tool == nil {
-				continue
-			}
-			if c := s.call(p.Tool.CallID); c != nil {
-				c.effectID = p.Tool.EffectID
-			}
+	for _, c := range chunks {
+		if m, ok := c.(*chunk.AssistantMessage); ok {
+			s.noteEffectIDs(m.Parts)
 		}
 	}
 	return s.append(ctx, chunks...)
+}
+
+// noteEffectIDs takes the ids under which the message's calls have their effects.
+func (s *step) noteEffectIDs(parts []chunk.Part) {
+	for _, p := range parts {
+		if p.Tool == nil {
+			continue
+		}
+		if c := s.call(p.Tool.CallID); c != nil {
+			c.effectID = p.Tool.EffectID
+		}
+	}
 }
 
 // judge says whether the run is done. For a structured answer it returns the

@@ -7,7 +7,7 @@ import (
 	"github.com/spool-run/spool/chunk"
 )
 
-// errDiverged: the answer is not the one that the log has a part of.
+// errDiverged says that the answer is not the one of which the log has a part.
 var errDiverged = errors.New("agent: the provider's answer is not the one that was begun")
 
 // said is what the log has of an answer that is heard again from its beginning.
@@ -71,88 +71,158 @@ func (b *said) again() {
 	clear(b.cited)
 }
 
-// rest returns what the log lacks of the answer's next chunk, or nil.
-func (b *said) rest(event chunk.Chunk) (chunk.Chunk, error) {
-	switch c := event.(type) {
+// lacks takes off the answer's next chunk what the log has of it, and reports
+// whether anything is left. Chunks of other kinds than an answer's are left alone.
+func (b *said) lacks(c chunk.Chunk) (bool, error) {
+	switch c := c.(type) {
 	case *chunk.TextDelta:
-		rest, err := b.grow(chunk.PartText, c.PartID, c.Delta)
-		if rest == "" || err != nil {
-			return nil, err
-		}
-		c.Delta = rest
+		return b.lacksText(chunk.PartText, c.PartID, &c.Delta)
 	case *chunk.Thinking:
-		return b.thinking(c)
+		if !c.IsComplete {
+			return b.lacksText(chunk.PartReasoning, c.PartID, &c.Content)
+		}
+		return b.lacksReasoningEnd(c)
 	case *chunk.ToolArgStreamStart:
-		b.growing = false
-		if call := b.calls[c.ToolCallID]; call != nil {
-			call.begun = true
-			if call.name != c.ToolName {
-				return nil, errDiverged
-			}
-			return nil, nil
-		}
-		b.close()
+		return b.lacksCall(c)
 	case *chunk.ToolArgStreamDelta:
-		call := b.calls[c.ToolCallID]
-		if call == nil {
-			break
-		}
-		if call.ended {
-			return nil, nil
-		}
-		rest, err := without(call.args, &call.heard, c.Delta)
-		if rest == "" || err != nil {
-			return nil, err
-		}
-		c.Delta = rest
+		return b.lacksArguments(c)
 	case *chunk.ToolArgStreamEnd:
-		call := b.calls[c.ToolCallID]
-		switch {
-		case call == nil:
-		case call.ended:
-			return nil, nil
-		case call.heard < len(call.args):
-			return nil, errDiverged
-		}
+		return b.lacksCallEnd(c)
 	case *chunk.ToolEnd:
-		b.growing = false
-		if call := b.calls[c.ToolCallID]; call != nil && call.done {
-			return nil, nil
-		}
-		b.close()
+		return b.lacksOutcome(c), nil
 	case *chunk.Citation:
-		if url, ok := b.sources[c.SourceID]; ok {
-			b.cited[c.SourceID] = true
-			if url != c.URL {
-				return nil, errDiverged
-			}
-			return nil, nil
-		}
+		return b.lacksSource(c)
 	case *chunk.File:
-		if b.filed < len(b.files) {
-			b.filed++
-			if b.files[b.filed-1] != c.MediaType {
-				return nil, errDiverged
-			}
-			return nil, nil
-		}
+		return b.lacksFile(c)
 	}
-	return event, nil
+	return true, nil
 }
 
-// without returns what text adds to what is in the log, of which heard bytes were
-// heard.
-func without(stored string, heard *int, text string) (rest string, err error) {
+// lacksText compares a piece of text or reasoning, and takes off what is known.
+func (b *said) lacksText(kind chunk.PartType, id string, text *string) (bool, error) {
+	block, err := b.block(kind, id)
+	if block == nil || err != nil {
+		return *text != "", err
+	}
+	unsaid, err := without(block.text, &block.heard, *text)
+	if unsaid != "" && !block.open {
+		err = errDiverged // it would open another block
+	}
+	*text = unsaid
+	return unsaid != "", err
+}
+
+// lacksReasoningEnd compares the end of a block of reasoning, with the text that it
+// may bring.
+func (b *said) lacksReasoningEnd(c *chunk.Thinking) (bool, error) {
+	block, err := b.block(chunk.PartReasoning, c.PartID)
+	b.growing = false
+	if block == nil || err != nil {
+		return true, err
+	}
+	// The transcript closes a block with the text that was not streamed.
+	if block.heard <= len(block.text) {
+		whole := block.text[:block.heard] + c.Content
+		unsaid, ok := strings.CutPrefix(whole, block.text)
+		if !ok || unsaid != "" && !block.open {
+			return false, errDiverged
+		}
+		if c.Content = whole; unsaid == "" {
+			c.Content = ""
+		}
+		block.heard = len(whole)
+	}
+	return block.open, nil
+}
+
+func (b *said) lacksCall(c *chunk.ToolArgStreamStart) (bool, error) {
+	b.growing = false
+	call := b.calls[c.ToolCallID]
+	if call == nil {
+		b.close()
+		return true, nil
+	}
+	call.begun = true
+	if call.name != c.ToolName {
+		return false, errDiverged
+	}
+	return false, nil
+}
+
+// lacksArguments compares a piece of a call's arguments, and takes off what is
+// known.
+func (b *said) lacksArguments(c *chunk.ToolArgStreamDelta) (bool, error) {
+	call := b.calls[c.ToolCallID]
+	if call == nil {
+		return true, nil
+	}
+	if call.ended {
+		return false, nil
+	}
+	unsaid, err := without(call.args, &call.heard, c.Delta)
+	c.Delta = unsaid
+	return unsaid != "", err
+}
+
+func (b *said) lacksCallEnd(c *chunk.ToolArgStreamEnd) (bool, error) {
+	call := b.calls[c.ToolCallID]
+	switch {
+	case call == nil:
+	case call.ended:
+		return false, nil
+	case call.heard < len(call.args):
+		return false, errDiverged
+	}
+	return true, nil
+}
+
+func (b *said) lacksOutcome(c *chunk.ToolEnd) bool {
+	b.growing = false
+	if call := b.calls[c.ToolCallID]; call != nil && call.done {
+		return false
+	}
+	b.close()
+	return true
+}
+
+func (b *said) lacksSource(c *chunk.Citation) (bool, error) {
+	url, known := b.sources[c.SourceID]
+	if !known {
+		return true, nil
+	}
+	b.cited[c.SourceID] = true
+	if url != c.URL {
+		return false, errDiverged
+	}
+	return false, nil
+}
+
+// lacksFile compares a file. Files have no ids: their order and their media types
+// count.
+func (b *said) lacksFile(c *chunk.File) (bool, error) {
+	if b.filed >= len(b.files) {
+		return true, nil
+	}
+	b.filed++
+	if b.files[b.filed-1] != c.MediaType {
+		return false, errDiverged
+	}
+	return false, nil
+}
+
+// without takes off a text what is stored of it. heard counts how many bytes the
+// texts so far had.
+func without(stored string, heard *int, text string) (unsaid string, err error) {
 	known := stored[min(*heard, len(stored)):]
 	*heard += len(text)
 	if strings.HasPrefix(known, text) {
 		return "", nil
 	}
-	rest, ok := strings.CutPrefix(text, known)
+	unsaid, ok := strings.CutPrefix(text, known)
 	if !ok {
 		return "", errDiverged
 	}
-	return rest, nil
+	return unsaid, nil
 }
 
 // close notes that the log's open block is closed by what is appended now.
@@ -162,9 +232,9 @@ func (b *said) close() {
 	}
 }
 
-// turn comes to the block that a chunk belongs to, as the log's fold does, and
+// block comes to the block that a chunk belongs to, as the log's fold does, and
 // returns it, or nil if the log does not have it.
-func (b *said) turn(kind chunk.PartType, id string) (*saidBlock, error) {
+func (b *said) block(kind chunk.PartType, id string) (*saidBlock, error) {
 	if b.growing && b.at < len(b.blocks) {
 		if block := &b.blocks[b.at]; block.kind == kind && block.id == id {
 			return block, nil
@@ -184,53 +254,6 @@ func (b *said) turn(kind chunk.PartType, id string) (*saidBlock, error) {
 		return nil, errDiverged
 	}
 	return block, nil
-}
-
-func (b *said) grow(kind chunk.PartType, id, text string) (rest string, err error) {
-	block, err := b.turn(kind, id)
-	if block == nil || err != nil {
-		return text, err
-	}
-	if rest, err = without(block.text, &block.heard, text); rest != "" && !block.open {
-		err = errDiverged // it would open another block
-	}
-	return rest, err
-}
-
-func (b *said) thinking(c *chunk.Thinking) (chunk.Chunk, error) {
-	if !c.IsComplete {
-		rest, err := b.grow(chunk.PartReasoning, c.PartID, c.Content)
-		if rest == "" || err != nil {
-			return nil, err
-		}
-		c.Content = rest
-		return c, nil
-	}
-	block, err := b.turn(chunk.PartReasoning, c.PartID)
-	b.growing = false
-	if block == nil || err != nil {
-		return c, err
-	}
-	// What the transcript closes a block with is its rest.
-	if block.heard <= len(block.text) {
-		whole := block.text[:block.heard] + c.Content
-		rest, ok := strings.CutPrefix(whole, block.text)
-		if !ok {
-			return nil, errDiverged
-		}
-		c.Content = whole
-		if rest == "" {
-			c.Content = ""
-		}
-		block.heard = len(whole)
-		if !block.open && rest != "" {
-			return nil, errDiverged
-		}
-	}
-	if !block.open {
-		return nil, nil
-	}
-	return c, nil
 }
 
 // end checks that the answer, now that it is over, has said all that the log has.

@@ -38,9 +38,9 @@ var taskSchema = json.RawMessage(`{"type":"object","properties":{"task":{"type":
 // SubAgent makes a tool of an agent. A call runs it as a child with a history
 // and a state of its own, in the session's log, and waits until it is done: its
 // structured output, or else the text of its last step, is the result. A child
-// that pauses pauses its parent; one whose process dies goes on where it was. It
-// panics if the tool's name or schema is none, as that is a mistake in the
-// program.
+// that pauses pauses its parent; one whose process dies goes on where it was.
+// SubAgent panics if the tool's name or schema is not valid, as that is a mistake in
+// the program.
 func SubAgent(child *Agent, o SubAgentOptions) tool.Tool {
 	s := &subAgent{child: child, o: o, spec: tool.Spec{Name: o.Name, Description: o.Description, Input: o.Input, Timeout: o.Timeout}}
 	if s.spec.Name == "" {
@@ -153,8 +153,8 @@ func depth(session string) int {
 	return strings.Count(strings.TrimPrefix(session, chunk.RootID(session)), ".")
 }
 
-// callSuffix tells the calls of a child from those of its relatives, whose
-// providers may use the same ids.
+// callSuffix is added to the ids of a child's calls: the providers of other agents in
+// the session may use the same ids.
 func callSuffix(session string) string {
 	if path := strings.TrimPrefix(session, chunk.RootID(session)); path != "" {
 		return "-c" + path[1:]
@@ -162,5 +162,5 @@ func callSuffix(session string) string {
 	return ""
 }
 
-// errChildWaits is how a child's work ends that waits for an answer.
+// errChildWaits ends the work of a child that waits for an answer.
 var errChildWaits = errors.New("agent: the child waits for an answer")

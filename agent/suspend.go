@@ -8,14 +8,14 @@ import (
 	"github.com/spool-run/spool/fold"
 )
 
-// ErrAnswered: a run need not pause, since nothing that it would wait for is
-// missing any more.
+// ErrAnswered says that a run need not pause: all that it would wait for was answered
+// meanwhile.
 var ErrAnswered = errors.New("agent: nothing is missing any more")
 
-// Suspension returns the chunks that pause the open run of a fold as a result
-// says; expires is when the pause ends by the agent's own limit. What was answered
-// while other calls ran is not waited for: it fails with [ErrAnswered] if that is
-// all.
+// Suspension returns the chunks that pause the open run of a fold as a result says.
+// expires is when the agent's limit ends the pause, in Unix milliseconds; 0: never. A
+// pause does not wait for what was answered while other calls ran. If everything was,
+// Suspension fails with [ErrAnswered].
 func Suspension(f *fold.Fold, r Result, expires int64) ([]chunk.Chunk, error) {
 	if r.Suspended == chunk.SuspendedInterrupted {
 		return f.Interrupting(), nil

@@ -22,8 +22,9 @@ func (a *Agent) CheckResult(name string, result json.RawMessage) error {
 	return nil
 }
 
-// allTools returns the agent's tools as the step has them: those that come and go
-// stay for its time. The step's own goroutine asks first.
+// allTools returns the agent's tools as this step has them. The list is made at the
+// first call, which the step's own goroutine makes, and does not change within the
+// step.
 func (s *step) allTools() []tool.Tool {
 	if s.tools != nil {
 		return s.tools

@@ -2,18 +2,24 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
+	"io"
 	"net"
+	"net/http"
+	"strconv"
+	"strings"
 	"time"
 )
 
 const end = "THE-END"
 
-// fanout prints deliveries a second of both servers and their ratio. A publisher
-// sends one message a request, each when the one before was answered.
+// fanout prints deliveries a second of both servers, their ratio, and the ratio of
+// the servers' CPU time for a delivery. A producer claims the session and sends one
+// delta a request over HTTP, each when the one before was answered.
 func fanout(runs, messages int) error {
-	fmt.Println("| readers | bare handler, deliveries/s | Spool, native wire | ratio (range) |")
-	fmt.Println("| --- | --- | --- | --- |")
+	fmt.Println("| readers | bare handler, deliveries/s | Spool, native wire | ratio (range) | CPU for a delivery, ratio (range) |")
+	fmt.Println("| --- | --- | --- | --- | --- |")
 	for _, readers := range []int{1, 200, 1000} {
 		n := messages
 		switch readers {
@@ -22,43 +28,45 @@ func fanout(runs, messages int) error {
 		case 1000:
 			n /= 4
 		}
-		var bare, spool, ratios []float64
+		var bare, spool, ratios, costs []float64
 		for range runs + 1 {
-			b, err := fanoutOnce("bare", readers, n)
+			b, bareCPU, err := fanoutOnce("bare", readers, n)
 			if err != nil {
 				return err
 			}
-			s, err := fanoutOnce("spool", readers, n)
+			s, spoolCPU, err := fanoutOnce("spool", readers, n)
 			if err != nil {
 				return err
 			}
 			bare, spool, ratios = append(bare, b), append(spool, s), append(ratios, s/b)
+			costs = append(costs, spoolCPU/bareCPU)
 		}
-		bare, spool, ratios = bare[1:], spool[1:], ratios[1:] // the first pair warms up
-		fmt.Printf("| %d | %.0f | %.0f | %s |\n", readers, median(bare), median(spool), span(ratios))
+		bare, spool, ratios, costs = bare[1:], spool[1:], ratios[1:], costs[1:] // the first pair warms up
+		fmt.Printf("| %d | %.0f | %.0f | %s | %s |\n", readers, median(bare), median(spool), span(ratios), span(costs))
 	}
 	return nil
 }
 
-func fanoutOnce(kind string, readers, messages int) (float64, error) {
+func fanoutOnce(kind string, readers, messages int) (perSecond, cpu float64, err error) {
 	c, err := start(kind)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	defer c.stop()
-	if err := c.post("/bench/open"); err != nil {
-		return 0, err
+	p := producer{c: c}
+	if err := p.claim(); err != nil {
+		return 0, 0, err
 	}
 	done := make(chan error, readers)
 	attached := make(chan struct{}, readers)
 	for range readers {
 		conn, err := net.Dial("tcp", c.addr)
 		if err != nil {
-			return 0, err
+			return 0, 0, err
 		}
 		defer conn.Close()
 		if _, err := fmt.Fprintf(conn, "GET /stream/s?follow=session HTTP/1.1\r\nHost: bench\r\n\r\n"); err != nil {
-			return 0, err
+			return 0, 0, err
 		}
 		go func() { done <- readToEnd(conn, attached) }()
 	}
@@ -66,25 +74,71 @@ func fanoutOnce(kind string, readers, messages int) (float64, error) {
 		select {
 		case <-attached:
 		case err := <-done:
-			return 0, err
+			return 0, 0, err
 		}
 	}
-	begun := time.Now()
+	begun, before := time.Now(), c.cpu()
 	for i := range messages {
-		last := ""
+		text := "the next few words "
 		if i == messages-1 {
-			last = "?last=1"
+			text = end
 		}
-		if err := c.post("/bench/publish" + last); err != nil {
-			return 0, err
+		if err := p.send(text); err != nil {
+			return 0, 0, err
 		}
 	}
 	for range readers {
 		if err := <-done; err != nil {
-			return 0, err
+			return 0, 0, err
 		}
 	}
-	return float64(readers*messages) / time.Since(begun).Seconds(), nil
+	n := float64(readers * messages)
+	return n / time.Since(begun).Seconds(), (c.cpu() - before) / n, nil
+}
+
+// producer writes a session from outside, as programs in other languages do.
+type producer struct {
+	c     *child
+	epoch uint64
+	sent  int
+}
+
+func (p *producer) claim() error {
+	var run struct {
+		Epoch uint64 `json:"epoch"`
+	}
+	body, err := p.post("/stream/s?claim", "")
+	if err == nil {
+		err = json.Unmarshal(body, &run)
+	}
+	p.epoch = run.Epoch
+	return err
+}
+
+func (p *producer) send(text string) error {
+	_, err := p.post("/stream/s", `{"type":"text_delta","delta":"`+text+`"}`)
+	p.sent++
+	return err
+}
+
+func (p *producer) post(path, body string) ([]byte, error) {
+	req, err := http.NewRequest(http.MethodPost, "http://"+p.c.addr+path, strings.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Producer-Epoch", strconv.FormatUint(p.epoch, 10))
+	req.Header.Set("Producer-Seq", strconv.Itoa(p.sent))
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer res.Body.Close()
+	answer, err := io.ReadAll(res.Body)
+	if err == nil && res.StatusCode >= 300 {
+		err = fmt.Errorf("%s: %s %s", path, res.Status, answer)
+	}
+	return answer, err
 }
 
 // readToEnd reads until the last message has come. It looks for nothing else,

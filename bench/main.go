@@ -10,13 +10,13 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"flag"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"os/exec"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -84,17 +84,20 @@ func (c *child) stop() {
 	_ = c.cmd.Wait()
 }
 
-func (c *child) post(path string) error {
-	res, err := http.Post("http://"+c.addr+path, "text/plain", nil)
+// cpu is the CPU time that the server has used, in seconds; 0 where the system
+// does not say.
+func (c *child) cpu() float64 {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", c.cmd.Process.Pid))
 	if err != nil {
-		return err
+		return 0
 	}
-	defer res.Body.Close()
-	if res.StatusCode >= 300 {
-		body, _ := io.ReadAll(res.Body)
-		return fmt.Errorf("%s: %s %s", path, res.Status, body)
+	fields := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
+	var ticks float64
+	for _, f := range fields[11:13] { // user and system time
+		n, _ := strconv.ParseFloat(f, 64)
+		ticks += n
 	}
-	return nil
+	return ticks / 100
 }
 
 func median(v []float64) float64 {

@@ -3,17 +3,15 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"path/filepath"
 	"sync"
-	"time"
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/agent"
-	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/model/openai"
-	"github.com/spool-run/spool/model/scripted"
 	"github.com/spool-run/spool/runner"
 	"github.com/spool-run/spool/server"
 	"github.com/spool-run/spool/store/memstore"
@@ -67,16 +65,8 @@ func serveKind(kind string, args []string) error {
 	return http.Serve(l, h)
 }
 
-// text is what a message says: about 120 bytes as JSON.
-func text(r *http.Request) string {
-	if r.URL.Query().Has("last") {
-		return end
-	}
-	return "the next few words "
-}
-
-// bare is the floor: frames prepared once, in memory, each written by a minimal
-// handler with a flush for whatever has come.
+// bare is the floor: a minimal handler that keeps what is posted as frames, in
+// memory, and writes each reader whatever has come, with one flush.
 type bare struct {
 	mu     sync.Mutex
 	n      int
@@ -88,15 +78,19 @@ func newBare() http.Handler {
 	b := &bare{wake: make(chan struct{})}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /stream/s", b.stream)
-	mux.HandleFunc("POST /bench/open", func(http.ResponseWriter, *http.Request) {})
-	mux.HandleFunc("POST /bench/publish", func(_ http.ResponseWriter, r *http.Request) {
+	mux.HandleFunc("POST /stream/s", func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil || r.URL.Query().Has("claim") {
+			fmt.Fprint(w, `{"epoch":1}`)
+			return
+		}
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		b.n++
-		b.frames = fmt.Appendf(b.frames, "id: %d\ndata: {\"type\":\"text_delta\",\"agentId\":\"s\",\"agentType\":\"\",\"timestamp\":%d,\"step\":0,\"delta\":\"%s\"}\n\n",
-			b.n, time.Now().UnixMilli(), text(r))
+		b.frames = fmt.Appendf(b.frames, "id: %d\ndata: %s\n\n", b.n, body)
 		close(b.wake)
 		b.wake = make(chan struct{})
+		fmt.Fprintf(w, `{"first":%d,"last":%d}`, b.n, b.n)
 	})
 	return mux
 }
@@ -128,30 +122,9 @@ func (b *bare) stream(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// newSpool is the real server on the memory store, with a way to publish.
+// newSpool is the real server on the memory store, as producers and readers meet it.
 func newSpool() (http.Handler, error) {
-	logs := spool.NewLogs(memstore.New(nil), nil)
-	run, err := runner.New(logs, []*agent.Agent{{Name: "bench", Model: scripted.New(&scripted.Options{Rate: 0})}}, nil)
-	if err != nil {
-		return nil, err
-	}
-	go func() { _ = run.Run(context.Background()) }()
-	h := server.New(logs, nil)
-	mux := http.NewServeMux()
-	mux.Handle("/", h)
-	var w *spool.Writer
-	mux.HandleFunc("POST /bench/open", func(res http.ResponseWriter, r *http.Request) {
-		if w, err = open(r.Context(), logs); err != nil {
-			http.Error(res, err.Error(), http.StatusInternalServerError)
-		}
-	})
-	mux.HandleFunc("POST /bench/publish", func(res http.ResponseWriter, r *http.Request) {
-		// As an agent writes deltas: queued, and seen once they are committed.
-		if err := w.Append(r.Context(), &chunk.TextDelta{Delta: text(r)}); err != nil {
-			http.Error(res, err.Error(), http.StatusInternalServerError)
-		}
-	})
-	return mux, nil
+	return server.New(spool.NewLogs(memstore.New(nil), nil), nil), nil
 }
 
 // newChat is the real server with a provider.
@@ -190,16 +163,4 @@ func proxy(provider string) http.HandlerFunc {
 			}
 		}
 	}
-}
-
-func open(ctx context.Context, logs *spool.Logs) (*spool.Writer, error) {
-	lease, err := logs.Claim(ctx, spool.Claim{Owner: "bench", TTL: time.Hour, Session: "s", Force: true})
-	if err != nil {
-		return nil, err
-	}
-	g, err := logs.Log("s")
-	if err != nil {
-		return nil, err
-	}
-	return g.Writer(lease, spool.WriterOptions{}), nil
 }

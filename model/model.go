@@ -149,7 +149,7 @@ const (
 	CodeContextLength  = "provider_context_length" // the conversation is longer than the model takes
 	CodeAuthentication = "provider_authentication"
 	CodeContentFilter  = "provider_content_filter"
-	CodeProtocol       = "provider_protocol"    // what came is not the protocol
+	CodeProtocol       = "provider_protocol"    // the answer breaks the protocol
 	CodeGone           = "provider_answer_gone" // of a [Resumer]: the provider does not have the answer
 	CodeUnknown        = "provider_error"
 )

@@ -7,9 +7,9 @@ import (
 	"github.com/spool-run/spool/fold"
 )
 
-// abandonAnswer ends the provider's work on the answer of a run that is over:
-// it would be finished, and paid, with nobody to hear it. Nobody waits for the
-// attempt but Close, and a failed one is only logged.
+// abandonAnswer ends the provider's work on the answer of a run that is over.
+// Otherwise it would be finished and paid, and nobody would hear it. Only Close waits
+// for the attempt; if it fails, that is only logged.
 func (s *session) abandonAnswer(ctx context.Context, a openAnswer) {
 	if s.agent == nil {
 		return

@@ -16,7 +16,7 @@ import (
 type Input struct {
 	// Session is the one to go on with or to create; "": a new one.
 	Session string
-	// Agent is the agent type that answers, of a session that is created; "": any.
+	// Agent is the agent type that answers in a session that is created; "": any.
 	Agent string
 	// Message is what the user says. An empty ID gets one, and an empty Role is
 	// the user's.
@@ -106,12 +106,11 @@ func (in *Input) chunks() []chunk.Chunk {
 		}
 		r.Messages = &kept
 	}
-	said.WhenBusy = chunk.BusyReject // both or neither
+	said.WhenBusy = chunk.BusyReject // so that both are taken, or neither is
 	return []chunk.Chunk{r, said}
 }
 
-// Handle is a turn that was begun. It holds nothing open: dropping it changes
-// nothing for the turn.
+// Handle is a turn that was begun. It holds nothing open and need not be closed.
 type Handle struct {
 	g       *spool.Log
 	command string
@@ -120,7 +119,7 @@ type Handle struct {
 // SessionID is the turn's session.
 func (h *Handle) SessionID() string { return h.g.Session() }
 
-// Result is how a turn stands when nothing runs in it.
+// Result is the state of a turn in which nothing runs.
 type Result struct {
 	Status  chunk.Status    // ended, failed or paused
 	Reason  string          // the outcome, or what it waits for
@@ -166,7 +165,7 @@ func (h *Handle) Result(ctx context.Context) (*Result, error) {
 				}
 				return nil
 			}
-			result, failed = settled(f, f.Turn(run.TurnID))
+			result, failed = resultOf(f, f.Turn(run.TurnID))
 			return nil
 		})
 		if err != nil {
@@ -191,8 +190,8 @@ func (h *Handle) Result(ctx context.Context) (*Result, error) {
 	}
 }
 
-// settled returns a turn's result, nil while it goes on.
-func settled(f *fold.Fold, turn *fold.Turn) (*Result, error) {
+// resultOf returns a turn's result, nil while it goes on.
+func resultOf(f *fold.Fold, turn *fold.Turn) (*Result, error) {
 	last := turn.LastRun()
 	latest := turn == f.LastTurn()
 	if last.End == 0 || latest && f.Continue != nil {

@@ -8,12 +8,11 @@ import (
 	"github.com/spool-run/spool/fold"
 )
 
-// ForceStop ends an open run whose stop its owner does not obey, be it that the
-// owner is gone and its lease still runs, or that it hangs: it takes the session
-// over and settles the run. The owner can write nothing from then on. It does
-// nothing if no run is open or none has been asked to stop. The agents, if the
-// session's is among them, say where a provider works on in the background: that
-// is ended too.
+// ForceStop ends an open run whose owner does not obey a stop: the owner hangs, or is
+// gone while its lease has not expired. It takes the session over and settles the run;
+// from then on the owner can write nothing. It does nothing if no run is open, or if
+// the open run was not asked to stop. If the session's agent is among agents, ForceStop
+// also ends what its provider does in the background.
 func ForceStop(ctx context.Context, logs *spool.Logs, name string, agents ...*agent.Agent) error {
 	g, err := logs.Log(name)
 	if err != nil {
@@ -39,7 +38,7 @@ func ForceStop(ctx context.Context, logs *spool.Logs, name string, agents ...*ag
 	defer s.w.Close()
 	p, err := s.plan(ctx)
 	if err != nil || p.open == nil || !p.stop {
-		return err // it was obeyed in this very moment; whatever runs now is recovered
+		return err // the owner has obeyed meanwhile; a run that is open now is recovered
 	}
 	s.agent = named(agents, p.open.AgentType)
 	return s.abandon(ctx, p)

@@ -12,7 +12,7 @@ import (
 var errSteered = errors.New("runner: steered")
 
 // asked returns agent.ErrStopped or errSteered if something has asked the open run to
-// end: a run that pauses looks for it in its last moment.
+// end, else nil. It is looked for last before a run pauses.
 func asked(f *fold.Fold) error {
 	if f.Stop != nil {
 		return agent.ErrStopped
@@ -28,8 +28,8 @@ func asked(f *fold.Fold) error {
 	return nil
 }
 
-// resumed returns what a run that does not begin its turn from nothing says
-// first: where it goes on, and, after a rollback, that what came since is void.
+// resumed returns the first records of a run that does not begin a turn: they say where
+// it goes on, and, after a rollback, that what came since the checkpoint is void.
 func resumed(p plan, mode string) []chunk.Chunk {
 	if mode == chunk.ModeStart {
 		return nil

@@ -22,7 +22,7 @@ type Metrics struct {
 
 var _ io.WriterTo = (*Metrics)(nil)
 
-// families are all there are, in the order in which they are written.
+// families are all metrics, in the order in which they are written.
 var families = []struct{ name, kind, help string }{
 	{"spool_sessions_served", "gauge", "Sessions that are claimed here."},
 	{"spool_due_seconds_total", "counter", "How long claimed sessions had been due."},
@@ -59,7 +59,7 @@ func (m *Metrics) add(family string, by float64, labels ...string) {
 	m.values[family][b.String()] += by
 }
 
-// WriteTo writes all that was counted, sorted.
+// WriteTo writes all metrics; those of a family are sorted by their labels.
 func (m *Metrics) WriteTo(w io.Writer) (int64, error) {
 	var b strings.Builder
 	m.mu.Lock()
@@ -93,7 +93,7 @@ func codeOf(err error) string {
 	return "other"
 }
 
-// observer returns what counts.
+// observer returns the observer that counts.
 func (m *Metrics) observer() Observer {
 	o := Observer{
 		Claimed: func(_ string, waited time.Duration) {

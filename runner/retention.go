@@ -41,8 +41,8 @@ func (t *Retention) fill() {
 	}
 }
 
-// retain sweeps until ctx ends. Several runners may do so on one store: a trim
-// that was done before changes nothing.
+// retain sweeps until ctx ends. Several runners may do so on one store, since to trim
+// again changes nothing.
 func (r *Runner) retain(ctx context.Context) {
 	lister, lists := r.logs.Store().(spool.Lister)
 	trimmer, trims := r.logs.Store().(spool.Trimmer)
@@ -94,17 +94,16 @@ func (r *Runner) sweep(ctx context.Context, lister spool.Lister, trimmer spool.T
 	}
 }
 
-// floor returns up to which sequence a session's trace has had its time, 0 for
-// none. It is judged by when the session was last written to: records' own times
-// expire nothing.
+// floor returns the sequence up to which a session's trace may be trimmed; 0: nothing
+// may. The time of the last write to the session decides, not the records' own times.
 func (r *Runner) floor(ctx context.Context, info spool.SessionInfo) (uint64, error) {
 	limit, head := &r.o.Retention, info.Head
 	rested := r.logs.Now().Sub(time.UnixMilli(info.Updated))
 	if head.TraceFloor >= head.Seq || rested < limit.Grace {
 		return 0, nil
 	}
-	settled := (head.Status == chunk.StatusEnded || head.Status == chunk.StatusFailed) && head.Due == 0
-	if settled && limit.Age >= 0 && rested >= limit.Age {
+	over := (head.Status == chunk.StatusEnded || head.Status == chunk.StatusFailed) && head.Due == 0
+	if over && limit.Age >= 0 && rested >= limit.Age {
 		return head.Seq, nil
 	}
 	if limit.Records < 0 || head.Seq-head.TraceFloor <= uint64(limit.Records) {

@@ -37,7 +37,7 @@ func (s *session) run(ctx context.Context, p plan) error {
 	return s.execute(ctx, p, info, 0)
 }
 
-// begin writes a run's first records, and what it owes.
+// begin writes a run's first records, and the checkpoint that it owes, if any.
 func (s *session) begin(ctx context.Context, info agent.RunInfo, row spool.Row, chunks []chunk.Chunk) error {
 	if _, err := s.w.Commit(ctx, row, nil, chunks...); err != nil {
 		return err
@@ -122,7 +122,7 @@ func (s *session) execute(ctx context.Context, p plan, info agent.RunInfo, recov
 		recovered = max(recovered, p.seq) // the open step is taken up as it stands
 	}
 	if ctx.Err() != nil {
-		return context.Cause(ctx) // not ours any more: not a word
+		return context.Cause(ctx) // the session is not ours any more: write nothing
 	}
 	if errors.Is(err, errSteered) {
 		result, err = agent.Result{Outcome: chunk.OutcomeSteered, FinishReason: "other"}, nil
@@ -158,8 +158,8 @@ func (s *session) steps(ctx context.Context, p plan, info agent.RunInfo, recover
 	return s.agent.Drive(ctx, run, recovered > 0)
 }
 
-// pause suspends a run, unless that has become needless. From here on nothing of
-// it is anywhere but in the log.
+// pause suspends a run, unless all that it would wait for was answered meanwhile. A
+// paused run exists in the log only.
 func (s *session) pause(ctx context.Context, info agent.RunInfo, result agent.Result) error {
 	err := s.log.View(ctx, func(f *fold.Fold) error {
 		_, err := agent.Suspension(f, result, 0)
@@ -216,8 +216,8 @@ func (s *session) suspend(ctx context.Context, info agent.RunInfo, result agent.
 	return err
 }
 
-// expire answers what nobody has answered in time. The answers are commands like
-// any other: one that came first wins.
+// expire answers what nobody has answered in time. Its answers are commands like any
+// other: if somebody answers at the same time, the first command counts.
 func (s *session) expire(ctx context.Context) error {
 	const late = "nobody answered in time"
 	var chunks []chunk.Chunk
@@ -273,7 +273,7 @@ func (s *session) watch(ctx context.Context, seen uint64, cancel context.CancelC
 			case errors.Is(err, spool.ErrClosed):
 				cancel(err)
 				return
-			case err != nil: // it will pass; until then no command is seen
+			case err != nil: // try again; until then no command is seen
 				_ = s.r.logs.Sleep(ctx, time.Second)
 				continue
 			}

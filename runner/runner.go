@@ -1,8 +1,7 @@
-// Package runner is where runs live: a loop that claims sessions with something
-// to do, folds their log, acts on the commands in it, settles and lets go. A run
-// belongs to its session and not to whoever asked for it; it ends when it is
-// done, when a stop command says so, or when its owner dies and another claims
-// the session.
+// Package runner is where runs live. A loop claims sessions that have something to do,
+// folds their logs, acts on the commands in them, and releases the sessions. A run
+// belongs to its session and not to whoever asked for it. It ends when it is done, or
+// when a stop command says so; if its owner dies, another runner takes it up.
 package runner
 
 import (
@@ -34,7 +33,7 @@ type Options struct {
 	// What is still open then is left to whoever claims its session next.
 	// 0: nothing, negative: until they end.
 	DrainGrace time.Duration
-	// Retention is what is kept of how answers were streamed.
+	// Retention says how long sessions keep the trace of their turns.
 	Retention Retention
 	// FailLost ends runs whose owner was lost: they fail with [CodeExecutorLost],
 	// and what they showed is their answer. Otherwise they go on where they were.
@@ -218,8 +217,8 @@ func (r *Runner) claimLoop(ctx context.Context) error {
 				continue
 			}
 		}
-		// Somebody was faster, or the store cannot be reached: that must not make
-		// this a busy loop.
+		// Another runner was faster, or the store cannot be reached. That must not
+		// make this a busy loop.
 		if err != nil && ctx.Err() == nil {
 			r.failed("", err)
 		}

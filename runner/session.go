@@ -25,25 +25,24 @@ type session struct {
 	w     *spool.Writer
 }
 
-// plan is what a session's fold asks of its owner.
+// plan is what a session's owner is to do next, as the fold says.
 type plan struct {
 	seq      uint64        // of the fold
 	open     *fold.Run     // a run that somebody left open
-	external bool          // it is a producer's
+	external bool          // the open run is a producer's
 	work     *fold.Command // the next command that opens a run
-	more     bool          // others wait behind it
-	stop     bool          // a stop waits for it
+	stop     bool          // the run is only to be ended
 	title    string        // of a session that has none yet
 	paused   *fold.Turn    // the last turn, if its producer paused it
 
 	turn      *fold.Turn       // the open run's, or the one that waits for answers
-	cont      *fold.Command    // what lets that turn go on, or ends it
-	answers   []string         // ids of the answers that it got
-	expires   int64            // when it stops waiting; 0: never
+	cont      *fold.Command    // the command that lets the turn go on, or ends it
+	answers   []string         // ids of the answers that the turn got
+	expires   int64            // when the turn stops waiting; 0: never
 	lost      bool             // the open run was taken over too often
 	fromStep  int              // where the turn goes on
-	fromPoint *string          // and the checkpoint before
-	rollback  *fold.Checkpoint // to which the command of a new turn has brought the history back
+	fromPoint *string          // and after which checkpoint
+	rollback  *fold.Checkpoint // to which the command has brought the history back
 	row       spool.Row        // what the session's row must say if there is nothing to do
 }
 
@@ -61,8 +60,8 @@ func (r *Runner) serve(lease spool.Lease) {
 		err = spool.ErrSuperseded.With(lease.Session, err)
 	}
 	if err != nil && !errors.Is(err, errDetached) {
-		// The lease is left to expire: whatever the matter is, it is looked at
-		// again then and not at once.
+		// The lease is left to expire, so that the session is tried again later and
+		// not at once.
 		r.failed(lease.Session, err)
 		return
 	}
@@ -73,7 +72,7 @@ func (r *Runner) serve(lease spool.Lease) {
 	}
 }
 
-// superseded says whether somebody else has claimed a session since.
+// superseded reports whether somebody else has claimed a session since.
 func (r *Runner) superseded(lease spool.Lease) bool {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), r.o.LeaseTTL)
 	defer cancel()
@@ -115,7 +114,7 @@ func (r *Runner) work(ctx context.Context, lease spool.Lease) (err error) {
 		case p.expires != 0 && p.expires <= r.logs.Now().UnixMilli():
 			err = s.expire(ctx)
 		default:
-			done, serr := s.rest(ctx, p)
+			done, serr := s.clearDue(ctx, p)
 			if serr != nil || done {
 				return serr
 			}
@@ -126,54 +125,70 @@ func (r *Runner) work(ctx context.Context, lease spool.Lease) (err error) {
 	}
 }
 
+// plan finds out what the owner is to do next.
 func (s *session) plan(ctx context.Context) (plan, error) {
 	var p plan
 	err := s.log.View(ctx, func(f *fold.Fold) error {
 		p.seq, p.stop = f.Seq, f.Stop != nil
-		if run := f.OpenRun(); run != nil {
-			copied, turn := *run, *f.Turn(run.TurnID)
-			p.open, p.external, p.turn = &copied, run.Mode == chunk.ModeExternal, &turn
-			p.more = len(f.Waiting) > 0
-			p.lost = s.r == nil || s.r.o.FailLost || run.Recoveries >= s.r.o.MaxRecoveries
-			return nil
-		}
-		if c := f.Continue; c != nil {
-			copied, turn := *c, *f.LastTurn()
-			p.cont, p.turn, p.answers = &copied, &turn, slices.Clone(f.Answers)
-			p.stop = p.stop || c.Mode == chunk.ModeStop || c.Mode == chunk.ModeSuperseded
-			p.fromStep = turn.LastRun().Step
-			p.from(f)
-			return nil
-		}
-		if f.Asks() && len(f.Pending()) > 0 {
+		switch {
+		case f.OpenRun() != nil:
+			p.takeUp(f)
+			p.lost = s.r == nil || s.r.o.FailLost || p.open.Recoveries >= s.r.o.MaxRecoveries
+		case f.Continue != nil:
+			p.goOn(f)
+		case f.Asks() && len(f.Pending()) > 0: // what is queued waits, too
 			p.expires = f.Expires()
-			return nil // what is queued waits, too
-		}
-		if len(f.Waiting) == 0 {
-			if turn := f.LastTurn(); f.Status == chunk.StatusPaused && turn.LastRun().Mode == chunk.ModeExternal {
-				copied := *turn
-				p.paused = &copied
-			}
-			if f.Rolled != "" {
-				p.row.Status = f.Status
-			}
-			return nil
-		}
-		first := *f.Waiting[0]
-		p.work, p.more = &first, len(f.Waiting) > 1
-		if first.Mode != "" {
-			p.from(f)
-		}
-		if at := f.Checkpoint(first.CheckpointID); at != nil {
-			copied := *at
-			p.rollback = &copied
-		}
-		if len(f.Turns) == 0 && first.Message != nil {
-			p.title = titleOf(first.Message.Text())
+		case len(f.Waiting) > 0:
+			p.begin(f)
+		default:
+			p.stay(f)
 		}
 		return nil
 	})
 	return p, err
+}
+
+// takeUp plans to go on with the open run, or to end it.
+func (p *plan) takeUp(f *fold.Fold) {
+	run := *f.OpenRun()
+	turn := *f.Turn(run.TurnID)
+	p.open, p.external, p.turn = &run, run.Mode == chunk.ModeExternal, &turn
+}
+
+// goOn plans the run that lets the paused turn go on, or that only ends it.
+func (p *plan) goOn(f *fold.Fold) {
+	c, turn := *f.Continue, *f.LastTurn()
+	p.cont, p.turn, p.answers = &c, &turn, slices.Clone(f.Answers)
+	p.stop = p.stop || c.Mode == chunk.ModeStop || c.Mode == chunk.ModeSuperseded
+	p.fromStep = turn.LastRun().Step
+	p.from(f)
+}
+
+// begin plans the run of the first command that waits.
+func (p *plan) begin(f *fold.Fold) {
+	first := *f.Waiting[0]
+	p.work = &first
+	if first.Mode != "" {
+		p.from(f)
+	}
+	if at := f.Checkpoint(first.CheckpointID); at != nil {
+		copied := *at
+		p.rollback = &copied
+	}
+	if len(f.Turns) == 0 && first.Message != nil {
+		p.title = titleOf(first.Message.Text())
+	}
+}
+
+// stay plans nothing: no run is open and no command waits.
+func (p *plan) stay(f *fold.Fold) {
+	if turn := f.LastTurn(); f.Status == chunk.StatusPaused && turn.LastRun().Mode == chunk.ModeExternal {
+		copied := *turn
+		p.paused = &copied
+	}
+	if f.Rolled != "" {
+		p.row.Status = f.Status
+	}
 }
 
 // from notes the checkpoint that the session stands at.
@@ -199,9 +214,9 @@ func titleOf(text string) string {
 	return title
 }
 
-// rest settles a session in which nothing waits. It returns false if something
-// came in the meantime.
-func (s *session) rest(ctx context.Context, p plan) (done bool, err error) {
+// clearDue takes the due mark from a session in which nothing waits. It returns false
+// if something came meanwhile.
+func (s *session) clearDue(ctx context.Context, p plan) (done bool, err error) {
 	res, err := s.w.Commit(ctx, p.row, &spool.Settle{Seen: p.seq, Next: p.expires})
 	if err != nil {
 		return false, err
@@ -210,8 +225,8 @@ func (s *session) rest(ctx context.Context, p plan) (done bool, err error) {
 	return due == 0 || due > s.r.logs.Now().UnixMilli(), nil
 }
 
-// recover is a new owner's first act when it finds a run open: whoever ran it is
-// gone, and the run goes on where it was, in the same message.
+// recover takes up a run that is open when a new owner claims the session: whoever ran
+// it is gone. The run goes on where it was, in the same message, or is ended.
 func (s *session) recover(ctx context.Context, p plan) error {
 	over := p.open.Mode == chunk.ModeStop || p.open.Mode == chunk.ModeSuperseded
 	if p.lost || p.external || p.stop || over {
@@ -246,7 +261,7 @@ func superseded() *chunk.ExecutorSuperseded {
 	return &chunk.ExecutorSuperseded{Reason: "the lease of the previous owner expired"}
 }
 
-// abandon ends a run that somebody left open: what it showed becomes the answer.
+// abandon ends a run that somebody left open. What it showed becomes the answer.
 func (s *session) abandon(ctx context.Context, p plan) error {
 	s.w.SetRun(p.open.ID)
 	s.w.SetStep(0)
@@ -282,7 +297,7 @@ func (s *session) abandon(ctx context.Context, p plan) error {
 	return err
 }
 
-// The codes of runs that failed without having failed.
+// The codes of runs that failed because whoever ran them was lost.
 const (
 	CodeExecutorLost = "executor_lost"
 	CodeProducerLost = "producer_lost"
@@ -323,9 +338,9 @@ func (s *session) settle(ctx context.Context, info agent.RunInfo, end *chunk.Run
 	return err
 }
 
-// hold keeps a lease alive. The context ends with the runner, and when the lease
-// was taken or could not be renewed for two thirds of its time: from then on
-// nothing may be dispatched.
+// hold keeps a lease alive until release is called. The context ends with the runner,
+// and when the lease was taken or could not be renewed for two thirds of its time.
+// Then nothing more may be started.
 func (r *Runner) hold(lease spool.Lease) (ctx context.Context, release func()) {
 	ctx, cancel := context.WithCancelCause(r.ctx)
 	done := make(chan struct{})

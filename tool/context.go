@@ -9,7 +9,7 @@ import (
 	"github.com/spool-run/spool/chunk"
 )
 
-// ErrCallOver is what a call's context answers once the call has its outcome.
+// ErrCallOver is the error of a call's context once the call has its outcome.
 var ErrCallOver = errors.New("tool: the call is over")
 
 // Call identifies one call.
@@ -24,19 +24,19 @@ type Call struct {
 
 // Host is what a running call talks to: the agent that dispatched it.
 type Host interface {
-	// Emit appends a chunk to the session's log, or says [ErrCallOver].
+	// Emit appends a chunk to the session's log. It fails with [ErrCallOver] if the
+	// call is over.
 	Emit(ctx context.Context, c chunk.Chunk) error
 	// State returns the session's custom state as this step sees it; nil if
 	// there is none.
 	State() json.RawMessage
-	// Update replaces the state by what change returns. Updates happen one
-	// after the other; the difference becomes the step's state if the call
-	// succeeds.
+	// Update replaces the state by what change returns. Updates happen one after
+	// the other. The difference is kept if the call succeeds.
 	Update(ctx context.Context, change func(state json.RawMessage) (json.RawMessage, error)) error
 }
 
-// Context is a running call's: it ends when the run is stopped or the call's
-// time is up. Its methods may be used from several goroutines.
+// Context is the context of a running call. It ends when the run is stopped or the
+// call's time is up. Its methods may be used from several goroutines.
 type Context struct {
 	context.Context
 	call Call
@@ -68,14 +68,14 @@ func (c Context) Emit(name string, data any, o *EmitOptions) error {
 	if err != nil {
 		return fmt.Errorf("tool: event %s: %w", name, err)
 	}
-	event := &chunk.Custom{EventName: name, Data: raw}
+	said := &chunk.Custom{EventName: name, Data: raw}
 	if o != nil {
-		event.ID, event.Transient = o.ID, o.Transient
+		said.ID, said.Transient = o.ID, o.Transient
 	}
-	if event.ID == "" && !event.Transient {
-		event.ToolCallID = c.call.ID
+	if said.ID == "" && !said.Transient {
+		said.ToolCallID = c.call.ID
 	}
-	return c.host.Emit(c, event)
+	return c.host.Emit(c, said)
 }
 
 // Progress is a step of work to show while it lasts.
@@ -90,51 +90,53 @@ type Progress struct {
 
 // Progress reports how far the call is.
 func (c Context) Progress(p Progress) error {
-	event := &chunk.Progress{ID: c.progressID(p.ID), Label: p.Label, State: p.State, Percent: p.Percent}
+	report := &chunk.Progress{ID: c.qualified(p.ID), Label: p.Label, State: p.State, Percent: p.Percent}
 	if p.Parent != "" {
-		event.Parent = c.progressID(p.Parent)
+		report.Parent = c.qualified(p.Parent)
 	}
-	if event.State == "" {
-		event.State = "running"
+	if report.State == "" {
+		report.State = "running"
 	}
 	if p.Data != nil {
 		raw, err := json.Marshal(p.Data)
 		if err != nil {
 			return fmt.Errorf("tool: progress: %w", err)
 		}
-		event.Data = raw
+		report.Data = raw
 	}
-	return c.host.Emit(c, event)
+	return c.host.Emit(c, report)
 }
 
-// EmitProgress sends a progress chunk that was made elsewhere, by an event
-// manager of a wire, say. Its ids are the call's, as those of [Context.Progress].
+// EmitProgress sends a progress chunk that was made elsewhere, for example by the
+// event manager of a wire. Its ids become the call's, as [Context.Progress] makes
+// them.
 func (c Context) EmitProgress(p *chunk.Progress) error {
-	event := *p
-	event.ID = c.progressID(p.ID)
+	report := *p
+	report.ID = c.qualified(p.ID)
 	if p.Parent != "" {
-		event.Parent = c.progressID(p.Parent)
+		report.Parent = c.qualified(p.Parent)
 	}
-	return c.host.Emit(c, &event)
+	return c.host.Emit(c, &report)
 }
 
-// progressID keeps the reports of parallel calls of one tool apart.
-func (c Context) progressID(id string) string {
+// qualified puts the call's id before one that is unique within the call, so that
+// parallel calls of one tool are kept apart.
+func (c Context) qualified(id string) string {
 	if id == "" {
 		return c.call.ID
 	}
 	return c.call.ID + "/" + id
 }
 
-// File adds a file to the message: an image that the call has made, say. Its URL
-// may be a data URL.
+// File adds a file to the message, for example an image that the call has made. Its
+// URL may be a data URL.
 func (c Context) File(url, mediaType, filename string) error {
 	return c.host.Emit(c, &chunk.File{URL: url, MediaType: mediaType, Filename: filename})
 }
 
 // Cite adds a source to the message. The id is unique within the call.
 func (c Context) Cite(id, url, title, mediaType string) error {
-	return c.host.Emit(c, &chunk.Citation{SourceID: c.progressID(id), URL: url, Title: title, MediaType: mediaType})
+	return c.host.Emit(c, &chunk.Citation{SourceID: c.qualified(id), URL: url, Title: title, MediaType: mediaType})
 }
 
 // Preliminary shows a result before the call is done. The outcome replaces it.
@@ -163,9 +165,9 @@ func State[S any](c Context) (S, error) {
 }
 
 // UpdateState changes the session's custom state: fn gets a draft and modifies
-// it. What changed is recorded as RFC 6902 operations and counts once the call
-// has succeeded. Members that S does not know stay as they are. An error of fn
-// is returned and nothing changes.
+// it. What changed is recorded as RFC 6902 operations and is kept if the call
+// succeeds. Members that S does not know stay as they are. If fn fails, nothing
+// changes, and UpdateState returns the error.
 func UpdateState[S any](c Context, fn func(draft *S) error) error {
 	return c.host.Update(c, func(state json.RawMessage) (json.RawMessage, error) {
 		var draft S
@@ -189,7 +191,7 @@ func UpdateState[S any](c Context, fn func(draft *S) error) error {
 	})
 }
 
-// discard is the host of contexts without one.
+// discard is the host of a context that was made without one.
 type discard struct{ state json.RawMessage }
 
 func (d *discard) Emit(context.Context, chunk.Chunk) error { return nil }

@@ -14,7 +14,7 @@ type Recovery string
 
 const (
 	RecoverFail  Recovery = ""      // the model is told that the outcome is unknown
-	RecoverRetry Recovery = "retry" // it is made again, with the same effect id: for tools that do their work once an id, or may do it twice
+	RecoverRetry Recovery = "retry" // it is made again with the same effect id: for tools that do their work once for an id, or may do it twice
 	RecoverAsk   Recovery = "ask"   // a human decides whether it is made again
 )
 
@@ -61,9 +61,9 @@ func (c *configured) Unwrap() Tool { return c.Tool }
 // Check implements [Checker].
 func (c *configured) Check(input json.RawMessage) error { return Check(c.Tool, input) }
 
-// Client makes a tool that the client executes: a page that knows where it is, or
-// asks its user. The run pauses until somebody submits the result, of whatever
-// shape. In is as for [New].
+// Client makes a tool that the client executes, for example a page that knows where
+// it is or asks its user. The run pauses until somebody submits the result, which may
+// be any JSON value. In is as for [New].
 func Client[In any](name, description string) Tool {
 	t := New(name, description, func(Context, In) (any, error) {
 		return nil, Fatal(spool.ErrUnsupported.Because("a client-executed tool was called here"))
@@ -72,8 +72,8 @@ func Client[In any](name, description string) Tool {
 	return t
 }
 
-// ClientOf is [Client] with a result that must satisfy the schema of Out: a server
-// that knows the agents refuses any other, so that another try may follow.
+// ClientOf is [Client] with a result that must satisfy the schema of Out. A server
+// that knows the agents refuses any other result, and the client may submit again.
 // ClientOf panics if Out has no schema.
 func ClientOf[In, Out any](name, description string) Tool {
 	schema, err := SchemaOf[Out]()

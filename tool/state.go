@@ -54,7 +54,8 @@ func Diff(before, after json.RawMessage) ([]chunk.PatchOperation, error) {
 	return ops, nil
 }
 
-// appendPath turns an index at or beyond the array's end as it was into "-".
+// appendPath replaces the path's index by "-" if it is at or beyond the end of the
+// array in doc.
 func appendPath(doc any, path string) string {
 	parent, last := path[:max(strings.LastIndexByte(path, '/'), 0)], path[strings.LastIndexByte(path, '/')+1:]
 	n, err := strconv.Atoi(last)
@@ -89,8 +90,8 @@ func lookUp(doc any, pointer string) any {
 	return doc
 }
 
-// mergeJSON carries the change from before to after over to state, of which
-// before may show only a part.
+// mergeJSON makes the change from before to after in state. Before may be a part of
+// state.
 func mergeJSON(state, before, after json.RawMessage) (json.RawMessage, error) {
 	if isNull(state) {
 		return after, nil

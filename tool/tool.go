@@ -1,5 +1,5 @@
-// Package tool is how an agent acts: what a tool is, tools made from Go
-// functions, and what a running call may do.
+// Package tool says what a tool is, makes tools from Go functions, and says what a
+// running call may do.
 //
 //	weather := tool.New("get_weather", "The weather in a city.",
 //		func(ctx tool.Context, in struct {
@@ -44,8 +44,8 @@ type Spec struct {
 	NeedsApproval func(input json.RawMessage) bool
 }
 
-// Checker is implemented by tools that judge an input themselves, before the
-// call is dispatched.
+// Checker is implemented by tools that check an input themselves, before the call is
+// dispatched.
 type Checker interface {
 	Check(input json.RawMessage) error
 }
@@ -114,7 +114,7 @@ type typed[In, Out any] struct {
 
 func (t *typed[In, Out]) Spec() Spec { return t.spec }
 
-// Check implements [Checker]: what passes the schema must also decode.
+// Check implements [Checker]. An input that satisfies the schema must also decode.
 func (t *typed[In, Out]) Check(input json.RawMessage) error {
 	if err := t.schema.Validate(input); err != nil {
 		return err

@@ -180,8 +180,8 @@ func TestContextEmits(t *testing.T) {
 		`"id":"c1/a","parent":"c1/b","state":"done","data":[1]}`,
 		`"toolCallId":"c1","toolName":"t","result":"draft","success":true,"preliminary":true}`,
 	}
-	for i, event := range r.chunks {
-		raw, err := chunk.Append(nil, event)
+	for i, c := range r.chunks {
+		raw, err := chunk.Append(nil, c)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -14,7 +14,7 @@ import (
 
 // demoAgent is the agent that answers without a provider: its tools show
 // progress, events and state, always with the same results. At a rate of 0 they
-// do not pause either. What waits for an answer waits for so long; 0: for ever.
+// do not pause either. wait is how long a call waits for an answer; 0: for ever.
 func demoAgent(m model.Model, rate float64, wait time.Duration) *agent.Agent {
 	d := demoTools{}
 	if rate > 0 {
@@ -171,7 +171,7 @@ func (d demoTools) wait(ctx tool.Context) error {
 	return wait.Sleep(ctx, d.pause)
 }
 
-// number is a small number that stands for a text.
+// number returns a small number, always the same for a text.
 func number(text string) int {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(strings.ToLower(text)))

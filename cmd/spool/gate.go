@@ -12,8 +12,8 @@ import (
 	"github.com/spool-run/spool"
 )
 
-// gate is a store whose owners ask before each append: the conformance tests
-// hold a run at a chosen record by not answering. It is used only if
+// gate is a store whose owners ask for permission before each append. The conformance
+// tests hold a run at a chosen record by not answering. It is used only if
 // SPOOL_TEST_GATE is set.
 type gate struct {
 	closableStore

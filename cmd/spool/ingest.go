@@ -20,8 +20,8 @@ type ingestCmd struct {
 	Fold bool   `help:"Print what the stream says as one JSON object instead of its chunks."`
 }
 
-// Run is a filter: a provider's bytes become the chunks of a run with one step,
-// or what they say.
+// Run is a filter. It turns a provider's bytes into the chunks of a run with one step,
+// or into a summary of what they say.
 func (c *ingestCmd) Run(ctx context.Context, std streams) error {
 	out := bufio.NewWriter(std.out)
 	in := &source{src: std.in, out: out}
@@ -44,9 +44,9 @@ func (c *ingestCmd) Run(ctx context.Context, std streams) error {
 	return nil
 }
 
-// source remembers why it could not be read to its end. Before it waits for more
-// it lets out what has been said: a fast input makes large writes, and a slow one
-// is followed event by event.
+// source remembers why it could not be read to its end. It flushes the output before
+// it waits for more input, so that a fast input makes large writes and a slow one is
+// followed event by event.
 type source struct {
 	src io.Reader
 	out *bufio.Writer
@@ -55,7 +55,7 @@ type source struct {
 
 func (s *source) Read(p []byte) (int, error) {
 	if err := s.out.Flush(); err != nil {
-		return 0, err // nobody reads on
+		return 0, err // whoever read the output has gone
 	}
 	n, err := s.src.Read(p)
 	if err != nil && err != io.EOF {
@@ -64,7 +64,7 @@ func (s *source) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// transcribe writes the run that the parts are the model phase of.
+// transcribe writes a run whose model phase is the parts.
 func transcribe(ctx context.Context, out *bufio.Writer, parts iter.Seq2[model.Part, error]) error {
 	info := agent.RunInfo{Session: "ingest", RunID: "run-1", TurnID: "turn-1", MessageID: "message-1", Mode: chunk.ModeStart}
 	log := &lineLog{out: out, fold: fold.New(info.Session)}
@@ -85,7 +85,7 @@ func transcribe(ctx context.Context, out *bufio.Writer, parts iter.Seq2[model.Pa
 		return log.Append(ctx, log.fold.Settle(end)...)
 	}
 	if len(t.Pending) > 0 {
-		// Nobody here runs the calls: whoever reads this may.
+		// The calls are not run here; the reader of the chunks may run them.
 		return log.Append(ctx, &chunk.RunSuspended{Base: chunk.Base{RunID: info.RunID, Step: 1}, Kind: chunk.SuspendedClientTool,
 			ToolCallIDs: t.Pending, StepID: info.RunID + "-s1"})
 	}
@@ -111,7 +111,7 @@ func (l *lineLog) Append(_ context.Context, chunks ...chunk.Chunk) error {
 			_, err = l.out.Write(append(data, '\n'))
 		}
 		if err == nil {
-			// Decoded from what was written, so that it is what readers get.
+			// Decoded from what was written, so that the fold sees what readers get.
 			err = l.fold.Apply(chunk.Record{Seq: l.fold.Seq + 1, Type: c.ChunkType(), Agent: b.AgentID, Class: chunk.ClassOf(c), Data: data})
 		}
 		if err != nil {

@@ -37,7 +37,7 @@ type cli struct {
 	Project  projectCmd  `cmd:"" help:"Turn chunks on standard input, one JSON a line, into a wire's bytes."`
 }
 
-// streams are the command's surroundings.
+// streams are the command's input and outputs.
 type streams struct {
 	in  io.Reader
 	out io.Writer
@@ -46,8 +46,8 @@ type streams struct {
 
 func main() { os.Exit(run(os.Args[1:], streams{os.Stdin, os.Stdout, os.Stderr})) }
 
-// run is main with its surroundings as arguments. Exit codes: 0 done, 1 failed,
-// 2 used wrongly.
+// run is main with what it uses as arguments. It returns the exit code: 0 done, 1
+// failed, 2 used wrongly.
 func run(args []string, std streams) int {
 	var c cli
 	exit := -1
@@ -74,7 +74,7 @@ func run(args []string, std streams) int {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	context.AfterFunc(ctx, stop) // a second signal does not ask
+	context.AfterFunc(ctx, stop) // a second signal kills the process
 	k.BindTo(ctx, (*context.Context)(nil))
 	k.Bind(std)
 	if err := k.Run(); err != nil {
@@ -98,7 +98,7 @@ func said(err error) string {
 	return redact.Text(text)
 }
 
-// usageError is a wrong flag that only the command itself can tell.
+// usageError says that a flag is wrong, where the parser of flags cannot know it.
 type usageError struct{ msg string }
 
 func (e *usageError) Error() string { return e.msg }

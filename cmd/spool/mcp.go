@@ -18,7 +18,7 @@ import (
 	"github.com/spool-run/spool/tool/mcptool"
 )
 
-// mcpServers are those whose tools the agent has.
+// mcpServers are the servers whose tools the agent has.
 type mcpServers []*mcptool.Server
 
 // connectMCP connects to the servers that the flags name. It fails if one cannot

@@ -40,7 +40,7 @@ func chooseModel(ctx context.Context, flag string, rate, replayRate float64, log
 			kind = "scripted"
 		}
 	} else if kind == "scripted" == named || kind != "scripted" && name == "" {
-		kind = "" // with a name that it has not, or without one that it needs
+		kind = "" // it has a name but takes none, or has none but needs one
 	}
 	var m namedModel
 	switch kind {
@@ -87,7 +87,7 @@ func checkProvider(flag, kind string, env func(string) string) error {
 		if !webAddress(base) {
 			return wrong(name+"_BASE_URL", base, "an address like http://127.0.0.1:11434/v1")
 		}
-		return nil // many servers of one's own ask for no key
+		return nil // many servers that people run themselves ask for no key
 	}
 	if env(name+"_API_KEY") == "" && (name == "OPENAI" || env(name+"_AUTH_TOKEN") == "") {
 		return &usageError{fmt.Sprintf("--model %s: %s_API_KEY is not set (for a server that asks for none, set %s_BASE_URL)", flag, name, name)}

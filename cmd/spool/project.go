@@ -121,7 +121,7 @@ func (p *projection) release() {
 	p.held = nil
 }
 
-// write leaves errors to the writer, which keeps them.
+// write ignores errors: the writer keeps them.
 func (p *projection) write(f spool.Frame) {
 	if f.Seq != 0 {
 		fmt.Fprintf(p.out, "id: %s\n", spool.Cursor{Seq: f.Seq})

@@ -51,7 +51,7 @@ type serveCmd struct {
 	Gate        string           `name:"test-gate" hidden:"" env:"SPOOL_TEST_GATE"`
 }
 
-// shutdownLimit bounds what a graceful shutdown waits for beyond its drain.
+// shutdownLimit bounds how long the server waits for open requests when it shuts down.
 const shutdownLimit = 10 * time.Second
 
 func (c *serveCmd) Run(ctx context.Context, std streams) error {
@@ -77,73 +77,109 @@ func (c *serveCmd) Run(ctx context.Context, std streams) error {
 		return err
 	}
 	defer store.Close()
-	o := &spool.Options{Logger: log}
-	var logStore spool.Store = store
-	if c.Gate != "" {
-		o.BatchRecords = 1
-		logStore = newGate(store, c.Gate)
-	}
-	logs := spool.NewLogs(logStore, o)
+	logs := c.logs(store, log)
 	defer logs.Close()
-
-	m, info, err := chooseModel(ctx, c.Model, c.DemoRate, c.ReplayRate, log)
+	served, err := c.newAgent(ctx, log)
 	if err != nil {
 		return err
 	}
-	if closer, ok := m.(io.Closer); ok {
-		defer closer.Close()
+	defer served.close()
+	agents, metrics := []*agent.Agent{served.agent}, new(runner.Metrics)
+	runs, err := runner.New(logs, agents, c.runnerOptions(metrics))
+	if err != nil {
+		return err
+	}
+	o := c.serverOptions(isLocal(listener))
+	o.Chat.Agents, o.Info, o.Wires = agents, served.info, shown
+	o.Logger, o.Metrics = log, []io.WriterTo{metrics}
+	handler := server.New(logs, o)
+	c.announce(log, listener, served.info)
+	fmt.Fprintf(std.out, "http://%s\n", listener.Addr())
+	return c.serve(ctx, listener, handler, runs, log)
+}
+
+// logs returns the logs of a store. A test gate lets single records through.
+func (c *serveCmd) logs(store closableStore, log *slog.Logger) *spool.Logs {
+	if c.Gate == "" {
+		return spool.NewLogs(store, &spool.Options{Logger: log})
+	}
+	return spool.NewLogs(newGate(store, c.Gate), &spool.Options{Logger: log, BatchRecords: 1})
+}
+
+// servedAgent is the agent that the flags describe, and what is to be closed after
+// it.
+type servedAgent struct {
+	agent   *agent.Agent
+	info    server.Info
+	servers mcpServers
+}
+
+func (c *serveCmd) newAgent(ctx context.Context, log *slog.Logger) (*servedAgent, error) {
+	m, info, err := chooseModel(ctx, c.Model, c.DemoRate, c.ReplayRate, log)
+	if err != nil {
+		return nil, err
 	}
 	a := demoAgent(m, c.DemoRate, c.WaitLimit)
 	_, a.FailPartial = m.(*replay.Model) // a recording is the same the next time
 	if !info.Demo {
 		a.FinishMetadata = agent.TokenMetadata(info.Model)
 	}
-	servers, err := connectMCP(ctx, c.MCP, log)
-	if err != nil {
-		return err
+	s := &servedAgent{agent: a, info: info}
+	if s.servers, err = connectMCP(ctx, c.MCP, log); err != nil {
+		s.close()
+		return nil, err
 	}
-	defer servers.close()
-	a.MoreTools = servers.tools
-	agents := []*agent.Agent{a}
-	metrics := new(runner.Metrics)
-	runs, err := runner.New(logs, agents, &runner.Options{
+	a.MoreTools = s.servers.tools
+	return s, nil
+}
+
+func (s *servedAgent) close() {
+	s.servers.close()
+	if closer, ok := s.agent.Model.(io.Closer); ok {
+		_ = closer.Close()
+	}
+}
+
+func (c *serveCmd) runnerOptions(metrics *runner.Metrics) *runner.Options {
+	return &runner.Options{
 		LeaseTTL:   c.LeaseTTL,
 		DrainGrace: c.DrainGrace,
 		FailLost:   !c.Recover,
 		Retention:  runner.Retention{Age: orNone(c.TraceAge), Records: orNone(c.TraceLength)},
 		Metrics:    metrics,
-	})
-	if err != nil {
-		return err
 	}
-	local := false
-	if host, ok := listener.Addr().(*net.TCPAddr); ok {
-		local = host.IP.IsLoopback()
-	}
-	handler := server.New(logs, &server.Options{
+}
+
+// serverOptions returns what the flags say of the server. local: only this machine
+// reaches it.
+func (c *serveCmd) serverOptions(local bool) *server.Options {
+	return &server.Options{
 		AllowHost:   func(host string) bool { return !local || c.allowHost(host) },
 		AllowOrigin: c.allowOrigin,
 
-		Chat:         chat.Options{AllowOverrides: c.Overrides, Agents: agents, ReplayGrace: orNone(c.ReplayGrace)},
-		Wires:        shown,
+		Chat:         chat.Options{AllowOverrides: c.Overrides, ReplayGrace: orNone(c.ReplayGrace)},
 		Heartbeat:    c.Heartbeat,
 		WriteTimeout: c.WriteLimit,
 		MaxReaders:   c.MaxReaders,
 		DrainSpread:  time.Second,
-		Info:         info,
 		Assets:       web.FS(),
-		Logger:       log,
-		Metrics:      []io.WriterTo{metrics},
-	})
-	if !local {
-		log.Warn("everyone who reaches this address may read and write every session: put an authenticating proxy before it", "addr", listener.Addr().String())
+	}
+}
+
+func isLocal(l net.Listener) bool {
+	addr, ok := l.Addr().(*net.TCPAddr)
+	return ok && addr.IP.IsLoopback()
+}
+
+// announce logs what an operator must know of what is served, and to whom.
+func (c *serveCmd) announce(log *slog.Logger, l net.Listener, info server.Info) {
+	if !isLocal(l) {
+		log.Warn("everyone who reaches this address may read and write every session: put an authenticating proxy before it", "addr", l.Addr().String())
 	}
 	if info.Demo {
 		log.Info("no provider is configured: a scripted demo model answers", "hint", "set OPENAI_API_KEY, OPENAI_BASE_URL or ANTHROPIC_API_KEY")
 	}
 	log.Info("serving", "model", info.Model, "store", c.Store)
-	fmt.Fprintf(std.out, "http://%s\n", listener.Addr())
-	return c.serve(ctx, listener, handler, runs, log)
 }
 
 // serve runs the HTTP server and the runner until ctx ends, then drains: readers
@@ -176,8 +212,9 @@ func (c *serveCmd) serve(ctx context.Context, l net.Listener, handler *server.Se
 	return group.Wait()
 }
 
-// allowHost keeps pages elsewhere out that make their own name point to this
-// machine: to a browser they are then of one origin with this server.
+// allowHost reports whether requests may name this host. That keeps out a page
+// elsewhere whose name is made to point to this machine: a browser would take it and
+// this server for one origin.
 func (c *serveCmd) allowHost(host string) bool {
 	return server.LoopbackHost(host) || slices.Contains(c.AllowHost, "*") || slices.Contains(c.AllowHost, host)
 }
@@ -217,7 +254,8 @@ func (c *serveCmd) check() error {
 	return nil
 }
 
-// listen comes before all else that takes time or leaves something behind.
+// listen opens the address. It is called before anything that takes time or leaves
+// something behind.
 func listen(addr string) (net.Listener, error) {
 	l, err := net.Listen("tcp", addr)
 	switch {
@@ -236,7 +274,8 @@ func listen(addr string) (net.Listener, error) {
 	return nil, &usageError{fmt.Sprintf("--addr %s: want HOST:PORT: %v", addr, err)}
 }
 
-// orNone gives the flags whose 0 is none to options whose 0 is a default.
+// orNone makes an option of a flag: to a flag 0 means no limit, to an option it means
+// the default, and -1 no limit.
 func orNone[T time.Duration | int](v T) T {
 	if v == 0 {
 		return -1

@@ -81,7 +81,7 @@ func (c *sessionsCmd) page(ctx context.Context, after string) (page sessionsPage
 	return page, err
 }
 
-// printable is a title that does nothing to a terminal.
+// printable returns a title without characters that a terminal would obey.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {

@@ -102,7 +102,7 @@ func (t *tail) request(ctx context.Context) (*http.Request, error) {
 	return req, err
 }
 
-// attach reads one connection. done: there is nothing to come back for.
+// attach reads one connection. done means that there is nothing to come back for.
 func (t *tail) attach(ctx context.Context) (done bool, err error) {
 	req, err := t.request(ctx)
 	if err != nil {
@@ -139,7 +139,7 @@ func (t *tail) attach(ctx context.Context) (done bool, err error) {
 	}
 }
 
-// event prints one event. done: it was the last.
+// event prints one event. done means that it was the last.
 func (t *tail) event(name string, data []byte) (done bool, err error) {
 	e := t.wire.Read(name, data)
 	if e.Line != nil {

@@ -43,8 +43,8 @@ func Escape(v json.RawMessage) json.RawMessage {
 	return renameKey(v, func(key string) string { return "$" + key })
 }
 
-// EscapeUnlessRef is [Escape] for a value that may have been stored before: what
-// is a reference, or is escaped, stays.
+// EscapeUnlessRef is [Escape] for a value that may have been stored before. It leaves a
+// value as it is that is a reference, or is escaped.
 func EscapeUnlessRef(v json.RawMessage) json.RawMessage {
 	return renameKey(v, func(key string) string {
 		if key != "$blob" {
@@ -57,7 +57,7 @@ func EscapeUnlessRef(v json.RawMessage) json.RawMessage {
 	})
 }
 
-// Unescape takes back what [Escape] did.
+// Unescape undoes [Escape].
 func Unescape(v json.RawMessage) json.RawMessage {
 	return renameKey(v, func(key string) string {
 		if strings.HasPrefix(key, "$$") {

@@ -20,8 +20,8 @@ func Sleep(ctx context.Context, d time.Duration) error {
 }
 
 // For waits until woken is closed, until d has passed (a negative d never
-// passes), or until ctx or closed ends. It returns ctx's error in the one case
-// and errClosed in the other.
+// passes), or until ctx ends or closed is closed. If ctx ends it returns ctx's error,
+// and errClosed if closed is closed.
 func For(ctx context.Context, d time.Duration, woken, closed <-chan struct{}, errClosed error) error {
 	var alarm <-chan time.Time
 	if d >= 0 {

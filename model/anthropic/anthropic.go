@@ -16,16 +16,16 @@ import (
 	"github.com/spool-run/spool/model/internal/provider"
 )
 
-// DefaultBaseURL is Anthropic's own endpoint.
-const DefaultBaseURL = "https://api.anthropic.com"
+// defaultBaseURL is Anthropic's own endpoint.
+const defaultBaseURL = "https://api.anthropic.com"
 
-// DefaultMaxTokens bounds an answer unless the request or the options say
+// defaultMaxTokens bounds an answer unless the request or the options say
 // otherwise: this API wants a bound.
-const DefaultMaxTokens = 8192
+const defaultMaxTokens = 8192
 
 // Options are a model's settings. The zero value talks to Anthropic without a key.
 type Options struct {
-	BaseURL    string       // with or without /v1; "": [DefaultBaseURL]
+	BaseURL    string       // with or without /v1; "": Anthropic's own
 	APIKey     string       // sent as x-api-key; "": none
 	AuthToken  string       // sent as a bearer token, for gateways; "": none
 	Model      string       // the model's id; "": the first that the endpoint lists
@@ -36,7 +36,7 @@ type Options struct {
 	// data, pings included. 0: 5 and 10 minutes; negative: no limit.
 	IdleTimeout, ProgressTimeout time.Duration
 
-	MaxTokens int // of an answer, thinking aside; 0: [DefaultMaxTokens]
+	MaxTokens int // of an answer, thinking aside; 0: 8192
 	// ThinkingBudget asks for extended thinking of at most so many tokens. 0: none.
 	ThinkingBudget int
 	// Cache asks the provider to keep what requests have in common, for "5m" or
@@ -86,7 +86,7 @@ func New(o *Options) *Model {
 	maps.Copy(header, m.o.Header)
 	m.client = provider.Client{BaseURL: m.o.BaseURL, Secret: secret, Header: header,
 		HTTP: m.o.HTTPClient, Idle: m.o.IdleTimeout, Progress: m.o.ProgressTimeout}
-	m.client.Defaults(DefaultBaseURL)
+	m.client.Defaults(defaultBaseURL)
 	m.client.BaseURL = strings.TrimSuffix(m.client.BaseURL, "/v1")
 	return m
 }

@@ -2,9 +2,9 @@ package anthropic
 
 import "github.com/spool-run/spool/model/internal/provider"
 
-// fast takes the event that comes thousands of times, a delta of text, thinking or
-// input to a block that is open. It says false to all others, and has done nothing
-// then.
+// fast takes the event that comes thousands of times: a delta of text, thinking or
+// input to a block that is open. For any other event it does nothing and returns
+// false.
 func (in *ingester) fast(name, data []byte) bool {
 	if len(name) > 0 && string(name) != "content_block_delta" {
 		return false
@@ -27,7 +27,7 @@ func (in *ingester) fast(name, data []byte) bool {
 	return true
 }
 
-// plainDelta is what there is to a plain delta. Its text is the event's.
+// plainDelta is what a plain delta holds. Its text points into the event.
 type plainDelta struct {
 	s       provider.Scanner
 	index   int

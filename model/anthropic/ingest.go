@@ -87,7 +87,8 @@ type message struct {
 	Usage      *usage            `json:"usage"`
 }
 
-// content is a block as it starts, kept whole for what must go back as it came.
+// content is a block as it starts. Its bytes are kept, as some blocks must be sent back
+// as they came.
 type content struct {
 	raw json.RawMessage
 
@@ -171,6 +172,12 @@ func (in *ingester) event(name string, data []byte) {
 		in.out.Fail(provider.ParseError(0, nil, data))
 		return
 	}
+	in.apply(&e)
+}
+
+// apply does what an event says. One without an index is about the last block, or
+// begins the next.
+func (in *ingester) apply(e *event) {
 	index := in.last
 	if e.Index != nil {
 		index = *e.Index
@@ -397,7 +404,7 @@ func (in *ingester) write(b *block, s string) {
 	}
 }
 
-// flush says what was held back, halves of characters.
+// flush emits what was held back: the beginnings of characters that were cut.
 func (in *ingester) flush() {
 	for _, b := range in.open {
 		if rest := b.join.End(); rest != "" {
@@ -438,7 +445,7 @@ func (in *ingester) isOpen(b *block) bool {
 	return false
 }
 
-// closeText ends open text and thinking: consumers take blocks one by one.
+// closeText ends open text and thinking, because consumers take one block at a time.
 func (in *ingester) closeText() {
 	for i := 0; i < len(in.open); {
 		if b := in.open[i]; b.kind != "tool" {
@@ -524,7 +531,7 @@ func (in *ingester) cite(raw json.RawMessage) {
 	in.emit(s)
 }
 
-// count takes totals: what is not said stays.
+// count takes totals. A number that is missing stays as it was.
 func (in *ingester) count(u *usage) {
 	if u == nil || *u == (usage{}) {
 		return

@@ -13,7 +13,7 @@ import (
 // piece is a content block of a request.
 type piece = map[string]any
 
-type turn struct {
+type entry struct {
 	Role    string  `json:"role"`
 	Content []piece `json:"content"`
 }
@@ -25,17 +25,17 @@ func (m *Model) body(r *model.Request, id string) ([]byte, error) {
 		most = r.MaxTokens
 	}
 	if most <= 0 {
-		most = DefaultMaxTokens
+		most = defaultMaxTokens
 	}
-	system, turns := history(r)
+	system, entries := history(r)
 	if len(r.Output) > 0 && !m.o.NativeOutput {
 		system = append(system, piece{"type": "text", "text": "Your final answer must be nothing but JSON that satisfies this JSON Schema:\n" + string(r.Output)})
 	}
 	tools := m.tools(r.Tools)
 	if m.o.Cache != "" {
-		m.mark(system, tools, turns)
+		m.mark(system, tools, entries)
 	}
-	b := map[string]any{"model": id, "messages": turns, "stream": true, "max_tokens": most}
+	b := map[string]any{"model": id, "messages": entries, "stream": true, "max_tokens": most}
 	if len(system) > 0 {
 		b["system"] = system
 	}
@@ -73,9 +73,9 @@ func (m *Model) tools(specs []model.ToolSpec) (list []piece) {
 	return list
 }
 
-// mark puts cache markers behind what the next request will begin with, too: the
-// tools, the instructions, and the last two of the user's turns. Four are allowed.
-func (m *Model) mark(system, tools []piece, turns []turn) {
+// mark puts cache markers behind what the next request begins with as well: the tools,
+// the instructions, and the last two of the user's entries. The API allows four.
+func (m *Model) mark(system, tools []piece, entries []entry) {
 	marker := map[string]any{"type": "ephemeral"}
 	if m.o.Cache != "5m" {
 		marker["ttl"] = m.o.Cache
@@ -87,30 +87,31 @@ func (m *Model) mark(system, tools []piece, turns []turn) {
 	}
 	last(tools)
 	last(system)
-	for i, n := len(turns)-1, 0; i >= 0 && n < 2; i-- {
-		if turns[i].Role == "user" {
-			last(turns[i].Content)
+	for i, n := len(entries)-1, 0; i >= 0 && n < 2; i-- {
+		if entries[i].Role == "user" {
+			last(entries[i].Content)
 			n++
 		}
 	}
 }
 
-// history is the conversation as the API takes it: turns that alternate, and each
-// call's outcome at the beginning of the user's next one.
-func history(r *model.Request) (system []piece, turns []turn) {
+// history is the conversation as the API takes it: the user's entries alternate with
+// the assistant's, and each call's outcome stands at the beginning of the user's
+// next one.
+func history(r *model.Request) (system []piece, entries []entry) {
 	if r.Instructions != "" {
 		system = append(system, text(r.Instructions))
 	}
 	add := func(role string, content ...piece) {
-		switch n := len(turns); {
+		switch n := len(entries); {
 		case len(content) == 0:
-		case n > 0 && turns[n-1].Role == role:
-			turns[n-1].Content = append(turns[n-1].Content, content...)
+		case n > 0 && entries[n-1].Role == role:
+			entries[n-1].Content = append(entries[n-1].Content, content...)
 		default:
-			turns = append(turns, turn{role, content})
+			entries = append(entries, entry{role, content})
 		}
 	}
-	turns = []turn{}
+	entries = []entry{}
 	for i := range r.Messages {
 		m := &r.Messages[i]
 		switch m.Role {
@@ -128,7 +129,7 @@ func history(r *model.Request) (system []piece, turns []turn) {
 			}
 		}
 	}
-	return system, turns
+	return system, entries
 }
 
 func text(s string) piece { return piece{"type": "text", "text": s} }
@@ -167,8 +168,8 @@ func assistant(parts []chunk.Part) (said, outcomes []piece) {
 	return said, outcomes
 }
 
-// thought is a reasoning part as it came, if it came from this API: others' have
-// no signature, and the API takes none without.
+// thought is a reasoning part as it came, if it came from this API. The API takes no
+// reasoning without its signature.
 func thought(p *chunk.Part) piece {
 	var meta struct {
 		Anthropic struct {

@@ -14,9 +14,9 @@ import (
 	"sync"
 )
 
-// Background is a provider of OpenAI's Responses API, for tests: it plays recorded
-// streams, keeps its answers whoever listens, and counts what it is asked. It is
-// an [http.Handler] and an [http.RoundTripper].
+// Background is a provider of OpenAI's Responses API, for tests. It plays recorded
+// streams, keeps its answers even if nobody listens, and counts its requests. It is an
+// [http.Handler] and an [http.RoundTripper].
 type Background struct {
 	// Before is asked before an event is sent, and may block; nil: [Send].
 	Before func(Event) Fate
@@ -150,7 +150,8 @@ func (b *Background) answer(n int) *kept {
 	return b.answers[n]
 }
 
-// ask begins an answer: to what tools said last, if they did.
+// ask begins an answer and returns its number. Which stream it plays depends on how
+// often tools have answered since the user's last message.
 func (b *Background) ask(body io.Reader) (int, error) {
 	var in struct {
 		Background, Stream bool

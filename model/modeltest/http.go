@@ -11,8 +11,8 @@ import (
 	"github.com/spool-run/spool/model"
 )
 
-// OverHTTP checks that what a model says of the streams in dir, when a provider
-// sends them over HTTP in pieces of any size, is what ingest makes of the files.
+// OverHTTP checks that a model to which a provider sends the streams in dir, over HTTP
+// and in pieces of any size, yields what ingest makes of the files.
 func OverHTTP(t *testing.T, dir string, ingest Ingest, connect func(url string) model.Model) {
 	t.Helper()
 	var answer atomic.Pointer[[][]byte] // in pieces; a client that has what it wants leaves the handler writing

@@ -6,7 +6,6 @@ package modeltest
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -73,119 +72,6 @@ func Collect(seq iter.Seq2[model.Part, error]) (parts []model.Part, err error) {
 	return parts, err
 }
 
-// Fold joins a stream's parts. Its error says how they break the contract of
-// [model.Model].
-func Fold(parts []model.Part, failure error) (a Answer, err error) {
-	a.Blocks = []Block{}
-	at := map[string]int{}
-	open := map[string]bool{}
-	wrong := func(format string, args ...any) {
-		if err == nil {
-			err = fmt.Errorf(format, args...)
-		}
-	}
-	block := func(kind, id string) *Block {
-		key := kind + " " + id
-		i, ok := at[key]
-		if !ok {
-			i = len(a.Blocks)
-			at[key] = i
-			a.Blocks = append(a.Blocks, Block{Type: kind, ID: id})
-		}
-		return &a.Blocks[i]
-	}
-	for i, p := range parts {
-		if a.Finish != "" {
-			wrong("part %d, %T, comes after the finish", i, p)
-		}
-		switch p := p.(type) {
-		case model.TextDelta:
-			if p.Delta == "" {
-				wrong("part %d is an empty delta", i)
-			}
-			block("text", p.ID).Text += p.Delta
-		case model.ReasoningDelta:
-			if p.Delta == "" {
-				wrong("part %d is an empty delta", i)
-			}
-			block("reasoning", p.ID).Text += p.Delta
-			open["reasoning "+p.ID] = true
-		case model.ReasoningEnd:
-			b := block("reasoning", p.ID)
-			if p.Text != "" && p.Text != b.Text {
-				wrong("reasoning %s ends as %q, but was %q", p.ID, p.Text, b.Text)
-			}
-			b.Metadata = p.Metadata
-			delete(open, "reasoning "+p.ID)
-		case model.ToolCallStart:
-			if _, ok := at["tool "+p.ID]; ok {
-				wrong("call %s starts twice", p.ID)
-			}
-			b := block("tool", p.ID)
-			b.Name, b.ProviderExecuted = p.Name, p.ProviderExecuted
-			open["tool "+p.ID] = true
-		case model.ToolCallDelta:
-			if !open["tool "+p.ID] || p.Delta == "" {
-				wrong("part %d: an empty delta, or its call %s is not open", i, p.ID)
-			}
-			block("tool", p.ID).Text += p.Delta
-		case model.ToolCallEnd:
-			b := block("tool", p.ID)
-			if !open["tool "+p.ID] || b.Name != p.Name || b.Text != p.Arguments {
-				wrong("call %+v ends, but was %+v", p, *b)
-			}
-			b.Metadata = p.Metadata
-			delete(open, "tool "+p.ID)
-		case model.ToolResult:
-			b := block("tool", p.ID) // of an earlier answer, if it did not begin here
-			if open["tool "+p.ID] || b.Result != nil {
-				wrong("part %d is an outcome, but call %s is open or has one", i, p.ID)
-			}
-			b.Result = p.Result
-			if p.Error != "" {
-				b.Error = p.Error
-			}
-		case model.Source:
-			b := block("source", p.ID)
-			b.Name, b.Text = p.Title, p.URL
-			if b.Quote = p.CitedText; p.URL == "" {
-				b.Text, b.Quote = p.CitedText, "" // a document
-			}
-		case model.File:
-			a.Blocks = append(a.Blocks, Block{Type: "file", Name: p.MediaType, Text: p.URL})
-		case model.Position:
-		case model.Restart:
-			a.Blocks = a.Blocks[:0]
-			clear(at)
-			clear(open)
-		case model.UsageUpdate:
-			a.Usage = &p.Usage
-		case model.Finish:
-			if p.Reason == "" {
-				wrong("the finish has no reason")
-			}
-			a.Finish, a.Raw = p.Reason, p.Raw
-		default:
-			wrong("part %d is a %T", i, p)
-		}
-	}
-	switch {
-	case failure != nil:
-		a.Error = &Failure{Message: failure.Error()}
-		if e, ok := errors.AsType[*model.Error](failure); ok {
-			a.Error = &Failure{e.Code, e.Message, e.Retryable, e.Finish}
-		}
-		if a.Finish != "" {
-			wrong("an error comes after the finish: %v", failure)
-		}
-	case a.Finish == "":
-		wrong("the stream ends with neither a finish nor an error")
-	case len(open) > 0:
-		wrong("the answer is complete, but %v open", open)
-	}
-	return a, err
-}
-
 // Corpus feeds every *.sse and *.body file of dir to ingest and compares the
 // result with the .json beside it, which update writes instead. Each is read
 // whole, split everywhere and cut everywhere.
@@ -245,8 +131,8 @@ func Streams(t testing.TB, dir, pattern string) iter.Seq2[string, []byte] {
 	}
 }
 
-// Leaves checks that a consumer that leaves gets no more, and that what comes
-// after the end is not read: providers keep sockets open.
+// Leaves checks that a consumer that stops gets no more parts, and that nothing is read
+// after the answer's end: providers keep connections open.
 func Leaves(t *testing.T, file string, ingest Ingest) {
 	t.Helper()
 	data, err := os.ReadFile(file)
@@ -277,8 +163,8 @@ func (w tripwire) Read([]byte) (int, error) {
 	return 0, io.EOF
 }
 
-// Fuzz fuzzes ingest from the corpus in dir: whatever comes, the parts keep the
-// contract and do not depend on how the bytes arrive.
+// Fuzz fuzzes ingest, beginning with the corpus in dir. It checks that the parts keep
+// the contract and do not depend on how the bytes arrive.
 func Fuzz(f *testing.F, dir string, ingest Ingest) {
 	for _, data := range Streams(f, dir, "*.*") {
 		if len(data) < 4096 {
@@ -311,8 +197,9 @@ func Splits(t testing.TB, data []byte, ingest Ingest) {
 	}
 }
 
-// stride is 1 for a stream that may be read again and again within so many bytes,
-// and spares time on a long one.
+// stride returns the distance of the positions at which a stream is split or cut. It is
+// 1 if reading the stream for each of them stays within the budget of bytes, and more
+// for a long stream, to save time.
 func stride(data []byte, budget int) int {
 	tries := max(16, budget/(1+len(data)))
 	return 1 + len(data)/tries
@@ -361,8 +248,8 @@ func (p *pieces) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// Cuts checks that no beginning of a stream passes for another answer: cut
-// anywhere, it ends in an error, or says what the whole says.
+// Cuts checks that no beginning of a stream passes for a complete answer. Wherever it
+// is cut, it ends in an error or says what the whole stream says.
 func Cuts(t testing.TB, data []byte, ingest Ingest) {
 	t.Helper()
 	whole, err := Fold(Collect(ingest(bytes.NewReader(data))))

@@ -27,8 +27,8 @@ func (c *call) complete() bool {
 	return strings.HasPrefix(text, "{") && json.Valid([]byte(text))
 }
 
-// another reports whether a delta with c's id begins another call all the same: it
-// is a whole one, and not c said again.
+// another reports whether a delta begins another call although it has c's id: c is
+// complete, and the delta is a whole call, but not c repeated.
 func (c *call) another(d *toolDelta) bool {
 	args := strings.TrimSpace(d.Function.arguments())
 	return d.Function.Name != "" && c.complete() && strings.HasPrefix(args, "{") && json.Valid([]byte(args)) &&
@@ -78,7 +78,7 @@ func (cs *calls) find(d *toolDelta) *call {
 	return c
 }
 
-// guess decides on a delta whose id is missing or new.
+// guess decides on a delta whose id is missing or new: nil begins another call.
 func (cs *calls) guess(d *toolDelta, slot *call) *call {
 	c := slot
 	if c == nil && (d.Index == nil || d.ID == "" && d.Function.Name == "") {
@@ -88,24 +88,35 @@ func (cs *calls) guess(d *toolDelta, slot *call) *call {
 	case c == nil:
 		return nil
 	case d.ID != "" && c.id != "":
-		// Another id begins another call, unless the provider makes up an id for
-		// each piece and c is not finished.
-		named := d.Function.Name != "" && (d.Function.Name != c.name || c.args.Len() == 0)
-		if named || c.complete() {
+		if c.endedByID(d) {
 			return nil
 		}
 	case d.Function.Name != "" && c.name != "":
-		// A name again: repeated by the provider, or another call without an id.
-		if c.complete() && strings.HasPrefix(strings.TrimSpace(d.Function.arguments()), "{") ||
-			d.Function.Name != c.name && (c.complete() || c.args.Len() == 0 && (c.id == "" || d.Index == nil)) {
+		if c.endedByName(d) {
 			return nil
 		}
 	}
 	return c
 }
 
-// add takes a delta and returns the parts that it makes. A call starts when its
-// name is known and its id, or when no id comes with what is whole.
+// endedByID decides on a delta with another id than c's. It begins another call,
+// unless the provider makes up an id for each piece and c is not finished.
+func (c *call) endedByID(d *toolDelta) bool {
+	name := d.Function.Name
+	return name != "" && (name != c.name || c.args.Len() == 0) || c.complete()
+}
+
+// endedByName decides on a delta with a name, although c has one: the provider
+// repeats it, or it is another call without an id.
+func (c *call) endedByName(d *toolDelta) bool {
+	if d.Function.Name != c.name && (c.complete() || c.args.Len() == 0 && (c.id == "" || d.Index == nil)) {
+		return true
+	}
+	return c.complete() && strings.HasPrefix(strings.TrimSpace(d.Function.arguments()), "{")
+}
+
+// add takes a delta and returns the parts that it makes. A call starts when its name
+// and its id are known. One without an id starts when its arguments are complete.
 func (cs *calls) add(d *toolDelta) (parts []model.Part) {
 	d.Function = *d.unwrapped()
 	if d.ID == "" && d.Index == nil && d.Function.Name == "" && provider.IsNull(d.Function.Arguments) {
@@ -120,9 +131,9 @@ func (cs *calls) add(d *toolDelta) (parts []model.Part) {
 	if strings.HasPrefix(strings.TrimSpace(args), "{") && c.complete() {
 		switch so := c.args.String(); {
 		case strings.TrimSpace(so) == "{}" && c.sent == 0:
-			c.args.Reset() // a placeholder; now they come for real
+			c.args.Reset() // that was a placeholder; now the arguments come
 		case strings.TrimSpace(so) == strings.TrimSpace(args):
-			args = "" // the whole, said again
+			args = "" // the whole arguments, repeated
 		}
 	}
 	c.args.WriteString(c.join.Add(args))
@@ -166,7 +177,7 @@ func (cs *calls) startUpTo(c *call) (parts []model.Part) {
 func (cs *calls) start(c *call) model.Part {
 	c.started = true
 	for n := slices.Index(cs.list, c); c.id == ""; n++ {
-		// Of its own making; an id that the provider used stays the provider's.
+		// An id made here must be none that the provider uses.
 		if id := "call_" + strconv.Itoa(n); cs.ids[id] == nil {
 			c.id, cs.ids[id] = id, c
 		}
@@ -174,15 +185,16 @@ func (cs *calls) start(c *call) model.Part {
 	return model.ToolCallStart{ID: c.id, Name: c.name}
 }
 
-// join takes what the calls have held back, halves of characters.
+// join takes what the calls have held back: the beginnings of characters that were
+// cut.
 func (cs *calls) join() {
 	for _, c := range cs.list {
 		c.args.WriteString(c.join.End())
 	}
 }
 
-// metadata is what must go back with the call, to the endpoint it came from. So
-// must an id that requests would have to change.
+// metadata is what must be sent back with the call to the endpoint that it came from.
+// An id that endpoints would not take is kept there, too.
 func (c *call) metadata(from string) json.RawMessage {
 	kept := keptCall{From: from, keepsake: c.keep}
 	if provider.CallID(c.id) != c.id {

@@ -95,8 +95,8 @@ func (s *sound) add(piece string) {
 	}
 }
 
-// url returns the sound as a data URL, "" if there is none. Streams carry samples
-// without a head.
+// url returns the sound as a data URL, "" if there is none. Streams carry bare samples,
+// to which it adds a header.
 func (s sound) url() string {
 	if len(s) == 0 {
 		return ""
@@ -108,7 +108,7 @@ func (s sound) url() string {
 	return "data:" + media + ";base64," + base64.StdEncoding.EncodeToString(s)
 }
 
-// toolDeltas are a list, or the one there is.
+// toolDeltas come as a list, or as a single one.
 type toolDeltas []toolDelta
 
 func (d *toolDeltas) UnmarshalJSON(raw []byte) error {
@@ -134,8 +134,8 @@ type toolDelta struct {
 	keepsake
 }
 
-// keepsake is what a provider says beside a tool call and wants back with it, or
-// refuses the next request: signatures of the reasoning behind it.
+// keepsake is what a provider sends with a tool call and wants back with it: signatures
+// of the reasoning behind the call. Without them it refuses the next request.
 type keepsake struct {
 	ExtraContent   json.RawMessage `json:"extra_content,omitempty"`            // Google
 	ProviderFields json.RawMessage `json:"provider_specific_fields,omitempty"` // LiteLLM
@@ -143,7 +143,7 @@ type keepsake struct {
 	CamelSignature json.RawMessage `json:"thoughtSignature,omitempty"`
 }
 
-// add takes what more is said.
+// add takes what a further delta brings.
 func (k *keepsake) add(more *keepsake) {
 	for _, m := range []struct{ into, from *json.RawMessage }{
 		{&k.ExtraContent, &more.ExtraContent}, {&k.ProviderFields, &more.ProviderFields},
@@ -155,7 +155,7 @@ func (k *keepsake) add(more *keepsake) {
 	}
 }
 
-// unwrapped returns the delta's function, wherever it was said.
+// unwrapped returns the delta's function, from whichever member has it.
 func (d *toolDelta) unwrapped() *functionDelta {
 	switch {
 	case d.Function.Name != "" || !provider.IsNull(d.Function.Arguments):

@@ -4,9 +4,9 @@ import (
 	"github.com/spool-run/spool/model/internal/provider"
 )
 
-// fast takes the chunk that comes thousands of times: one choice, a piece of text,
-// of reasoning or of a call's arguments, and nothing else that counts. It says
-// false to all others, and has done nothing then.
+// fast takes the chunk that comes thousands of times: one choice with a piece of text,
+// of reasoning or of a call's arguments, and nothing else that matters. For any other
+// chunk it does nothing and returns false.
 func (in *ingester) fast(name, data []byte) bool {
 	if len(name) > 0 || in.tagged {
 		return false
@@ -44,7 +44,7 @@ func (in *ingester) str(inside []byte, escaped bool) string {
 	return in.strings.Of(inside)
 }
 
-// plainChunk is what there is to a plain chunk. Its slices are the chunk's.
+// plainChunk is what a plain chunk holds. Its slices point into the chunk.
 type plainChunk struct {
 	s               provider.Scanner
 	index           int

@@ -117,36 +117,54 @@ func (in *ingester) chunk(data []byte) {
 	for _, url := range c.Citations {
 		in.source(model.Source{URL: url})
 	}
+	in.countAll(&c)
+	switch failure := c.failure(); {
+	case failure != nil:
+		in.failWith(failure)
+	case c.isError():
+		in.failWith(data)
+	}
+}
+
+// countAll takes the usage from wherever a provider puts it.
+func (in *ingester) countAll(c *completion) {
 	in.count(c.Usage)
 	for i := range c.Choices {
 		if c.Usage == nil {
 			in.count(c.Choices[i].Usage)
 		}
 	}
-	failure := c.Error
-	if !provider.Said(failure) {
-		failure = c.Errors
-	}
-	if c.BaseResp.Code != 0 && !provider.Said(failure) {
-		failure, _ = provider.Marshal(map[string]any{"message": c.BaseResp.Message, "code": c.BaseResp.Code})
-	}
 	if c.XGroq != nil {
 		in.count(c.XGroq.Usage)
-		if !provider.Said(failure) {
-			failure = c.XGroq.Error
+	}
+}
+
+// failure returns the error from wherever a provider puts it, or nil.
+func (c *completion) failure() json.RawMessage {
+	places := [4]json.RawMessage{c.Error, c.Errors}
+	if c.BaseResp.Code != 0 {
+		places[2], _ = provider.Marshal(map[string]any{"message": c.BaseResp.Message, "code": c.BaseResp.Code})
+	}
+	if c.XGroq != nil {
+		places[3] = c.XGroq.Error
+	}
+	for _, failure := range places {
+		if provider.Said(failure) {
+			return failure
 		}
 	}
 	for i := range c.Choices {
-		if !provider.Said(failure) {
-			failure = c.Choices[i].Error
+		if provider.Said(c.Choices[i].Error) {
+			return c.Choices[i].Error
 		}
 	}
-	switch {
-	case provider.Said(failure):
-		in.failWith(failure)
-	case c.Object == "error", c.Type == "error", len(c.Choices) == 0 && (provider.Said(c.Detail) || provider.Said(c.Message) || provider.Said(c.Msg)):
-		in.failWith(data)
-	}
+	return nil
+}
+
+// isError reports whether the value as a whole is an error.
+func (c *completion) isError() bool {
+	return c.Object == "error" || c.Type == "error" ||
+		len(c.Choices) == 0 && (provider.Said(c.Detail) || provider.Said(c.Message) || provider.Said(c.Msg))
 }
 
 // choose decides on the choice that is ours: the first one of the first chunk that
@@ -213,7 +231,7 @@ func (in *ingester) delta(d *delta) {
 	}
 	in.reasoning(field, said)
 	if in.quoted != nil && d.Index != nil && *d.Index > *in.quoted && text != "" {
-		in.endText() // so that who shows quotations knows which words they belong to
+		in.endText() // so that a quotation is shown with the words that it belongs to
 		in.quoted = nil
 	}
 	in.text(text)
@@ -264,7 +282,7 @@ func (in *ingester) say(s string) {
 	in.out.Emit(model.TextDelta{ID: in.textID, Delta: s})
 }
 
-// endText says what was held back, half a character.
+// endText ends the text, after what was held back: the beginning of a character.
 func (in *ingester) endText() {
 	if rest := in.words.End(); rest != "" {
 		in.say(rest)
@@ -312,8 +330,8 @@ func (in *ingester) tool(d *toolDelta) {
 	}
 }
 
-// source says what the answer cites: each quotation once, and what nothing is
-// quoted from once.
+// source emits what the answer cites. Each quotation is emitted once, and so is each
+// source without one.
 func (in *ingester) source(s model.Source) {
 	document := s.URL
 	if document == "" {
@@ -353,7 +371,7 @@ func (in *ingester) count(u *usage) {
 		in.out.Usage = new(chunk.Usage)
 	}
 	sum := in.out.Usage
-	// Totals, which may come in instalments: what is not said stays.
+	// These are totals and may come one by one. A number that is missing stays.
 	for _, n := range []struct {
 		total *int64
 		said  provider.Count
@@ -373,7 +391,7 @@ func (in *ingester) failWith(raw json.RawMessage) {
 	in.out.Fail(provider.ParseError(0, nil, raw))
 }
 
-// flush says what was held back, before a failure.
+// flush emits what was held back, before a failure.
 func (in *ingester) flush() {
 	in.endText()
 	if rest := in.musings.End(); rest != "" {

@@ -1,5 +1,5 @@
-// Package openai talks to OpenAI's chat completions and to everything that speaks
-// the same protocol, more or less.
+// Package openai talks to OpenAI's chat completions and Responses APIs, and to other
+// servers that speak nearly the same protocols.
 package openai
 
 import (
@@ -18,28 +18,22 @@ import (
 	"github.com/spool-run/spool/model/internal/provider"
 )
 
-// DefaultBaseURL is OpenAI's own endpoint.
-const DefaultBaseURL = "https://api.openai.com/v1"
-
-// How long a provider may be silent, unless the options say otherwise.
-const (
-	DefaultIdleTimeout     = provider.DefaultIdleTimeout
-	DefaultProgressTimeout = provider.DefaultProgressTimeout
-)
+// defaultBaseURL is OpenAI's own endpoint.
+const defaultBaseURL = "https://api.openai.com/v1"
 
 // Options are a model's settings. The zero value talks to OpenAI without a key.
 type Options struct {
-	BaseURL    string       // without /chat/completions; "": [DefaultBaseURL]
+	BaseURL    string       // without /chat/completions; "": OpenAI's own
 	APIKey     string       // sent as a bearer token; "": none
 	Model      string       // the model's id at the endpoint; "": see [Model.ID]
 	Header     http.Header  // more headers, which win
 	HTTPClient *http.Client // nil: one without a timeout of its own
 
-	// IdleTimeout bounds how long no byte may come, comments included: is the
-	// provider there? 0: [DefaultIdleTimeout]; negative: no limit.
+	// IdleTimeout bounds how long no byte may come, comments included: then the
+	// provider is gone. 0: 5 minutes; negative: no limit.
 	IdleTimeout time.Duration
-	// ProgressTimeout bounds how long no data may come, from the request on: does
-	// it get anywhere? 0: [DefaultProgressTimeout]; negative: no limit.
+	// ProgressTimeout bounds how long no data may come, from the request on: then the
+	// provider gets nowhere. 0: 10 minutes; negative: no limit.
 	ProgressTimeout time.Duration
 
 	// StrictOutput asks for strict schema adherence of structured output, which
@@ -91,7 +85,7 @@ func New(o *Options) *Model {
 	maps.Copy(header, m.o.Header)
 	m.client = provider.Client{BaseURL: m.o.BaseURL, Secret: m.o.APIKey, Header: header,
 		HTTP: m.o.HTTPClient, Idle: m.o.IdleTimeout, Progress: m.o.ProgressTimeout}
-	m.client.Defaults(DefaultBaseURL)
+	m.client.Defaults(defaultBaseURL)
 	return m
 }
 
@@ -103,7 +97,7 @@ func (m *Model) Stream(ctx context.Context, r *model.Request) iter.Seq2[model.Pa
 		})
 }
 
-// host is whom the model talks to.
+// host is the host of the endpoint.
 func (m *Model) host() string {
 	u, err := url.Parse(m.client.BaseURL)
 	if err != nil {

@@ -123,7 +123,7 @@ const (
 	pollPause    = 2 * time.Second
 )
 
-// noneSeen is before all events, those without a number included.
+// noneSeen is a sequence number before all events, also those without a number.
 const noneSeen = -2
 
 // attached is an answer across its connections.
@@ -183,8 +183,8 @@ func (a *attached) fail(err error) {
 	}
 }
 
-// follow reattaches to the answer until it ends or cannot be had. The provider
-// keeps its events for some minutes only; after that it has but the whole.
+// follow reattaches to the answer until it ends or is lost. The provider keeps its
+// events for some minutes only; after that it has nothing but the whole answer.
 func (a *attached) follow(ctx context.Context, err error) error {
 	path := "/responses/" + url.PathEscape(a.in.id)
 	pause := firstPause
@@ -246,8 +246,8 @@ func (a *attached) poll(ctx context.Context, path string) error {
 	}
 }
 
-// whole ends the answer with all of it. Who lacks what was said before gets it
-// from the beginning.
+// whole ends the answer with all of it. A reader that lacks what was said before gets
+// it from the beginning.
 func (a *attached) whole(body *responseBody) {
 	if a.in.seq < a.muted {
 		a.in.reset()
@@ -255,5 +255,5 @@ func (a *attached) whole(body *responseBody) {
 		a.in.out.Emit(model.Restart{})
 	}
 	a.muted = noneSeen // what comes is the rest
-	a.in.settle(body)
+	a.in.conclude(body)
 }

@@ -2,8 +2,8 @@ package openai
 
 import "github.com/spool-run/spool/model/internal/provider"
 
-// fast takes the event that comes thousands of times, a delta of an item that has
-// begun. It says false to all others, and has done nothing then.
+// fast takes the event that comes thousands of times: a delta of an item that has
+// begun. For any other event it does nothing and returns false.
 func (in *response) fast(name, data []byte) bool {
 	p := &in.plain
 	*p = plainEvent{s: provider.Scan(data)}
@@ -21,7 +21,7 @@ func (in *response) fast(name, data []byte) bool {
 	return true
 }
 
-// plainEvent is what there is to a plain delta. Its slices are the event's.
+// plainEvent is what a plain delta holds. Its slices point into the event.
 type plainEvent struct {
 	s      provider.Scanner
 	e      responseEvent

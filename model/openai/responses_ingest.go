@@ -216,8 +216,9 @@ func (in *response) event(name string, data []byte) {
 	}
 }
 
-// fresh counts an event, and says whether it is one: some providers begin again
-// from the start when asked to go on, and some proxies say things twice.
+// fresh counts an event, and reports whether it is a new one. Some providers begin
+// again from the start when they are asked to go on, and some proxies send events
+// twice.
 func (in *response) fresh(e *responseEvent, data []byte) bool {
 	if e.Seq == nil {
 		return true
@@ -237,14 +238,14 @@ func (in *response) take(e *responseEvent) {
 	}
 }
 
-// past is what was read, by its numbers.
+// past is which events were read, by their numbers.
 type past struct {
 	first, top, n int64
 	last          []byte // the last event
 }
 
-// again reports whether an event is the last one, once more: the same bytes under
-// the same number, in a stream that counts its events.
+// again reports whether an event repeats the last one: it has the same bytes and the
+// same number, in a stream that has numbered its events without gaps.
 func (p *past) again(seq int64, data []byte) bool {
 	if seq == p.top && p.n > 0 && p.n == p.top-p.first+1 && bytes.Equal(p.last, data) {
 		return true
@@ -273,83 +274,11 @@ func (in *response) whole(data []byte) {
 		in.out.Fail(&model.Error{Code: model.CodeProtocol, Message: "the provider's answer is neither a stream nor a response: " + provider.Excerpt(string(data))})
 		return
 	}
-	in.settle(&body)
+	in.conclude(&body)
 }
 
-func (in *response) apply(e *responseEvent) {
-	switch kind := strings.TrimPrefix(e.Type, "response."); kind {
-	case "created":
-		in.created(e.Response)
-	case "completed", "incomplete", "failed", "cancelled", "done":
-		var body responseBody
-		if provider.Decode(e.Response, &body) != nil {
-			body = responseBody{}
-		}
-		if body.Status == "" {
-			body.Status = kind
-		}
-		in.settle(&body)
-	case "queued", "in_progress":
-		in.name(e.Response)
-	case "output_item.added":
-		if e.Item != nil {
-			in.begin(in.index(e), e.Item)
-		}
-	case "output_item.done":
-		if e.Item != nil {
-			in.finish(in.index(e), e.Item)
-		}
-	case "content_part.added", "content_part.done", "reasoning_part.added", "reasoning_part.done":
-		if e.Part != nil {
-			it := in.find(e, kindOf(e.Part.Type))
-			if strings.HasSuffix(kind, "added") {
-				it.announce(number(e.Content))
-			}
-			in.content(it, number(e.Content), e.Part)
-		}
-	case "output_text.delta", "text.delta":
-		in.text(in.find(e, "message"), number(e.Content), in.deltaText(e.Delta))
-	case "output_text.done", "text.done":
-		in.rest(in.find(e, "message"), number(e.Content), e.Text)
-	case "audio.transcript.delta", "output_audio_transcript.delta":
-		in.text(in.find(e, "message"), number(e.Content), in.deltaText(e.Delta))
-	case "audio.delta", "output_audio.delta":
-		in.sound.add(argumentText(e.Delta))
-	case "refusal.delta":
-		in.denied = true
-		in.text(in.find(e, "message"), number(e.Content), in.deltaText(e.Delta))
-	case "refusal.done":
-		in.denied = true
-		in.rest(in.find(e, "message"), number(e.Content), e.Refusal)
-	case "output_text.annotation.added", "output_text_annotation.added":
-		in.annotate(e.Annotation)
-	case "reasoning_summary_text.delta", "reasoning_summary.delta":
-		in.think(in.find(e, "reasoning"), number(e.Summary), in.deltaText(e.Delta))
-	case "reasoning_summary_text.done", "reasoning_summary.done":
-		in.thinkRest(in.find(e, "reasoning"), number(e.Summary), e.Text)
-	case "reasoning_summary_part.added", "reasoning_summary_part.done":
-		if e.Part != nil {
-			in.thinkRest(in.find(e, "reasoning"), number(e.Summary), e.Part.Text)
-		}
-	case "reasoning_text.delta", "reasoning.delta":
-		in.think(in.find(e, "reasoning"), rawThought+number(e.Content), in.deltaText(e.Delta))
-	case "reasoning_text.done", "reasoning.done":
-		in.thinkRest(in.find(e, "reasoning"), rawThought+number(e.Content), e.Text)
-	case "function_call_arguments.delta", "custom_tool_call_input.delta":
-		it := in.find(e, "function_call")
-		in.named(it, e.Name)
-		in.arguments(it, in.deltaText(e.Delta))
-	case "function_call_arguments.done":
-		it := in.find(e, "function_call")
-		in.named(it, e.Name)
-		in.argumentsRest(it, argumentText(e.Arguments))
-	case "custom_tool_call_input.done":
-		in.argumentsRest(in.find(e, "custom_tool_call"), e.Input)
-	}
-}
-
-// rawThought is where the indexes of reasoning text begin, behind those of its
-// summary.
+// rawThought is added to the indexes of reasoning text, so that they come after those
+// of its summary.
 const rawThought = 1 << 20
 
 func number(i *index) int {
@@ -388,7 +317,7 @@ func (in *response) name(raw json.RawMessage) {
 	}
 }
 
-// created begins the answer, again if it had begun: then what came before is void.
+// created begins the answer. If it had begun, what came before is void.
 func (in *response) created(raw json.RawMessage) {
 	if in.begun {
 		if in.shown {
@@ -405,8 +334,8 @@ func (in *response) emit(p model.Part) {
 	in.out.Emit(p)
 }
 
-// settle reads the whole answer, which fills in what was not streamed, and ends.
-func (in *response) settle(body *responseBody) {
+// conclude reads the whole answer, which fills in what was not streamed, and ends.
+func (in *response) conclude(body *responseBody) {
 	if body.ID != "" {
 		in.id = body.ID
 	}

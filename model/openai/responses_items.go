@@ -89,7 +89,8 @@ func (in *response) begin(i int, o *outputItem) *item {
 	return it
 }
 
-// identify gives a call its id: the first one said that no other call has.
+// identify gives a call its id: the first that comes with it and that no other call
+// has.
 func (in *response) identify(it *item, ids ...string) {
 	for n := len(in.list) - 1; ; n++ {
 		for _, id := range ids {
@@ -158,8 +159,8 @@ func (in *response) flush(it *item) {
 	}
 }
 
-// argumentsRest takes the whole of what may have been streamed.
-func (in *response) argumentsRest(it *item, whole string) {
+// wholeArguments takes the whole of arguments that may have been streamed.
+func (in *response) wholeArguments(it *item, whole string) {
 	if rest, ok := strings.CutPrefix(whole, it.args.String()); ok && whole != "" {
 		it.join.Drop()
 		in.arguments(it, rest)
@@ -213,7 +214,7 @@ func (in *response) close(it *item, o *outputItem) {
 			in.identify(it, o.CallID) // it began without
 		}
 		in.named(it, o.toolName())
-		in.argumentsRest(it, o.arguments())
+		in.wholeArguments(it, o.arguments())
 		if it.args.Len() == 0 {
 			in.arguments(it, it.initial)
 		}
@@ -297,13 +298,13 @@ func (in *response) content(it *item, i int, c *contentPart) {
 	switch c.Type {
 	case "refusal":
 		in.denied = true
-		in.rest(it, i, c.Refusal)
+		in.wholeText(it, i, c.Refusal)
 	case "reasoning_text":
-		in.thinkRest(it, rawThought+i, c.Text)
+		in.wholeThought(it, rawThought+i, c.Text)
 	case "summary_text":
-		in.thinkRest(it, i, c.Text)
+		in.wholeThought(it, i, c.Text)
 	default:
-		in.rest(it, i, c.Text)
+		in.wholeText(it, i, c.Text)
 	}
 	for _, a := range c.Annotations {
 		in.annotate(a)
@@ -321,10 +322,10 @@ func (in *response) fillContent(it *item, o *outputItem) {
 			return
 		}
 		for i := range o.Summary {
-			in.thinkRest(it, i, o.Summary[i].Text)
+			in.wholeThought(it, i, o.Summary[i].Text)
 		}
 		for i := range o.Content {
-			in.thinkRest(it, rawThought+i, o.Content[i].Text)
+			in.wholeThought(it, rawThought+i, o.Content[i].Text)
 		}
 		return
 	}
@@ -357,7 +358,7 @@ func (in *response) say(p *passage, s string) {
 	in.emit(model.TextDelta{ID: p.id, Delta: s})
 }
 
-// announce notes that there is content at an index.
+// announce notes that the provider has announced content at an index.
 func (it *item) announce(i int) {
 	if it.kind == "reasoning" {
 		i += rawThought
@@ -365,9 +366,9 @@ func (it *item) announce(i int) {
 	it.parts[i] = true
 }
 
-// piece returns the passage at an index, nil if there is none yet. Some servers
-// count the index up with every delta: where none was announced, the passage goes
-// on, unless whole, which is the text there, says otherwise.
+// piece returns the passage at an index, or nil if there is none yet. Some servers raise
+// the index with every delta. So, where no content was announced at the index, the last
+// passage goes on, unless whole, the text at the index, does not begin with it.
 func (it *item) piece(i int, whole string) *passage {
 	p := it.pieces[i]
 	if p != nil {
@@ -381,8 +382,8 @@ func (it *item) piece(i int, whole string) *passage {
 	return p
 }
 
-// rest takes the whole of a text that may have been streamed.
-func (in *response) rest(it *item, i int, whole string) {
+// wholeText takes the whole of a text that may have been streamed.
+func (in *response) wholeText(it *item, i int, whole string) {
 	said := ""
 	p := it.piece(i, whole)
 	if p != nil {
@@ -396,7 +397,8 @@ func (in *response) rest(it *item, i int, whole string) {
 	}
 }
 
-// flushText says what was held back of an item's texts, halves of characters.
+// flushText emits what was held back of an item's texts: the beginnings of characters
+// that were cut.
 func (in *response) flushText(it *item) {
 	for _, i := range slices.Sorted(maps.Keys(it.pieces)) {
 		p := it.pieces[i]
@@ -406,7 +408,7 @@ func (in *response) flushText(it *item) {
 	}
 }
 
-// flushAll says all that was held back, before a failure.
+// flushAll emits all that was held back, before a failure.
 func (in *response) flushAll() {
 	if p := in.thinking; p != nil {
 		in.muse(p, p.join.End())
@@ -454,7 +456,7 @@ func (in *response) muse(p *passage, s string) {
 	in.emit(model.ReasoningDelta{ID: p.id, Delta: s})
 }
 
-func (in *response) thinkRest(it *item, i int, whole string) {
+func (in *response) wholeThought(it *item, i int, whole string) {
 	said := ""
 	p := it.piece(i, whole)
 	if p != nil {
@@ -471,7 +473,7 @@ func (in *response) thinkRest(it *item, i int, whole string) {
 	}
 }
 
-// endThinking ends the open reasoning: consumers take blocks one by one.
+// endThinking ends the open reasoning, because consumers take one block at a time.
 func (in *response) endThinking() {
 	if p := in.thinking; p != nil {
 		in.muse(p, p.join.End())

@@ -95,8 +95,8 @@ func approve(c Call) iter.Seq2[model.Part, error] {
 	return Steps(Say(Text("It is booked. The call ran once, after you said yes.")))(Call{})
 }
 
-// branch plans a stop a step, so that there is something to go back to. A second
-// word, south, takes the other way.
+// branch plans one stop in each step, so that there are steps to go back to. With
+// south as its second word it takes another route.
 func branch(c Call) iter.Seq2[model.Part, error] {
 	stop := func(before, city string, days int) Step {
 		return Say(Text(before), Calls(ToolCall{ID: "call_0", Name: "plan_trip",

@@ -6,7 +6,6 @@ import (
 	"context"
 	"iter"
 	"maps"
-	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -14,9 +13,6 @@ import (
 	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/model"
 )
-
-// DefaultRate is the pace of the demo, in deltas per second.
-const DefaultRate = 40
 
 // Options are a scripted model's settings. The zero value plays the built-in
 // scenes as fast as it can.
@@ -56,11 +52,6 @@ func New(o *Options) *Model {
 	return m
 }
 
-// Scenes returns the names of the model's scenes, sorted.
-func (m *Model) Scenes() []string {
-	return slices.Sorted(maps.Keys(m.o.Scenes))
-}
-
 // Stream plays the scene that the last user message asks for. What a scene leaves
 // out at its end, usage and finish, is added.
 func (m *Model) Stream(ctx context.Context, r *model.Request) iter.Seq2[model.Part, error] {
@@ -70,12 +61,7 @@ func (m *Model) Stream(ctx context.Context, r *model.Request) iter.Seq2[model.Pa
 		if !ok {
 			scene = m.o.Default
 		}
-		var (
-			pace             = pacer{sleep: m.o.Sleep}
-			out              chunk.Usage
-			called, counted  bool
-			finished, failed bool
-		)
+		pace, said := pacer{sleep: m.o.Sleep}, played{request: r}
 		if m.o.Rate > 0 {
 			pace.each = time.Duration(float64(time.Second) / m.o.Rate)
 		}
@@ -84,58 +70,74 @@ func (m *Model) Stream(ctx context.Context, r *model.Request) iter.Seq2[model.Pa
 				err = pace.wait(ctx, p)
 			}
 			if err != nil {
-				failed = true
 				yield(nil, err)
-				break
-			}
-			switch p.(type) {
-			case model.TextDelta, model.ToolCallDelta:
-				out.OutputTokens++
-			case model.ReasoningDelta:
-				out.OutputTokens++
-				out.ReasoningTokens++
-			case model.ToolCallEnd:
-				called = true
-			case model.UsageUpdate:
-				counted = true
-			case model.Finish:
-				finished = true
-				if !counted && !yield(model.UsageUpdate{Usage: usage(r, out)}, nil) {
-					return
-				}
-			}
-			if !yield(p, nil) || finished {
 				return
 			}
-		}
-		if failed {
-			return
+			said.count(p)
+			if f, ok := p.(model.Finish); ok {
+				said.end(f, yield)
+				return
+			}
+			if !yield(p, nil) {
+				return
+			}
 		}
 		if err := ctx.Err(); err != nil {
 			yield(nil, err)
 			return
 		}
-		if !counted && !yield(model.UsageUpdate{Usage: usage(r, out)}, nil) {
-			return
-		}
-		reason := "stop"
-		if called {
-			reason = "tool-calls"
-		}
-		yield(model.Finish{Reason: reason, Raw: "scripted"}, nil)
+		said.end(said.finish(), yield)
 	}
 }
 
+// played is what a scene has said so far, as far as its end depends on it.
+type played struct {
+	request *model.Request
+	used    chunk.Usage // output only
+	called  bool        // it calls a tool
+	counted bool        // it has told its usage
+}
+
+func (s *played) count(p model.Part) {
+	switch p.(type) {
+	case model.TextDelta, model.ToolCallDelta:
+		s.used.OutputTokens++
+	case model.ReasoningDelta:
+		s.used.OutputTokens++
+		s.used.ReasoningTokens++
+	case model.ToolCallEnd:
+		s.called = true
+	case model.UsageUpdate:
+		s.counted = true
+	}
+}
+
+// end ends the stream, after the usage if the scene has not told it.
+func (s *played) end(f model.Finish, yield func(model.Part, error) bool) {
+	if s.counted || yield(model.UsageUpdate{Usage: s.usage()}, nil) {
+		yield(f, nil)
+	}
+}
+
+// finish is for a scene that leaves it out.
+func (s *played) finish() model.Finish {
+	if s.called {
+		return model.Finish{Reason: "tool-calls", Raw: "scripted"}
+	}
+	return model.Finish{Reason: "stop", Raw: "scripted"}
+}
+
 // usage counts a token for each delta and for every four bytes of prompt.
-func usage(r *model.Request, out chunk.Usage) chunk.Usage {
-	n := len(r.Instructions)
-	for i := range r.Messages {
-		for j := range r.Messages[i].Parts {
-			n += len(r.Messages[i].Parts[j].Text)
+func (s *played) usage() chunk.Usage {
+	n := len(s.request.Instructions)
+	for i := range s.request.Messages {
+		for j := range s.request.Messages[i].Parts {
+			n += len(s.request.Messages[i].Parts[j].Text)
 		}
 	}
-	out.InputTokens = int64(n+3) / 4
-	return out
+	used := s.used
+	used.InputTokens = int64(n+3) / 4
+	return used
 }
 
 // pacer spreads deltas over time. It saves up until a wait is worth a timer.

@@ -1,6 +1,6 @@
-// Package memstore keeps logs in memory. It is for tests, demos and programs
-// that need no log to outlive them; it offers every role a store can have, and
-// is the shortest text to read beside docs/writing-a-store.md.
+// Package memstore keeps logs in memory. It is for tests, demos and programs whose
+// logs need not outlive them. It offers every role that a store can have, and is the
+// shortest example for docs/writing-a-store.md.
 //
 // Time is read only through Options.Now, and no goroutine runs in the
 // background, so a store made inside a testing/synctest bubble obeys it.
@@ -65,7 +65,7 @@ func (s *Store) Close() error {
 
 func (s *Store) nowMilli() int64 { return s.now().UnixMilli() }
 
-// usable is the first thing every method asks.
+// usable returns why the store cannot be used, or nil. Every method calls it first.
 func (s *Store) usable(ctx context.Context) error {
 	select {
 	case <-s.closed:

@@ -71,25 +71,55 @@ func (ss *session) changed() {
 }
 
 func (ss *session) append(a *spool.Append, now int64) (spool.Appended, error) {
-	if a.Epoch > 0 {
-		if !ss.exists || a.Epoch != ss.head.Epoch {
-			return spool.Appended{}, spool.ErrSuperseded.With(a.Session, nil)
-		}
-		ss.lease.renew(now)
-		if w, ok := ss.writers[a.Writer]; ok && a.Ordinal > 0 && a.Ordinal <= w.ordinal {
-			if a.Ordinal < w.ordinal {
-				return spool.Appended{}, chunk.ErrInvalid.Because("a later append of this writer is stored").With(a.Session, nil)
-			}
-			return spool.Appended{First: w.first, Last: w.last, Head: ss.head, Repeated: true}, nil
-		}
-	} else if ss.exists && ss.head.Status == chunk.StatusCopying {
-		return spool.Appended{}, spool.ErrNotFound.With(a.Session, nil)
+	if err := ss.admit(a, now); err != nil {
+		return spool.Appended{}, err
+	}
+	numbered := a.Epoch > 0 && a.Ordinal > 0
+	if w := ss.writers[a.Writer]; numbered && a.Ordinal <= w.ordinal {
+		return ss.repeat(a, w)
 	}
 	ss.create(now)
 	ss.updated = now
 	first := ss.head.Seq + 1
-	for i := range a.Records {
-		r := a.Records[i]
+	ss.add(a.Records)
+	ss.setRow(a.Row)
+	ss.setDue(a, now)
+	if numbered {
+		if ss.writers == nil {
+			ss.writers = map[string]written{}
+		}
+		ss.writers[a.Writer] = written{a.Ordinal, first, ss.head.Seq}
+	}
+	ss.changed()
+	return spool.Appended{First: first, Last: ss.head.Seq, Head: ss.head}, nil
+}
+
+// admit checks who appends: the owner with the lease of this epoch, which it
+// renews, or anyone with a command, unless the session is still being copied.
+func (ss *session) admit(a *spool.Append, now int64) error {
+	switch {
+	case a.Epoch > 0:
+		if !ss.exists || a.Epoch != ss.head.Epoch {
+			return spool.ErrSuperseded.With(a.Session, nil)
+		}
+		ss.lease.renew(now)
+	case ss.exists && ss.head.Status == chunk.StatusCopying:
+		return spool.ErrNotFound.With(a.Session, nil)
+	}
+	return nil
+}
+
+// repeat answers an append that is stored already. w is its writer's last one.
+func (ss *session) repeat(a *spool.Append, w written) (spool.Appended, error) {
+	if a.Ordinal < w.ordinal {
+		return spool.Appended{}, chunk.ErrInvalid.Because("a later append of this writer is stored").With(a.Session, nil)
+	}
+	return spool.Appended{First: w.first, Last: w.last, Head: ss.head, Repeated: true}, nil
+}
+
+// add numbers records and keeps them.
+func (ss *session) add(records []chunk.Record) {
+	for _, r := range records {
 		ss.head.Seq++
 		r.Seq = ss.head.Seq
 		ss.all = append(ss.all, r)
@@ -97,7 +127,12 @@ func (ss *session) append(a *spool.Append, now int64) (spool.Appended, error) {
 			ss.kept = append(ss.kept, r)
 		}
 	}
-	ss.setRow(a.Row)
+}
+
+// setDue makes the session due when a command is appended. An owner with nothing left
+// to do says when the session is due next, which counts unless there are commands that
+// it has not seen.
+func (ss *session) setDue(a *spool.Append, now int64) {
 	switch {
 	case a.Epoch == 0:
 		ss.command = ss.head.Seq
@@ -107,14 +142,6 @@ func (ss *session) append(a *spool.Append, now int64) (spool.Appended, error) {
 	case a.Settle != nil && ss.command <= a.Settle.Seen:
 		ss.head.Due = a.Settle.Next
 	}
-	if a.Epoch > 0 && a.Ordinal > 0 {
-		if ss.writers == nil {
-			ss.writers = map[string]written{}
-		}
-		ss.writers[a.Writer] = written{a.Ordinal, first, ss.head.Seq}
-	}
-	ss.changed()
-	return spool.Appended{First: first, Last: ss.head.Seq, Head: ss.head}, nil
 }
 
 func (ss *session) setRow(r spool.Row) {

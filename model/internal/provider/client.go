@@ -191,7 +191,7 @@ func (c *Client) do(ctx context.Context, r Request) (*http.Response, error) {
 		return resp, nil
 	}
 	defer resp.Body.Close()
-	answer, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10)) // what came of it is enough
+	answer, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10)) // a part is enough
 	return nil, ParseError(resp.StatusCode, resp.Header, answer)
 }
 
@@ -212,8 +212,8 @@ func transport(err error) *model.Error {
 	return e
 }
 
-// failed decides what an error was: the caller's cancellation, a watch that ran
-// out, or the provider's; and takes the key out of it.
+// failed decides what caused an error: the caller's cancellation, a watch that ran
+// out, or the provider. It takes the key out of the error.
 func (c *Client) failed(ctx context.Context, w *watch, err error) error {
 	failure, ok := errors.AsType[*model.Error](err)
 	// Only what a dead connection can cause may be put down to its end.
@@ -231,8 +231,8 @@ func (c *Client) failed(ctx context.Context, w *watch, err error) error {
 	return c.Clean(failure)
 }
 
-// Clean takes secrets out of an error: the key, what headers hold that say who
-// asks, and the address.
+// Clean takes secrets out of an error: the key, the values of headers that
+// authenticate, and the address.
 func (c *Client) Clean(failure *model.Error) *model.Error {
 	clean := *failure
 	secrets := c.secrets()

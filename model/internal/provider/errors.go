@@ -23,7 +23,7 @@ func ParseError(status int, header http.Header, body []byte) *model.Error {
 // ParseEvent classifies an event whose name says that it is an error.
 func ParseEvent(name string, data []byte) *model.Error { return parse(0, nil, name, data) }
 
-// said is what there is to an error, wherever a provider puts it.
+// said is what an error says, wherever a provider puts it.
 type said struct {
 	Message    string          `json:"message"`
 	Msg        string          `json:"msg"`
@@ -41,7 +41,8 @@ type said struct {
 	} `json:"metadata"`
 }
 
-// read takes an error apart, the outer layers first: what an inner one says wins.
+// read takes an error apart, the outer layers first. What an inner layer says replaces
+// what an outer one said.
 func (e *said) read(raw json.RawMessage, depth int) {
 	raw = bytes.TrimSpace(raw)
 	var list []json.RawMessage
@@ -166,7 +167,7 @@ func classify(status int, kind, message string) *model.Error {
 	case contains(message, "rate limit", "too many requests"):
 		e.Code, e.Retryable = model.CodeRateLimited, true
 	default:
-		e.Retryable = true // nothing known speaks against it
+		e.Retryable = true // nothing that is known says otherwise
 	}
 	return e
 }

@@ -54,5 +54,5 @@ func (f *File) Text() (string, bool) {
 	return string(b), err == nil
 }
 
-// Link is how the file is told to a model that cannot take it.
+// Link returns a link to the file, for a model that cannot take the file itself.
 func (f *File) Link() string { return "[" + f.Name + "](" + f.URL + ")" }

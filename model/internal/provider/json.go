@@ -41,8 +41,8 @@ func IsNull(raw json.RawMessage) bool {
 	return len(raw) == 0 || raw[0] == 'n'
 }
 
-// Count is a number of tokens, which some write as a decimal fraction or as text.
-// What is no number counts as none.
+// Count is a number of tokens. Some providers write it as a decimal fraction or as
+// text. A value that is no number is 0.
 type Count int64
 
 func (c *Count) UnmarshalJSON(raw []byte) error {
@@ -55,7 +55,7 @@ func (c *Count) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// Said reports whether an error member says that there is one.
+// Said reports whether an error member says that there is an error.
 func Said(raw json.RawMessage) bool {
 	switch strings.TrimSpace(string(raw)) {
 	case "", "null", "false", `""`, `"null"`, "{}", "[]":

@@ -6,8 +6,9 @@ import (
 	"io"
 )
 
-// strays are the lines of a stream that are no fields of it: JSON that a server or
-// a proxy wrote as it is, in one line or several, and what was never a stream.
+// strays are the lines of an event stream that are no fields: JSON that a server or a
+// proxy wrote without framing, in one line or several, and the lines of an answer that
+// is no event stream at all.
 type strays struct {
 	begun bool   // there were events
 	json  []byte // the beginning of a value

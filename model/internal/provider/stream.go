@@ -83,7 +83,7 @@ func (r *Reader) events(events *sse.Reader) {
 
 // event takes an event that has data; cut: its end may be missing.
 func (r *Reader) event(name string, data []byte, cut bool) {
-	for again := true; again; { // a proxy that frames what is framed
+	for again := true; again; { // some proxies frame the events again
 		if data, again = bytes.CutPrefix(data, []byte("data:")); again {
 			data = bytes.TrimSpace(data)
 		}
@@ -117,7 +117,7 @@ func failed(name string) bool {
 	return name != "error" && !strings.Contains(name, "call") && (strings.HasSuffix(name, "error") || strings.HasSuffix(name, "exception"))
 }
 
-// idle reports whether s is how some say that they are still there.
+// idle reports whether s is a text by which some servers say that they still work.
 func idle(s string) bool {
 	switch strings.Trim(strings.ToLower(s), "[]") {
 	case "ping", "heartbeat", "keepalive", "keep-alive", "keep_alive":
@@ -210,7 +210,7 @@ func (e *Emitter) Complete(f model.Finish) {
 	e.Stopped = true
 }
 
-// report says what the call has used, once, last.
+// report emits the usage, once, as the last part before the end.
 func (e *Emitter) report() {
 	if e.Usage != nil {
 		e.Emit(model.UsageUpdate{Usage: *e.Usage})

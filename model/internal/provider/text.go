@@ -95,14 +95,14 @@ func (j *Joiner) Add(s string) string {
 	return mend(s[:end])
 }
 
-// End returns what waits in vain.
+// End returns what still waits, as no more comes.
 func (j *Joiner) End() string {
 	s := j.held
 	j.held = ""
 	return mend(s)
 }
 
-// Drop forgets what waits, for who gets the whole text in another way.
+// Drop forgets what waits. It is for a caller that gets the whole text in another way.
 func (j *Joiner) Drop() { j.held = "" }
 
 // begun is how many bytes at the end of s may be the beginning of a character.
@@ -155,7 +155,7 @@ func mend(s string) string {
 	return b.String()
 }
 
-// Strings makes strings of bytes that do not last, many short ones in one
+// Strings makes strings of bytes that will be overwritten, many short ones in one
 // allocation.
 type Strings struct{ b strings.Builder }
 

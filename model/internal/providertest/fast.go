@@ -1,4 +1,4 @@
-// Package providertest checks what the provider packages share inside.
+// Package providertest checks the fast ways of the provider packages.
 package providertest
 
 import (
@@ -15,8 +15,8 @@ import (
 // NewReader begins to take a stream apart.
 type NewReader func(yield func(model.Part, error) bool) *provider.Reader
 
-// SameBothWays checks that an event taken the fast way says what it says the
-// other, and counts the events that went it.
+// SameBothWays checks that the fast way and the ordinary way make the same of an
+// event, and counts the events that took the fast way.
 func SameBothWays(t testing.TB, data []byte, newReader NewReader) (n int) {
 	t.Helper()
 	fast, n, fastErr := says(data, newReader, true)
