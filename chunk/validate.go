@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"reflect"
 	"slices"
 	"strings"
 	"unicode"
@@ -28,16 +29,15 @@ const (
 
 const tooDeep = "is nested deeper than 256 levels"
 
-// ValidateChunk says whether a chunk may be stored: required fields are there,
-// ids are ids, enumerations have one of their values, patches are RFC 6902 and
-// raw fields are JSON. Base fields that a writer fills in may be empty. It fails
-// with [ErrInvalidChunk], whose message names the field and the problem.
+// Validate says whether a chunk may be stored: required fields are there, ids are
+// ids, enumerations have one of their values, patches are RFC 6902 and raw fields
+// are JSON. Base fields that a writer fills in may be empty. It fails with
+// [ErrInvalidChunk], whose message names the field and the problem.
 func Validate(c Chunk) error {
 	if c == nil {
 		return ErrInvalidChunk.Because("the chunk is nil")
 	}
-	v := validator{}
-	v.chunk(c)
+	v := validator{}.chunk(c)
 	if v.problem == "" {
 		return nil
 	}
@@ -46,6 +46,24 @@ func Validate(c Chunk) error {
 
 // validator collects the first problem.
 type validator struct{ problem string }
+
+// chunk checks the fields of the base, and then those of the chunk's kind.
+func (v validator) chunk(c Chunk) validator {
+	if isNil(c) {
+		v.fail("chunk", "is nil")
+		return v
+	}
+	v.base(c.ChunkBase())
+	if k := kindOf(c); k != nil {
+		return k.validate(v, c)
+	}
+	if u, ok := c.(*Unknown); ok {
+		v.unknown(u)
+		return v
+	}
+	v.fail("type", fmt.Sprintf("%T is not a chunk of this package", c))
+	return v
+}
 
 func (v *validator) fail(field, problem string) {
 	if v.problem == "" {
@@ -277,4 +295,9 @@ func (v *validator) data(parts []Part) {
 		}
 	}
 	v.parts("data", parts)
+}
+
+func isNil(c Chunk) bool {
+	v := reflect.ValueOf(c)
+	return v.Kind() == reflect.Pointer && v.IsNil()
 }
