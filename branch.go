@@ -186,8 +186,8 @@ func (b *branching) plan(ctx context.Context) error {
 	b.status = f.Status
 	if f.OpenRun() != nil {
 		b.status = chunk.StatusPaused
-		b.suffix = f.UnsettledChildren("the session was branched while this ran")
-		suspended := f.Suspend(chunk.SuspendedInterrupted, nil, 0)[0].(*chunk.RunSuspended)
+		b.suffix = f.Owed().UnsettledChildren("the session was branched while this ran")
+		suspended := f.Owed().Suspend(chunk.SuspendedInterrupted, nil, 0)[0].(*chunk.RunSuspended)
 		suspended.CheckpointID = b.o.CheckpointID
 		b.suffix = append(b.suffix, suspended)
 		for _, c := range b.suffix {

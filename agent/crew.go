@@ -387,7 +387,7 @@ func (s *step) terminate(ctx context.Context, c *call, session string, status ch
 	}
 	var chunks []chunk.Chunk
 	err := s.run.Log.View(ctx, func(f *fold.Fold) error {
-		chunks = f.EndChild(session, c.id, "the child was terminated")
+		chunks = f.Owed().EndChild(session, c.id, "the child was terminated")
 		return nil
 	})
 	if err == nil && len(chunks) > 0 {

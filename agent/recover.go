@@ -15,9 +15,9 @@ const CrashRecovery = "crash_recovery"
 // else: the checkpoint that the last one has owed, and what discards an open model
 // phase that cannot go on; then also the number of its step.
 func (a *Agent) TakeOver(f *fold.Fold) (chunks []chunk.Chunk, discarded int) {
-	chunks = f.Owed()
+	chunks = f.Owed().First()
 	if f.Shown() && !a.Reattaches(f) {
-		chunks, discarded = append(chunks, f.Discard(CrashRecovery)...), f.Step().Number
+		chunks, discarded = append(chunks, f.Owed().Discard(CrashRecovery)...), f.Step().Number
 	}
 	return chunks, discarded
 }

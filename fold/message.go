@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/spool-run/spool/chunk"
-	"github.com/spool-run/spool/internal/jsonenc"
 )
 
 // MessageFold folds one turn's records into the turn's assistant message.
@@ -51,83 +50,37 @@ func (m *MessageFold) Message() *chunk.Message { return m.message }
 // those that say nothing about the message, change nothing; but the fold of a child
 // must be told of its root's executor_superseded.
 func (m *MessageFold) Apply(r chunk.Record, c chunk.Chunk) {
-	if _, ok := c.(*chunk.ExecutorSuperseded); ok { // of all agents
-		m.pending, m.data = nil, nil // a series that its owner did not finish counts as absent
-		return
-	}
-	if agent := c.ChunkBase().AgentID; agent != "" && agent != m.root {
-		return
-	}
-	switch c := c.(type) {
-	case *chunk.RunStarted:
-		m.message.ID, m.message.TurnID = c.MessageID, c.TurnID
-		if m.message.Time == 0 {
-			m.message.Time = c.Timestamp
-		}
-		m.mergeMetadata(c.Metadata)
-	case *chunk.StepStarted:
-		m.closeBlock()
-		m.stepAt = len(m.message.Parts)
-		m.add(m.stepAt, chunk.Part{Type: chunk.PartStep, ID: c.StepID, First: r.Seq}, false)
-		clear(m.undo)
-	case *chunk.TextDelta:
-		m.grow(chunk.PartText, c.PartID, c.Delta, r.Seq)
-	case *chunk.Thinking:
-		m.applyThinking(c, r.Seq)
-	case *chunk.AssistantMessage:
-		m.pending = joinParts(m.pending, c.Parts)
-		if !c.More {
-			m.seal(m.pending, r.Seq)
-			m.pending = nil
-		}
-	case *chunk.Custom:
-		if !c.Transient {
-			m.setData(c.EventName, c.ID, c.Data, r.Seq)
-		}
-	case *chunk.Progress:
-		m.setData("progress", c.ID, progressData(c), r.Seq)
-	case *chunk.Output:
-		m.setData("output", "", c.Output, r.Seq)
-	case *chunk.ErrorChunk:
-		if c.Recoverable {
-			m.setData("error", "", jsonenc.Must(chunk.ErrorInfo{Error: c.Error, Code: c.Code, Recoverable: true}), r.Seq)
-		}
-	case *chunk.Citation:
-		m.insert(chunk.Part{Type: chunk.PartSource, First: r.Seq, ID: c.SourceID, URL: c.URL, Title: c.Title,
-			MediaType: c.MediaType, Filename: c.Filename, Text: c.CitedText}, false)
-	case *chunk.File:
-		m.insert(chunk.Part{Type: chunk.PartFile, First: r.Seq, URL: c.URL, MediaType: c.MediaType, Filename: c.Filename, Large: c.Large}, false)
-	case *chunk.StepCommitted:
-		m.closeBlock()
-		m.data = append(m.data, c.Data...)
-		if !c.More {
-			m.commit(m.data)
-			m.data = nil
-		}
-	case *chunk.StepDiscarded:
-		m.discard()
-	case *chunk.RunSuspended:
-		m.closeBlock()
-		m.commit(c.Data)
-		m.mergeMetadata(c.Metadata)
-		if c.Kind == chunk.SuspendedInterrupted {
-			m.mark("run-interrupted", map[string]string{"runId": c.RunID, "reason": c.Kind}, r.Seq)
-		}
-	case *chunk.RunFinished:
-		m.closeBlock()
-		m.mergeMetadata(c.Metadata)
-		switch c.Outcome {
-		case chunk.OutcomeStopped:
-			m.mark("run-interrupted", map[string]string{"runId": c.RunID, "reason": string(c.Outcome)}, r.Seq)
-		case chunk.OutcomeFailed:
-			m.mark("error", chunk.ErrorInfo{Error: c.Error, Code: c.Code, Recoverable: c.Recoverable}, r.Seq)
-		}
-	default:
-		m.applyTool(r, c)
+	if t := c.ChunkType(); m.hears(c) || t == chunk.TypeExecutorSuperseded {
+		kinds[t].toMessage(m, r, c)
 	}
 }
 
-func (m *MessageFold) applyThinking(c *chunk.Thinking, seq uint64) {
+// hears reports whether a chunk is of the message's own agent.
+func (m *MessageFold) hears(c chunk.Chunk) bool {
+	agent := c.ChunkBase().AgentID
+	return agent == "" || agent == m.root
+}
+
+func (m *MessageFold) runStarted(_ uint64, c *chunk.RunStarted) {
+	m.message.ID, m.message.TurnID = c.MessageID, c.TurnID
+	if m.message.Time == 0 {
+		m.message.Time = c.Timestamp
+	}
+	m.mergeMetadata(c.Metadata)
+}
+
+func (m *MessageFold) stepStarted(seq uint64, c *chunk.StepStarted) {
+	m.closeBlock()
+	m.stepAt = len(m.message.Parts)
+	m.add(m.stepAt, chunk.Part{Type: chunk.PartStep, ID: c.StepID, First: seq}, false)
+	clear(m.undo)
+}
+
+func (m *MessageFold) textDelta(seq uint64, c *chunk.TextDelta) {
+	m.grow(chunk.PartText, c.PartID, c.Delta, seq)
+}
+
+func (m *MessageFold) thinking(seq uint64, c *chunk.Thinking) {
 	streamed := ""
 	if m.openAt >= 0 {
 		if p := &m.message.Parts[m.openAt]; p.Type == chunk.PartReasoning && p.ID == c.PartID {
@@ -144,6 +97,50 @@ func (m *MessageFold) applyThinking(c *chunk.Thinking, seq uint64) {
 		m.closeBlock()
 	}
 }
+
+func (m *MessageFold) assistantMessage(seq uint64, c *chunk.AssistantMessage) {
+	m.pending = joinParts(m.pending, c.Parts)
+	if !c.More {
+		m.seal(m.pending, seq)
+		m.pending = nil
+	}
+}
+
+func (m *MessageFold) stepCommitted(_ uint64, c *chunk.StepCommitted) {
+	m.closeBlock()
+	m.data = append(m.data, c.Data...)
+	if !c.More {
+		m.commit(m.data)
+		m.data = nil
+	}
+}
+
+func (m *MessageFold) stepDiscarded(uint64, *chunk.StepDiscarded) { m.discard() }
+
+func (m *MessageFold) runSuspended(seq uint64, c *chunk.RunSuspended) {
+	m.closeBlock()
+	m.commit(c.Data)
+	m.mergeMetadata(c.Metadata)
+	if c.Kind == chunk.SuspendedInterrupted {
+		m.mark("run-interrupted", map[string]string{"runId": c.RunID, "reason": c.Kind}, seq)
+	}
+}
+
+func (m *MessageFold) runFinished(seq uint64, c *chunk.RunFinished) {
+	m.closeBlock()
+	m.mergeMetadata(c.Metadata)
+	switch c.Outcome {
+	case chunk.OutcomeStopped:
+		m.mark("run-interrupted", map[string]string{"runId": c.RunID, "reason": string(c.Outcome)}, seq)
+	case chunk.OutcomeFailed:
+		m.mark("error", chunk.ErrorInfo{Error: c.Error, Code: c.Code, Recoverable: c.Recoverable}, seq)
+	}
+}
+
+func (m *MessageFold) executorSuperseded(uint64, *chunk.ExecutorSuperseded) { m.dropSeries() }
+
+// dropSeries forgets a series that its owner did not finish: it counts as absent.
+func (m *MessageFold) dropSeries() { m.pending, m.data = nil, nil }
 
 // grow adds text to the open block, or opens one. Blocks are serial: a delta of
 // another kind or part id closes the one before.
@@ -257,52 +254,6 @@ func (m *MessageFold) dropStreamed() {
 	}
 }
 
-// setData sets a data part: the one of this name and id, or a new one.
-func (m *MessageFold) setData(name, id string, data json.RawMessage, first uint64) {
-	key := name + "\x00" + id
-	if id != "" {
-		m.dirty[key] = true
-		if i := m.findData(name, id); i >= 0 {
-			if _, saved := m.undo[key]; !saved && i < m.stepAt {
-				m.undo[key] = m.message.Parts[i].Data
-			}
-			m.message.Parts[i].Data = data
-			return
-		}
-	}
-	m.insert(chunk.Part{Type: chunk.PartData, Name: name, ID: id, Data: data, First: first}, false)
-}
-
-func (m *MessageFold) findData(name, id string) int {
-	return slices.IndexFunc(m.message.Parts, func(p chunk.Part) bool {
-		return p.Type == chunk.PartData && p.Name == name && p.ID == id
-	})
-}
-
-// mark appends a persistent data part that says how a run ended.
-func (m *MessageFold) mark(name string, v any, seq uint64) {
-	m.add(len(m.message.Parts), chunk.Part{Type: chunk.PartData, Name: name, Data: jsonenc.Must(v), First: seq}, false)
-}
-
-func (m *MessageFold) commit(data []chunk.Part) {
-	for _, p := range data {
-		m.setData(p.Name, p.ID, p.Data, p.First)
-	}
-	clear(m.dirty)
-	clear(m.undo)
-}
-
-// uncommitted returns the data parts that only trace records hold so far.
-func (m *MessageFold) uncommitted() []chunk.Part {
-	var parts []chunk.Part
-	for _, p := range m.message.Parts {
-		if p.Type == chunk.PartData && p.ID != "" && m.dirty[p.Name+"\x00"+p.ID] {
-			parts = append(parts, p)
-		}
-	}
-	return parts
-}
-
 // discard drops the current step.
 func (m *MessageFold) discard() {
 	m.openAt, m.block, m.pending, m.data = -1, nil, nil, nil
@@ -328,32 +279,6 @@ func (m *MessageFold) discard() {
 	}
 }
 
-func (m *MessageFold) mergeMetadata(metadata json.RawMessage) {
-	var added map[string]any
-	if json.Unmarshal(metadata, &added) != nil || added == nil {
-		return
-	}
-	var merged map[string]any
-	_ = json.Unmarshal(m.message.Metadata, &merged)
-	m.message.Metadata = jsonenc.Must(mergeObjects(merged, added))
-}
-
-// mergeObjects merges JSON objects the way clients merge a message's metadata:
-// objects merge, everything else is replaced.
-func mergeObjects(into, from map[string]any) map[string]any {
-	if into == nil {
-		into = make(map[string]any, len(from))
-	}
-	for k, v := range from {
-		if sub, ok := v.(map[string]any); ok {
-			old, _ := into[k].(map[string]any)
-			v = mergeObjects(old, sub)
-		}
-		into[k] = v
-	}
-	return into
-}
-
 // joinParts appends the parts of a continued record. A first part that was
 // opened by the same record as the last one so far goes on with its text.
 func joinParts(parts, more []chunk.Part) []chunk.Part {
@@ -368,16 +293,4 @@ func joinParts(parts, more []chunk.Part) []chunk.Part {
 		}
 	}
 	return append(parts, more...)
-}
-
-// progressData is what a progress chunk shows: its own fields, without the base.
-func progressData(c *chunk.Progress) json.RawMessage {
-	return jsonenc.Must(struct {
-		ID      string          `json:"id"`
-		Parent  string          `json:"parent,omitempty"`
-		Label   string          `json:"label,omitempty"`
-		State   string          `json:"state,omitempty"`
-		Percent *float64        `json:"percent,omitempty"`
-		Data    json.RawMessage `json:"data,omitempty"`
-	}{c.ID, c.Parent, c.Label, c.State, c.Percent, c.Data})
 }

@@ -18,7 +18,7 @@ func (f *Fold) Save() ([]byte, error) {
 }
 
 func (f *Fold) busy() bool {
-	return f.run != nil || f.rewind != nil || len(f.replacing) > 0 || f.resuming != nil || f.restored != "" || slices.ContainsFunc(f.Children, (*Fold).busy)
+	return f.open.run != nil || f.pairs.open() || slices.ContainsFunc(f.Children, (*Fold).busy)
 }
 
 // LoadFold decodes what [Fold.Save] wrote.
@@ -32,7 +32,7 @@ func Load(data []byte) (*Fold, error) {
 }
 
 func (f *Fold) restore() {
-	f.committed = f.State
+	f.staging.committed = f.State
 	for _, c := range f.Children {
 		c.parent = f
 		c.restore()

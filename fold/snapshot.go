@@ -67,7 +67,7 @@ func (f *Fold) Snapshot(o SnapshotOptions) Snapshot {
 		s.Code = turn.LastRun().Code
 	}
 	switch {
-	case len(f.Waiting) > 0 && f.run == nil && !f.Asks():
+	case len(f.Waiting) > 0 && f.open.run == nil && !f.Asks():
 		s.StartSequence = f.Waiting[0].Seq - 1
 	case turn != nil:
 		s.StartSequence = turn.Start()
@@ -77,7 +77,7 @@ func (f *Fold) Snapshot(o SnapshotOptions) Snapshot {
 	}
 	liveTurn, live := f.LiveAt(f.Seq) // what the stream will give to whoever asks at this position
 	for _, m := range f.Messages {
-		if turn != nil && m.ID == turn.MessageID && (o.OmitLive && live && liveTurn == turn.ID || f.run != nil && len(m.Parts) == 0) {
+		if turn != nil && m.ID == turn.MessageID && (o.OmitLive && live && liveTurn == turn.ID || f.open.run != nil && len(m.Parts) == 0) {
 			continue
 		}
 		s.Messages = append(s.Messages, m.Clone())
@@ -94,7 +94,7 @@ func (f *Fold) Snapshot(o SnapshotOptions) Snapshot {
 
 // Next returns the command that waits for nothing but its run, or nil.
 func (f *Fold) Next() *Command {
-	if len(f.Waiting) == 0 || f.run != nil || f.Continue != nil || f.Asks() {
+	if len(f.Waiting) == 0 || f.open.run != nil || f.Continue != nil || f.Asks() {
 		return nil
 	}
 	return f.Waiting[0]

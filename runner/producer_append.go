@@ -327,11 +327,11 @@ func (s *externalSession) write(ctx context.Context, c chunk.Chunk) error {
 
 func (s *externalSession) closeModelPhase(ctx context.Context, finish string) error {
 	s.tools = true
-	return s.add(ctx, func(f *fold.Fold) []chunk.Chunk { return f.CloseModelPhase(finish, nil) })
+	return s.add(ctx, func(f *fold.Fold) []chunk.Chunk { return f.Owed().CloseModelPhase(finish, nil) })
 }
 
 func (s *externalSession) closeStep(ctx context.Context) error {
-	return s.add(ctx, func(f *fold.Fold) []chunk.Chunk { return f.CloseStep("") })
+	return s.add(ctx, func(f *fold.Fold) []chunk.Chunk { return f.Owed().CloseStep("") })
 }
 
 func (s *externalSession) add(ctx context.Context, what func(*fold.Fold) []chunk.Chunk) error {
