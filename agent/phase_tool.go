@@ -33,7 +33,7 @@ func (s *step) runTools(ctx context.Context) (waiting []*call, err error) {
 	}
 	var dispatched []*call
 	for _, c := range s.calls {
-		if c.providerExecuted || c.part != nil && c.part.State.Settled() {
+		if c.providerExecuted || c.part != nil && c.part.State.Done() {
 			continue
 		}
 		input, refusal := s.checkCall(c)

@@ -30,8 +30,8 @@ func (*Thinking) ChunkType() Type { return TypeThinking }
 // text that was streamed before it. Producers close a block with its whole text,
 // with nothing, or with a last delta.
 func CompleteThinking(streamed, content string) string {
-	if rest, ok := strings.CutPrefix(content, streamed); ok {
-		return rest
+	if added, ok := strings.CutPrefix(content, streamed); ok {
+		return added
 	}
 	return content
 }

@@ -84,8 +84,8 @@ const (
 	ToolDenied    ToolState = "denied"
 )
 
-// Settled reports whether the call has its outcome.
-func (s ToolState) Settled() bool {
+// Done reports whether the call has its outcome.
+func (s ToolState) Done() bool {
 	return s == ToolCompleted || s == ToolFailed || s == ToolDenied
 }
 
@@ -111,7 +111,7 @@ type ToolPart struct {
 // being executed.
 func (t *ToolPart) Takes(decision, open bool) bool {
 	switch {
-	case t.State.Settled():
+	case t.State.Done():
 		return false
 	case decision:
 		return t.Approval != nil && t.Approval.Approved == nil
@@ -179,5 +179,5 @@ func (m *Message) Clone() Message {
 // Waits reports whether a call of a paused run lacks the answer that it waits
 // for.
 func (t *ToolPart) Waits() bool {
-	return !t.State.Settled() && (t.Approval == nil || t.Approval.Approved == nil)
+	return !t.State.Done() && (t.Approval == nil || t.Approval.Approved == nil)
 }

@@ -21,8 +21,8 @@ const (
 	MaxCursorBytes = 1 << 10
 	// MaxResultErrorBytes bounds the error text of a submitted tool result.
 	MaxResultErrorBytes = 8 << 10
-	// MaxResultBytes bounds the value of a submitted tool result.
-	MaxResultBytes = 1 << 20
+	// maxResultBytes bounds the value of a submitted tool result.
+	maxResultBytes = 1 << 20
 	// MaxDepth bounds how deep JSON values are nested, the state too.
 	MaxDepth = jsonenc.MaxDepth
 )

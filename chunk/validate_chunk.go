@@ -295,8 +295,8 @@ func (v validator) toolResultSubmitted(c *ToolResultSubmitted) validator {
 	v.id("commandId", c.CommandID)
 	v.name("toolCallId", c.ToolCallID)
 	v.optJSON("result", c.Result)
-	if len(c.Result) > MaxResultBytes {
-		v.fail("result", fmt.Sprintf("is larger than %d bytes", MaxResultBytes))
+	if len(c.Result) > maxResultBytes {
+		v.fail("result", fmt.Sprintf("is larger than %d bytes", maxResultBytes))
 	}
 	if len(c.Error) > MaxResultErrorBytes {
 		v.fail("error", fmt.Sprintf("is longer than %d bytes", MaxResultErrorBytes))

@@ -23,11 +23,11 @@ func (f *Fold) Child(session string) *Fold {
 
 // toward returns the child that is an agent or one of its ancestors.
 func (f *Fold) toward(session string) *Fold {
-	rest, ok := strings.CutPrefix(session, f.Session)
-	if !ok || rest == "" || rest[0] != '.' {
+	suffix, ok := strings.CutPrefix(session, f.Session)
+	if !ok || suffix == "" || suffix[0] != '.' {
 		return nil
 	}
-	number, _, _ := strings.Cut(rest[1:], ".")
+	number, _, _ := strings.Cut(suffix[1:], ".")
 	id := session[:len(f.Session)+1+len(number)]
 	if n, err := strconv.Atoi(number); err == nil && n > 0 && n <= len(f.Children) && f.Children[n-1].Session == id {
 		return f.Children[n-1]

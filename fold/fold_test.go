@@ -139,7 +139,7 @@ func TestSettlingAtEveryRecord(t *testing.T) {
 			t.Fatalf("cut %d: status %s", k, full.fold.Status)
 		}
 		for _, p := range full.fold.Messages[1].Parts {
-			if p.Open || (p.Tool != nil && !p.Tool.State.Settled()) {
+			if p.Open || (p.Tool != nil && !p.Tool.State.Done()) {
 				t.Fatalf("cut %d: part left open: %s", k, jsonenc.Must(p))
 			}
 		}

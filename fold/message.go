@@ -192,7 +192,7 @@ func (m *MessageFold) seal(parts []chunk.Part, seq uint64) {
 			p.Tool = &tool
 		}
 		if i := m.findStreamed(p); i >= 0 {
-			if q := m.message.Parts[i]; q.Tool != nil && (q.Tool.State == chunk.ToolExecuting || q.Tool.State.Settled() || q.Tool.Approval != nil) {
+			if q := m.message.Parts[i]; q.Tool != nil && (q.Tool.State == chunk.ToolExecuting || q.Tool.State.Done() || q.Tool.Approval != nil) {
 				said := p.Tool
 				p.Tool = q.Tool // a producer told what became of the call first
 				if p.Tool.Input == nil && p.Tool.InputText == "" {

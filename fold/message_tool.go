@@ -50,7 +50,7 @@ func (m *MessageFold) toolStart(seq uint64, c *chunk.ToolStart) {
 func (m *MessageFold) toolEnd(seq uint64, c *chunk.ToolEnd) {
 	m.closeBlock()
 	t := m.tool(c.ToolCallID, c.ToolName, seq, false)
-	if t.State.Settled() {
+	if t.State.Done() {
 		return
 	}
 	t.Output, t.Preliminary = c.Result, c.Preliminary
@@ -104,7 +104,7 @@ func (m *MessageFold) toolApprovalResponse(_ uint64, c *chunk.ToolApprovalRespon
 }
 
 func (m *MessageFold) toolResultSubmitted(_ uint64, c *chunk.ToolResultSubmitted) {
-	if i := m.findTool(c.ToolCallID); i >= 0 && !m.message.Parts[i].Tool.State.Settled() {
+	if i := m.findTool(c.ToolCallID); i >= 0 && !m.message.Parts[i].Tool.State.Done() {
 		t := m.message.Parts[i].Tool
 		if c.Error != "" {
 			fail(t, c.Error)

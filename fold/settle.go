@@ -51,7 +51,7 @@ func (o Owed) unsettled(errText string) []chunk.Chunk {
 	}
 	calls := 0
 	for _, p := range o.f.current.message.Parts {
-		if p.Tool == nil || p.Tool.State.Settled() || p.Tool.ProviderExecuted {
+		if p.Tool == nil || p.Tool.State.Done() || p.Tool.ProviderExecuted {
 			continue
 		}
 		calls++

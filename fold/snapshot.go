@@ -54,7 +54,7 @@ func (f *Fold) Snapshot(o SnapshotOptions) Snapshot {
 		Reason:         f.Reason,
 		Error:          f.Error,
 		State:          f.State,
-		Messages:       []chunk.Message{},
+		Messages:       f.shownMessages(o),
 		StreamSequence: f.Position(),
 		Usage:          f.Usage,
 		Origin:         f.Origin,
@@ -75,21 +75,29 @@ func (f *Fold) Snapshot(o SnapshotOptions) Snapshot {
 			s.ExistingMessageID = turn.MessageID
 		}
 	}
-	liveTurn, live := f.LiveAt(f.Seq) // what the stream will give to whoever asks at this position
-	for _, m := range f.Messages {
-		if turn != nil && m.ID == turn.MessageID && (o.OmitLive && live && liveTurn == turn.ID || f.open.run != nil && len(m.Parts) == 0) {
-			continue
-		}
-		s.Messages = append(s.Messages, m.Clone())
-	}
-	if w := f.Next(); w != nil && w.Held {
-		s.Messages = w.preview(s.Messages) // the stream shows the answer to it
-	}
 	if c := f.Checkpoint(f.CheckpointID); c != nil {
 		s.CheckpointID = &c.ID
 		s.Checkpoint = &SnapshotCheckpoint{c.ID, c.StepCount, c.Seq}
 	}
 	return s
+}
+
+// shownMessages returns copies of the messages that a snapshot holds.
+func (f *Fold) shownMessages(o SnapshotOptions) []chunk.Message {
+	messages, turn := []chunk.Message{}, f.LastTurn()
+	liveTurn, live := f.LiveAt(f.Seq) // what the stream will give to whoever asks at this position
+	streamed := o.OmitLive && live && turn != nil && liveTurn == turn.ID
+	for _, m := range f.Messages {
+		ofTurn := turn != nil && m.ID == turn.MessageID
+		empty := f.open.run != nil && len(m.Parts) == 0
+		if !ofTurn || !streamed && !empty {
+			messages = append(messages, m.Clone())
+		}
+	}
+	if w := f.Next(); w != nil && w.Held {
+		messages = w.preview(messages) // the stream shows the answer to it
+	}
+	return messages
 }
 
 // Next returns the command that waits for nothing but its run, or nil.

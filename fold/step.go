@@ -12,10 +12,6 @@ import (
 // OpenRun returns the run that is open, or nil.
 func (f *Fold) OpenRun() *Run { return f.open.run }
 
-// OpenStep returns the open run's step number, and the step's id while the step
-// is open.
-func (f *Fold) OpenStep() (number int, id string) { return f.open.step, f.open.stepID }
-
 // Spent returns how long the open run has taken by now, with the runs that it took
 // up; what they were paused does not count. 0 if none is open.
 func (f *Fold) Spent(now time.Time) time.Duration {

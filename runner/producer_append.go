@@ -164,7 +164,7 @@ func (e *External) inspect(ctx context.Context, g *spool.Log, p *producer, epoch
 			return ErrProducerFenced.With(g.Session(), nil)
 		}
 		x.run, x.open, x.stop = *turn.LastRun(), f.OpenRun() != nil, f.Stop != nil
-		x.step, _ = f.OpenStep()
+		x.step = f.Step().Number
 		return nil
 	})
 	if err != nil {

@@ -165,7 +165,7 @@ func (m *Manager) PauseStream(ctx context.Context, streamID string) error {
 		pause := f.Owed().Suspend(chunk.SuspendedClientTool, nil, 0)[0].(*chunk.RunSuspended)
 		pause.Base = chunk.Base{} // the writer's
 		for _, p := range f.Message(f.LastTurn().MessageID).Parts {
-			if p.Tool == nil || p.Tool.State.Settled() {
+			if p.Tool == nil || p.Tool.State.Done() {
 				continue
 			}
 			pause.ToolCallIDs = append(pause.ToolCallIDs, p.Tool.CallID)

@@ -113,7 +113,7 @@ func (d *Deps) lead(ctx context.Context, g subject, p *spool.Projection, turn *f
 			switch t := part.Tool; {
 			case part.Type == chunk.PartStep:
 				clear(settled)
-			case t != nil && t.State.Settled() && AnswerID(Answer{CallID: t.CallID}) != command:
+			case t != nil && t.State.Done() && AnswerID(Answer{CallID: t.CallID}) != command:
 				settled[t.CallID] = true
 			}
 		}

@@ -265,7 +265,7 @@ func (g *generator) tools(turn string) bool {
 	m2 := m.Clone()
 	for i := range m2.Parts {
 		t := m2.Parts[i].Tool
-		if t == nil || t.State.Settled() {
+		if t == nil || t.State.Done() {
 			continue
 		}
 		if t.Input == nil {
