@@ -12,9 +12,9 @@ import "encoding/json"
 // Type is a chunk's discriminator, the "type" of its JSON.
 type Type string
 
-// Chunk is one typed event of a session. Chunks are pointers to the structs of
-// this package; what this version does not know is an [*Unknown], kept byte for
-// byte.
+// Chunk is one typed event of a session. Chunks are pointers to the structs of this
+// package. A chunk that this version does not know is an [*Unknown], which keeps it
+// byte for byte.
 type Chunk interface {
 	// ChunkType returns the discriminator.
 	ChunkType() Type
@@ -32,7 +32,7 @@ type Base struct {
 	RunID     string `json:"runId,omitempty"` // on every chunk that a run writes
 }
 
-// ChunkBase returns b itself; embedding Base makes a struct half a [Chunk].
+// ChunkBase returns b itself. It gives structs that embed Base this method of [Chunk].
 func (b *Base) ChunkBase() *Base { return b }
 
 // The chunk types.
@@ -88,9 +88,9 @@ const (
 	TypeHistoryReplaced      Type = "history_replaced"
 )
 
-// TypeTraceOmitted is the type of the records that stand in a branch for those
-// of the source's trace that opened a part: they keep its parts in order, and
-// say nothing.
+// TypeTraceOmitted is the type of records in a branch that take the place of trace
+// records of the source. They stand for those that opened a part, so that the parts
+// keep their order.
 const TypeTraceOmitted Type = "trace_omitted"
 
 // Unknown is a chunk of a type that this version does not know, or of a known

@@ -9,10 +9,10 @@ import (
 	"github.com/spool-run/spool/internal/jsonenc"
 )
 
-// Append appends the chunk's JSON to dst: "type" first, then the base
-// fields, then the chunk's own, in the order of the struct. It writes what
-// encoding/json writes, byte for byte, and fails with [ErrInvalidChunk], leaving
-// dst as it was, when a raw JSON field is not JSON.
+// Append appends the chunk's JSON to dst: "type" first, then the base fields, then
+// the chunk's own, in the order of the struct. It writes the same bytes as
+// encoding/json. If a raw JSON field is not JSON, it fails with [ErrInvalidChunk] and
+// returns dst as it was.
 //
 // The chunks that make up nearly all of a log are encoded without reflection and,
 // if dst has room, without allocating.
@@ -27,7 +27,7 @@ func Append(dst []byte, c Chunk) ([]byte, error) {
 	return append(e.b, '}'), nil
 }
 
-// appendAny is Append for the chunks that are too rare to be quick.
+// appendAny is Append for all other chunks. It uses encoding/json.
 func appendAny(dst []byte, c Chunk) ([]byte, error) {
 	if c == nil {
 		return dst, ErrInvalidChunk.Because("the chunk is nil")
@@ -50,8 +50,8 @@ func appendAny(dst []byte, c Chunk) ([]byte, error) {
 	return append(dst, body[1:]...), nil
 }
 
-// appendUnknown copies an unknown chunk as it came, but on one line: records are
-// lines to whoever writes them to a stream.
+// appendUnknown copies an unknown chunk as it came, but on one line, because streams
+// write a record as a line.
 func appendUnknown(dst []byte, u *Unknown) ([]byte, error) {
 	if u == nil || !jsonenc.Valid(u.Raw) {
 		return dst, ErrInvalidChunk.Because("an unknown chunk is not valid JSON, or " + tooDeep)
@@ -67,7 +67,7 @@ func appendUnknown(dst []byte, u *Unknown) ([]byte, error) {
 // encoder appends JSON members. Keys come with their comma, quotes and colon.
 type encoder struct {
 	b       []byte
-	problem string // the first one; what was appended is then of no use
+	problem string // the first one; b is invalid then
 }
 
 // base opens the object of a chunk, and writes its type and its base.
@@ -127,7 +127,7 @@ func (e *encoder) optRaw(key string, raw json.RawMessage) {
 	}
 }
 
-// float writes the shortest form, as ECMAScript does.
+// float writes a number in its shortest form, as ECMAScript does.
 func (e *encoder) float(key string, f float64) {
 	if math.IsNaN(f) || math.IsInf(f, 0) {
 		if e.problem == "" {

@@ -32,13 +32,13 @@ func Decode(data []byte) (Chunk, error) {
 		return nil, ErrInvalidChunk.Because("the chunk is not valid JSON")
 	}
 	u := &Unknown{Type: t, Raw: bytes.Clone(data)}
-	_ = json.Unmarshal(data, &u.Base) // as far as it goes
+	_ = json.Unmarshal(data, &u.Base) // fields of other shapes stay zero
 	return u, nil
 }
 
-// typeOf reads the "type" of a JSON object, and finds its kind, nil if this
-// version does not know the type. What [Append] wrote starts with the type,
-// plainly, and is not looked at further.
+// typeOf reads the "type" of a JSON object and finds its kind, or nil if this version
+// does not know the type. plain says that the object starts with the type, as
+// [Append] writes it. Only its beginning was read then.
 func typeOf(data []byte) (t Type, k *kind, plain bool, err error) {
 	if name, ok := plainType(data); ok {
 		if k := kinds[Type(name)]; k != nil {
@@ -58,7 +58,7 @@ func typeOf(data []byte) (t Type, k *kind, plain bool, err error) {
 	return *head.Type, kinds[*head.Type], false, nil
 }
 
-// plainType returns the type of an object that starts with it.
+// plainType returns the type of an object that starts with it, as [Append] writes it.
 func plainType(data []byte) ([]byte, bool) {
 	name, ok := bytes.CutPrefix(data, []byte(`{"type":"`))
 	if !ok {

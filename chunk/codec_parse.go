@@ -126,7 +126,7 @@ func (s StreamEnd) MarshalJSON() ([]byte, error) {
 	}{streamEndType, plain(s)})
 }
 
-// StreamMessage is what a stream of messages is made of: a chunk, or the end.
+// StreamMessage is a message of a stream: a chunk, or the end of the stream.
 type StreamMessage struct {
 	Chunk Chunk      // nil for the end
 	End   *StreamEnd // nil for a chunk
@@ -135,7 +135,7 @@ type StreamMessage struct {
 // IsEnd reports whether the message is the end of its stream.
 func (m StreamMessage) IsEnd() bool { return m.End != nil }
 
-// Parsed is the result of validating unknown data: Data if Success is set, else
+// Parsed is the result of validating data. It has Data if Success is set, and else
 // Error.
 type Parsed[T any] struct {
 	Success bool

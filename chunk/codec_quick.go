@@ -15,7 +15,8 @@ func decodeQuick(k *kind, data []byte) Chunk {
 	return k.quick(quick{left: data[len(`{"type":""`)+len(k.typ):], ok: true})
 }
 
-// quick takes members off the front of an object until one is not as expected.
+// quick reads the members of an object in the order in which [Append] writes them. ok
+// becomes false at the first one that is not as expected.
 type quick struct {
 	left []byte
 	ok   bool
@@ -92,8 +93,8 @@ func (d *quick) str(key string) string {
 	return d.text(s[:n])
 }
 
-// text checks what a JSON string may not hold. Text that is no UTF-8 is the
-// general decoder's to mend.
+// text returns a string without escapes. Control characters are not allowed in it, and
+// text that is not UTF-8 is left to the general decoder, which mends it.
 func (d *quick) text(s []byte) string {
 	for _, c := range s {
 		if c < ' ' {
@@ -105,7 +106,7 @@ func (d *quick) text(s []byte) string {
 	return string(s)
 }
 
-// escaped reads a string with the escapes that Append writes.
+// escaped reads a string with the escapes that [Append] writes.
 func (d *quick) escaped(s []byte) string {
 	text := make([]byte, 0, min(len(s), 256))
 	for i := 0; i < len(s); i++ {
@@ -151,7 +152,7 @@ func (d *quick) escaped(s []byte) string {
 				}
 				r = r<<4 | rune(v)
 			}
-			if !utf8.ValidRune(r) { // half of a pair
+			if !utf8.ValidRune(r) { // half of a surrogate pair
 				d.ok = false
 				return ""
 			}

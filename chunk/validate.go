@@ -13,7 +13,7 @@ import (
 	"github.com/spool-run/spool/internal/jsonenc"
 )
 
-// Limits on what a chunk says about itself. Records have [MaxRecordBytes].
+// Limits on the fields of chunks. A record as a whole has [MaxRecordBytes].
 const (
 	// MaxNameBytes bounds tool, event and agent type names.
 	MaxNameBytes = 256
@@ -23,7 +23,7 @@ const (
 	MaxResultErrorBytes = 8 << 10
 	// maxResultBytes bounds the value of a submitted tool result.
 	maxResultBytes = 1 << 20
-	// MaxDepth bounds how deep JSON values are nested, the state too.
+	// MaxDepth bounds how deep JSON values are nested, and also the custom state.
 	MaxDepth = jsonenc.MaxDepth
 )
 
@@ -71,7 +71,7 @@ func (v *validator) fail(field, problem string) {
 	}
 }
 
-// id checks a field that holds an id of ours.
+// id checks a field that holds one of our own ids.
 func (v *validator) id(field, id string) {
 	if problem := idProblem(id); problem != "" {
 		v.fail(field, problem)
@@ -90,8 +90,8 @@ func (v *validator) ids(field string, ids []string) {
 	}
 }
 
-// name checks names and the ids that others make, such as a provider's call ids:
-// they may hold slashes.
+// name checks names, and ids that others make, such as a provider's call ids. They may
+// hold slashes.
 func (v *validator) name(field, s string) {
 	switch {
 	case s == "":
@@ -117,7 +117,7 @@ func (v *validator) text(field, s string) {
 	}
 }
 
-// json checks a raw field; nil is null.
+// json checks a raw field. nil is null.
 func (v *validator) json(field string, raw json.RawMessage) {
 	switch {
 	case raw == nil:

@@ -8,7 +8,8 @@ import (
 	"github.com/spool-run/spool/internal/jsonenc"
 )
 
-// The checks of the kinds, each of the fields that a chunk has beside its base's.
+// This file has the checks of the kinds. Each checks the fields that the chunk has
+// beside those of its base.
 
 func (v validator) textDelta(c *TextDelta) validator {
 	v.optName("partId", c.PartID)
@@ -325,7 +326,7 @@ func (v validator) historyReplaced(c *HistoryReplaced) validator {
 	return v
 }
 
-// reservedTypes mean something else to readers of the native wire.
+// reservedTypes have another meaning to readers of the native wire.
 var reservedTypes = []string{streamEndType, "chunk", "end", "fail", "resync"}
 
 func (v *validator) unknown(u *Unknown) {

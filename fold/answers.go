@@ -6,17 +6,19 @@ import (
 	"github.com/spool-run/spool/chunk"
 )
 
+// toolApprovalResponse takes a decision on a call.
 func (f *Fold) toolApprovalResponse(r chunk.Record, c *chunk.ToolApprovalResponse) {
 	f.answer(r, c, func() { f.current.toolApprovalResponse(r.Seq, c) })
 }
 
+// toolResultSubmitted takes the outcome of a call that the client executes.
 func (f *Fold) toolResultSubmitted(r chunk.Record, c *chunk.ToolResultSubmitted) {
 	f.answer(r, c, func() { f.current.toolResultSubmitted(r.Seq, c) })
 }
 
-// answer takes a decision or a result for a call that waits for one. Its run may
-// still be open, because other calls of the step are not done: then the answer
-// is the open run's, unless that has to pause for others.
+// answer gives an answer its verdict, and applies it to the message if a call waits
+// for it. The run may still be open, because other calls of the step are not done.
+// Then the answer is the open run's, unless the run has to pause for others.
 func (f *Fold) answer(r chunk.Record, c chunk.Chunk, apply func()) {
 	id := chunk.CommandID(c)
 	if _, repeated := f.Verdicts[id]; repeated {
@@ -37,7 +39,8 @@ func (f *Fold) answer(r chunk.Record, c chunk.Chunk, apply func()) {
 	f.answered(r, id)
 }
 
-// takes says whether a call waits for an answer, and not for a child instead.
+// takes reports whether a call waits for this answer. A call that waits for a child
+// does not.
 func (f *Fold) takes(c chunk.Chunk) bool {
 	call := f.current.Answered(c, f.open.run != nil)
 	if run := f.awaiting(); run != nil && run.Suspended == chunk.SuspendedChildren && c.ChunkType() == chunk.TypeToolResultSubmitted {
@@ -46,8 +49,9 @@ func (f *Fold) takes(c chunk.Chunk) bool {
 	return call != ""
 }
 
-// Answered returns the id of the call that an answer is for, if that waits for
-// such an answer; open says whether its run is. The answer is not applied.
+// Answered returns the id of the call that an answer is for, or "" if no call waits
+// for such an answer. open says whether the turn's run is open. The answer is not
+// applied.
 func (m *MessageFold) Answered(c chunk.Chunk, open bool) string {
 	for _, p := range m.message.Parts {
 		t := p.Tool
@@ -76,20 +80,20 @@ func (f *Fold) awaiting() *Run {
 	return nil
 }
 
-// PendingCall is a call that a paused turn waits for, and whose it is.
+// PendingCall is a call that a paused turn waits for, and the agent that made it.
 type PendingCall struct {
 	Agent   string // session id: the root's or a child's
 	Expires int64  // when it stops waiting, Unix milliseconds; 0: never
 	*chunk.ToolPart
 }
 
-// PendingCalls returns the calls that wait for answers, of the paused turn and
-// of those of children, as they stand.
+// PendingCalls returns the calls of the paused turn that still wait for answers, and
+// those of paused children.
 func (f *Fold) PendingCalls() []PendingCall { return f.pendingCalls(0) }
 
 func (f *Fold) pendingCalls(expires int64) []PendingCall {
 	if f.parent != nil && (f.Continue != nil || f.Forgotten) {
-		return nil // it has its answers, or is to stop
+		return nil // the child has its answers, or will be stopped
 	}
 	var calls []PendingCall
 	if run := f.awaiting(); run != nil {
@@ -106,7 +110,7 @@ func (f *Fold) pendingCalls(expires int64) []PendingCall {
 	return calls
 }
 
-// earlier returns the earlier of two times of which 0 is never.
+// earlier returns the earlier of two times. 0 means never.
 func earlier(a, b int64) int64 {
 	if a == 0 || b != 0 && b < a {
 		return b
@@ -114,8 +118,7 @@ func earlier(a, b int64) int64 {
 	return a
 }
 
-// Pending returns the calls that the paused turn waits for, as they stand, and
-// those of children: see [Fold.PendingCalls].
+// Pending returns the calls of [Fold.PendingCalls] alone.
 func (f *Fold) Pending() []*chunk.ToolPart {
 	var calls []*chunk.ToolPart
 	for _, c := range f.PendingCalls() {
@@ -141,8 +144,8 @@ func (f *Fold) Expires() int64 {
 	return expires
 }
 
-// answered notes an accepted answer. The last one that was missing lets the turn
-// go on.
+// answered notes an accepted answer. The turn goes on when no answer is missing any
+// more.
 func (f *Fold) answered(r chunk.Record, id string) {
 	f.Answers = append(f.Answers, id)
 	f.last = &Command{ID: id, Type: r.Type, Seq: r.Seq, Mode: modeOf(r.Type)}
@@ -150,7 +153,7 @@ func (f *Fold) answered(r chunk.Record, id string) {
 	f.allAnswered()
 }
 
-// allAnswered lets the paused turn go on if none of its own calls waits.
+// allAnswered lets the paused turn go on if none of its calls waits any more.
 func (f *Fold) allAnswered() {
 	run := f.awaiting()
 	if run == nil || len(run.Pending) == 0 || f.last == nil || f.Continue != nil || len(f.Pending()) > 0 {
@@ -163,9 +166,11 @@ func (f *Fold) allAnswered() {
 	f.Continue = &Command{ID: f.last.ID, Type: f.last.Type, Seq: f.last.Seq, Mode: mode}
 }
 
-// unheeded lets what asked a run to end, and found it pausing, end the pause.
+// unheeded looks for commands that asked the run to end while it was about to pause:
+// they end the pause instead. Answers that came before the pause count as answers to
+// it.
 func (f *Fold) unheeded(run *Run) {
-	for _, id := range f.Answers { // they did not prevent the pause: it is as if they came while it lasts
+	for _, id := range f.Answers { // the open run did not act on them
 		if f.Verdicts[id].From != 0 {
 			f.Verdicts[id] = Verdict{State: VerdictAccepted}
 		}
@@ -183,10 +188,11 @@ func (f *Fold) unheeded(run *Run) {
 			return
 		}
 	}
-	f.childrenAnswered() // before it paused
+	f.childrenAnswered() // all answers may have come before the pause
 	f.allAnswered()
 }
 
+// modeOf returns the mode of a run that goes on with an answer.
 func modeOf(answer chunk.Type) string {
 	if answer == chunk.TypeToolResultSubmitted {
 		return chunk.ModeClientToolResult
@@ -199,7 +205,7 @@ func modeOf(answer chunk.Type) string {
 func (f *Fold) childrenAnswered() {
 	if run := f.awaiting(); run != nil && run.Suspended == chunk.SuspendedChildren && f.Continue == nil && len(f.Pending()) == 0 {
 		f.Continue = f.last
-		if f.Continue == nil { // nothing has been asked at all
+		if f.Continue == nil { // no child has asked anything
 			f.Continue = &Command{ID: run.ID, Type: chunk.TypeRunSuspended, Seq: run.End, Mode: chunk.ModeApproval}
 		}
 	}

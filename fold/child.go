@@ -9,11 +9,11 @@ import (
 	"github.com/spool-run/spool/chunk"
 )
 
-// Child returns the fold of a child agent, of whatever generation, by its
-// session id; nil if there is none. With the fold's own id it is the fold.
+// Child returns the fold of a child agent, or of a child's child, by its session
+// id. It returns nil if there is none, and the fold itself for its own id.
 //
-// A child's Seq is that of its own last record; the position that belongs to it,
-// and that its [Fold.Snapshot] names, is the root's.
+// A child's Seq is that of its own last record. Its position, which
+// [Fold.Position] and [Fold.Snapshot] name, is the root's.
 func (f *Fold) Child(session string) *Fold {
 	for f != nil && session != f.Session {
 		f = f.toward(session)
@@ -21,7 +21,7 @@ func (f *Fold) Child(session string) *Fold {
 	return f
 }
 
-// toward returns the child that is an agent or one of its ancestors.
+// toward returns the child in whose subtree an agent is, or nil.
 func (f *Fold) toward(session string) *Fold {
 	suffix, ok := strings.CutPrefix(session, f.Session)
 	if !ok || suffix == "" || suffix[0] != '.' {
@@ -53,6 +53,7 @@ func (f *Fold) NextChild() string { return fmt.Sprintf("%s.%d", f.Session, len(f
 // parent's.
 func (f *Fold) NextRun(parentRun string) string { return f.runAfter(parentRun, 0) }
 
+// runAfter is NextRun for a child that has begun n runs more.
 func (f *Fold) runAfter(parentRun string, n int) string {
 	for _, t := range f.Turns {
 		n += len(t.Runs)
@@ -60,8 +61,8 @@ func (f *Fold) runAfter(parentRun string, n int) string {
 	return fmt.Sprintf("%s%s-r%d", parentRun, f.Session[strings.LastIndexByte(f.Session, '.'):], n+1)
 }
 
-// usedBelow returns what descendants have used in runs that belong to a run of the
-// fold's agent or of one above it.
+// usedBelow returns what descendants have used in runs that belong to this run, which
+// is one of the fold's agent or of an agent above it.
 func (f *Fold) usedBelow(run string) chunk.Usage {
 	var used chunk.Usage
 	for _, c := range f.Children {
@@ -77,7 +78,7 @@ func (f *Fold) usedBelow(run string) chunk.Usage {
 	return used
 }
 
-// TotalUsage is Usage and that of all children.
+// TotalUsage returns Usage and that of all children, added up.
 func (f *Fold) TotalUsage() chunk.Usage {
 	sum := f.Usage
 	for _, c := range f.Children {
@@ -92,13 +93,14 @@ func (f *Fold) descends(agent string) bool {
 		chunk.RootID(agent) == chunk.RootID(f.Session)
 }
 
-// applyBelow folds a record of a descendant.
+// applyBelow folds a record of a descendant: into that one's fold, and for answers
+// and stops also into the folds of those above it.
 func (f *Fold) applyBelow(r chunk.Record, c chunk.Chunk, agent string) {
 	child := f.Child(agent)
 	if !chunk.IsCommand(r.Type) {
 		if child != nil {
 			child.ApplyChunk(r, c)
-			if r.Type == chunk.TypeStepCommitted { // whoever takes over often gets on
+			if r.Type == chunk.TypeStepCommitted { // a child's step is progress of the runs above it
 				for up := child.parent; up != nil; up = up.parent {
 					if up.open.run != nil {
 						up.open.run.Recoveries = 0
@@ -145,14 +147,15 @@ func (f *Fold) subAgentStart(r chunk.Record, c *chunk.SubAgentStart) {
 	f.Children = append(f.Children, child)
 }
 
+// subAgentEnd notes that a child has ended.
 func (f *Fold) subAgentEnd(r chunk.Record, c *chunk.SubAgentEnd) {
 	if child := f.Child(c.SubSessionID); child != nil && child != f && child.Ended == 0 {
 		child.Ended = r.Seq
 	}
 }
 
-// Position is the sequence up to which the log was folded, the root's and a
-// child's alike.
+// Position returns the sequence up to which the log was folded. It is the same for
+// the root and its children.
 func (f *Fold) Position() uint64 {
 	for f.parent != nil {
 		f = f.parent

@@ -1,10 +1,8 @@
 package fold
 
-import (
-	"github.com/spool-run/spool/chunk"
-)
+import "github.com/spool-run/spool/chunk"
 
-// Command is a command that waits.
+// Command is a command that no run has acted on yet.
 type Command struct {
 	ID       string         `json:"id"`
 	Type     chunk.Type     `json:"type"`
@@ -32,14 +30,14 @@ const (
 	VerdictRefused  VerdictState = "refused"
 )
 
-// Verdict is the log's answer to a command. The first command of an id gets it;
-// repeats of the id get the same.
+// Verdict is the log's answer to a command. It is given to the first command of an
+// id, and repeats get the same one.
 type Verdict struct {
 	State VerdictState `json:"state"`
 	RunID string       `json:"runId,omitempty"` // accepted: the run that answers it, if one does
 	Code  string       `json:"code,omitempty"`  // refused: why, an error code
-	// From is set for an answer that came while RunID was open: that run's
-	// records after this sequence answer it.
+	// From is set for an answer that came while the run RunID was open. The run's
+	// records after this sequence are what came of the answer.
 	From uint64 `json:"from,omitempty"`
 }
 
@@ -85,6 +83,8 @@ func (f *Fold) userMessage(r chunk.Record, c *chunk.UserMessage) {
 	}
 }
 
+// historyRewound forgets messages: at once and to answer again (regenerate), or with
+// the user message that follows (edit).
 func (f *Fold) historyRewound(r chunk.Record, c *chunk.HistoryRewound) {
 	if c.Trigger == "edit" {
 		f.pairs.edit = c // the user message of the same append completes it
@@ -93,7 +93,8 @@ func (f *Fold) historyRewound(r chunk.Record, c *chunk.HistoryRewound) {
 	f.openTurn(&Command{ID: c.CommandID, Type: r.Type, Seq: r.Seq, WhenBusy: c.WhenBusy, Rewind: &c.AfterMessageID})
 }
 
-// judge gives a command its verdict, unless one of its id has one.
+// judge gives a command its verdict, unless a command of its id has one already. It
+// returns the verdict that counts.
 func (f *Fold) judge(id string, v Verdict) Verdict {
 	if first, repeated := f.Verdicts[id]; repeated {
 		return first
@@ -102,7 +103,8 @@ func (f *Fold) judge(id string, v Verdict) Verdict {
 	return v
 }
 
-// openTurn takes a command that opens a turn.
+// openTurn takes a command that opens a turn. While a run is open, the command is
+// refused or held, as it asks for.
 func (f *Fold) openTurn(w *Command) Verdict {
 	if v, repeated := f.Verdicts[w.ID]; repeated {
 		return v
@@ -116,7 +118,8 @@ func (f *Fold) openTurn(w *Command) Verdict {
 	}
 	w.Held = busy
 	if f.awaiting() != nil && f.Continue == nil {
-		// Nobody answered: what the turn waits for is given up first.
+		// Nobody has answered what the paused turn waits for. A run gives that up
+		// before the new turn begins.
 		f.Continue = &Command{ID: w.ID, Type: w.Type, Seq: w.Seq, Mode: chunk.ModeSuperseded}
 		w.Held = true
 	}
@@ -127,7 +130,7 @@ func (f *Fold) openTurn(w *Command) Verdict {
 	return f.judge(w.ID, Verdict{State: VerdictWaiting})
 }
 
-// change makes the history what a command asks for.
+// change lets a command take effect on the history.
 func (f *Fold) change(w *Command) {
 	if w.Rewind != nil {
 		f.rewindTo(*w.Rewind)
@@ -137,6 +140,7 @@ func (f *Fold) change(w *Command) {
 	}
 }
 
+// stopRequested notes a stop for the open run, or ends a pause.
 func (f *Fold) stopRequested(r chunk.Record, c *chunk.StopRequested) {
 	if _, repeated := f.Verdicts[c.CommandID]; repeated {
 		return
@@ -161,6 +165,8 @@ func (f *Fold) stopRequested(r chunk.Record, c *chunk.StopRequested) {
 	f.judge(c.CommandID, v)
 }
 
+// interruptRequested notes an interrupt for the open run, or for the one that is
+// about to begin.
 func (f *Fold) interruptRequested(r chunk.Record, c *chunk.InterruptRequested) {
 	if _, repeated := f.Verdicts[c.CommandID]; repeated {
 		return
@@ -179,6 +185,8 @@ func (f *Fold) interruptRequested(r chunk.Record, c *chunk.InterruptRequested) {
 	f.judge(c.CommandID, v)
 }
 
+// resumeRequested lets an interrupted run go on, or opens a turn with the history as
+// it stands.
 func (f *Fold) resumeRequested(r chunk.Record, c *chunk.ResumeRequested) {
 	restored := f.pairs.takeRestored()
 	if _, repeated := f.Verdicts[c.CommandID]; repeated {

@@ -6,13 +6,13 @@ import (
 	"github.com/spool-run/spool/chunk"
 )
 
-// What is found in a fold by an id or a position.
+// This file has what is found in a fold by an id or a position.
 
 // Live reports whether a run is open or a command waits to open one.
 func (f *Fold) Live() bool { return f.open.run != nil || len(f.Waiting) > 0 || f.Continue != nil }
 
-// Asks reports whether the paused turn waits for somebody's answer, and what is
-// queued behind it waits with it.
+// Asks reports whether the paused turn still waits for somebody's answer. Messages in
+// the queue wait with it.
 func (f *Fold) Asks() bool { return f.awaiting() != nil && f.Continue == nil }
 
 // Turn returns a turn by its id, or nil.
@@ -55,9 +55,9 @@ func (f *Fold) Message(id string) *chunk.Message {
 	return nil
 }
 
-// LiveAt tells what a reader who stood at sequence n knew: the id of the turn
-// that was live then, the first one if others waited behind it, or else of the
-// latest that had begun ("" for none).
+// LiveAt returns the turn that was live for a reader who had seen the log up to
+// sequence n: the first one, if others waited behind it. If none was live, it returns
+// the latest turn that had begun, or "".
 func (f *Fold) LiveAt(n uint64) (turnID string, live bool) {
 	for _, t := range f.Turns {
 		if t.Opened > n {
@@ -81,8 +81,7 @@ func (f *Fold) LiveAt(n uint64) (turnID string, live bool) {
 	return turnID, false
 }
 
-// TurnAt returns the turn whose records a reader of sequence n had come to: the
-// latest of which a run had started. nil: none had.
+// TurnAt returns the latest turn of which a run had started at sequence n, or nil.
 func (f *Fold) TurnAt(n uint64) *Turn {
 	for i := len(f.Turns) - 1; i >= 0; i-- {
 		if f.Turns[i].Runs[0].Start <= n {
@@ -92,8 +91,8 @@ func (f *Fold) TurnAt(n uint64) *Turn {
 	return nil
 }
 
-// Checkpoint returns a checkpoint by its id, or nil. Those that a rollback or an
-// edit has left behind are still there.
+// Checkpoint returns a checkpoint by its id, or nil. Checkpoints stay after a rollback
+// or an edit.
 func (f *Fold) Checkpoint(id string) *Checkpoint {
 	return f.lastCheckpoint(func(c Checkpoint) bool { return c.ID == id })
 }
@@ -124,8 +123,8 @@ func (f *Fold) Interrupted() *Run {
 	return run
 }
 
-// Break returns the run in which the fold's last turn was interrupted, if nothing
-// has followed it but what waits.
+// Break returns the run in which the last turn was interrupted, if no other run has
+// followed it, or nil.
 func (f *Fold) Break() *Run {
 	if t := f.LastTurn(); f.Status == chunk.StatusPaused && t != nil && t.LastRun().Suspended == chunk.SuspendedInterrupted {
 		return t.LastRun()
@@ -133,8 +132,8 @@ func (f *Fold) Break() *Run {
 	return nil
 }
 
-// FindCall returns the first call, of the session's own or of a descendant's,
-// for which match holds, and whose it is.
+// FindCall returns the first call that matches, and the session id of its agent. It
+// looks into the session's own messages first, and then into those of children.
 func (f *Fold) FindCall(match func(t *chunk.ToolPart) bool) (agent string, t *chunk.ToolPart) {
 	for _, m := range f.Messages {
 		for i := range m.Parts {

@@ -51,12 +51,12 @@ type Fold struct {
 	Usage       chunk.Usage      `json:"usage"` // of all model calls of the session
 
 	// CheckpointID is the latest checkpoint of the history as it stands: the last
-	// one, or the one that a rollback went back to. Checkpoints keeps all, so that
-	// one can come back to what a rollback has left.
+	// one, or the one that a rollback went back to. Checkpoints keeps all, so that a
+	// rollback can be undone.
 	CheckpointID string `json:"checkpointId,omitempty"`
 
-	// Retired are the ids of calls that the history holds no more. They are not
-	// used again: answers to calls are known by them.
+	// Retired are the ids of calls that the history does not hold any more. They must
+	// not be used again, because answers name the call by its id.
 	Retired []string `json:"retired,omitempty"`
 
 	Inbox
@@ -67,9 +67,8 @@ type Fold struct {
 	// Verdicts of all commands, by command id.
 	Verdicts map[string]Verdict `json:"verdicts"`
 
-	// Children are the folds of the child agents, in the order in which they
-	// began. What they do changes nothing else here, but that a turn which waits
-	// for them waits until they have all their answers.
+	// Children are the folds of the child agents, in the order in which they began. A
+	// turn that waits for children goes on when none of them waits for an answer.
 	Children []*Fold `json:"children,omitempty"`
 
 	ChildInfo
@@ -86,12 +85,11 @@ type Fold struct {
 type Inbox struct {
 	// Waiting holds the commands that will open a run and have not yet.
 	Waiting []*Command `json:"waiting,omitempty"`
-	// Continue is what lets the paused turn go on, or ends it, with another run:
-	// the last answer that it waited for, a stop, or a message that takes its
-	// place.
+	// Continue opens the run that goes on with the paused turn, or ends it. It is the
+	// last answer that the turn waited for, a stop, or a message that takes its place.
 	Continue *Command `json:"continue,omitempty"`
-	// Answers are the ids of the answers that the paused turn has got, or the open
-	// step, that no run has acted on yet.
+	// Answers are the ids of the answers to the paused turn, or to the open step, that
+	// no run has acted on yet.
 	Answers []string `json:"answers,omitempty"`
 	// Stop is the stop that the open run, or the next one, has yet to obey.
 	Stop *Command `json:"stop,omitempty"`
@@ -110,8 +108,8 @@ type ChildInfo struct {
 	Mode      string `json:"mode,omitempty"`      // as its subagent_start gives it
 	Began     uint64 `json:"began,omitempty"`     // sequence of its subagent_start
 	Ended     uint64 `json:"ended,omitempty"`     // sequence of its subagent_end; 0 before
-	// Forgotten is set when the history holds the child's call no more. The next run
-	// ends the child.
+	// Forgotten is set when the history does not hold the child's call any more. The
+	// next run ends the child.
 	Forgotten bool `json:"forgotten,omitempty"`
 }
 
@@ -215,7 +213,9 @@ func (f *Fold) ApplyChunk(r chunk.Record, c chunk.Chunk) {
 		k.toSession(f, r, c)
 		k.toMessage(f.current, r, c)
 	default:
-		if _, ok := c.(*chunk.ExecutorSuperseded); ok { // its root's: f is a child's, and alone
+		// The fold of a child may be fed its subtree's records alone, with those of the
+		// root that concern it.
+		if _, ok := c.(*chunk.ExecutorSuperseded); ok {
 			f.supersede()
 		}
 	}
@@ -227,8 +227,8 @@ func (t *Turn) Start() uint64 { return t.Opened - 1 }
 // LastRun returns the turn's latest run.
 func (t *Turn) LastRun() *Run { return t.Runs[len(t.Runs)-1] }
 
-// before returns the runs that the given one takes up: those before it, back to
-// the last one that ended and did not pause.
+// before returns the runs that the given one takes up: the paused ones right before
+// it.
 func (t *Turn) before(runID string) []*Run {
 	n := slices.IndexFunc(t.Runs, func(r *Run) bool { return r.ID == runID })
 	first := max(n, 0)

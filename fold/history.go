@@ -6,7 +6,7 @@ import (
 	"github.com/spool-run/spool/chunk"
 )
 
-// rewindTo forgets the messages after one; "" forgets all.
+// rewindTo forgets the messages after the one with this id, and all for "".
 func (f *Fold) rewindTo(id string) {
 	keep := 0
 	if id != "" {
@@ -19,8 +19,8 @@ func (f *Fold) rewindTo(id string) {
 	f.forget(f.replaceMessages(slices.Clip(f.Messages[:keep])))
 }
 
-// historyReplaced gives the session other messages or state. Only the last record
-// of a series counts, and then for all of them.
+// historyReplaced gives the session other messages or state. A series of records
+// takes effect with its last one.
 func (f *Fold) historyReplaced(_ chunk.Record, c *chunk.HistoryReplaced) {
 	whole, complete := f.pairs.join(c)
 	if !complete {
@@ -53,11 +53,11 @@ func (f *Fold) historyReplaced(_ chunk.Record, c *chunk.HistoryReplaced) {
 	f.judge(c.CommandID, Verdict{State: VerdictAccepted})
 }
 
-// rollBack makes the log's content at a checkpoint its content now, and gives up
-// whatever the session was about since.
+// rollBack makes the session's messages and state what they were at a checkpoint. The
+// last turn's pause, failure or end since then does not matter any more.
 func (f *Fold) rollBack(whole *chunk.HistoryReplaced) Verdict {
 	at := f.Checkpoint(whole.CheckpointID)
-	if f.awaiting() != nil { // children may wait, too: a stop ends that
+	if f.awaiting() != nil { // only a stop ends the wait, also for children
 		return Verdict{State: VerdictRefused, Code: RefusedBusy}
 	}
 	if at == nil || whole.Messages == nil {
@@ -83,8 +83,8 @@ func (f *Fold) rollBack(whole *chunk.HistoryReplaced) Verdict {
 	return Verdict{State: VerdictAccepted}
 }
 
-// replaceMessages gives the session another history, and retires the calls that
-// are not in it and were in the one before, which it returns.
+// replaceMessages gives the session another history. It retires the calls that only
+// the history before had, and returns their ids.
 func (f *Fold) replaceMessages(messages []*chunk.Message) (retired []string) {
 	before := len(f.Retired)
 	ids := map[string]bool{}
@@ -110,8 +110,8 @@ func (f *Fold) replaceMessages(messages []*chunk.Message) (retired []string) {
 	return f.Retired[before:]
 }
 
-// forget notes the companions whose calls the history does not hold any more: it
-// went back to before they began.
+// forget notes the companions that these calls began. The history does not hold the
+// calls any more.
 func (f *Fold) forget(calls []string) {
 	for _, c := range f.Children {
 		c.Forgotten = c.Forgotten || c.Mode != "" && c.Ended == 0 && slices.Contains(calls, c.CallID)

@@ -10,13 +10,13 @@ import (
 
 // MessageFold folds one turn's records into the turn's assistant message.
 //
-// It gives the same message from all of the turn's records and from its kept
-// ones alone: a part stands where the record that opened it stood, whether that
-// record is still there or only remembered as the part's First.
+// It gives the same message from all of the turn's records and from its kept ones
+// alone. A part has the place of the record that opened it. If that record is gone,
+// the part's First still has its sequence.
 type MessageFold struct {
 	message  *chunk.Message
-	root     string // the agent whose words these are
-	streamed []bool // of each part of message: only trace records hold it so far
+	root     string // session id of the agent whose message it is
+	streamed []bool // of each part: whether only trace records hold it so far
 
 	block   *strings.Builder // text of the open text or reasoning part
 	openAt  int              // its index in Parts; -1 for none
@@ -42,20 +42,20 @@ func NewMessageFold(root string) *MessageFold {
 	}
 }
 
-// Message returns the message as it stands. It belongs to the fold and changes
-// with the next Apply; its strings and raw JSON never do.
+// Message returns the message as it stands. It belongs to the fold and changes with
+// the next Apply, but its strings and raw JSON never change.
 func (m *MessageFold) Message() *chunk.Message { return m.message }
 
-// Apply folds the turn's next record, decoded. Records of other agents, and
-// those that say nothing about the message, change nothing; but the fold of a child
-// must be told of its root's executor_superseded.
+// Apply folds the turn's next record, decoded. Records of other agents, and those
+// that say nothing about the message, change nothing. Only the root's
+// executor_superseded concerns the messages of all agents.
 func (m *MessageFold) Apply(r chunk.Record, c chunk.Chunk) {
 	if t := c.ChunkType(); m.hears(c) || t == chunk.TypeExecutorSuperseded {
 		kinds[t].toMessage(m, r, c)
 	}
 }
 
-// hears reports whether a chunk is of the message's own agent.
+// hears reports whether a chunk comes from the message's agent.
 func (m *MessageFold) hears(c chunk.Chunk) bool {
 	agent := c.ChunkBase().AgentID
 	return agent == "" || agent == m.root
@@ -139,11 +139,12 @@ func (m *MessageFold) runFinished(seq uint64, c *chunk.RunFinished) {
 
 func (m *MessageFold) executorSuperseded(uint64, *chunk.ExecutorSuperseded) { m.dropSeries() }
 
-// dropSeries forgets a series that its owner did not finish: it counts as absent.
+// dropSeries forgets a series of records that its owner did not finish. Such a series
+// counts as absent.
 func (m *MessageFold) dropSeries() { m.pending, m.data = nil, nil }
 
-// grow adds text to the open block, or opens one. Blocks are serial: a delta of
-// another kind or part id closes the one before.
+// grow adds text to the open block, or opens one. Only one block is open at a time, so
+// a delta of another kind or part id closes the block before.
 func (m *MessageFold) grow(kind chunk.PartType, id, delta string, seq uint64) {
 	if m.openAt >= 0 {
 		if p := &m.message.Parts[m.openAt]; p.Type != kind || p.ID != id {
@@ -155,7 +156,7 @@ func (m *MessageFold) grow(kind chunk.PartType, id, delta string, seq uint64) {
 		m.add(m.openAt, chunk.Part{Type: kind, ID: id, First: seq, Open: true}, true)
 		m.block = new(strings.Builder)
 	}
-	// The builder's string is shared, not copied: it only grows behind it.
+	// The string shares the builder's memory. The builder only writes behind it.
 	m.block.WriteString(delta)
 	m.message.Parts[m.openAt].Text = m.block.String()
 }
@@ -175,8 +176,9 @@ func (m *MessageFold) closeBlock() {
 	}
 }
 
-// seal makes the parts of an assistant_message the step's words: it brings what
-// was streamed to its final form, adds what was not seen, and drops the rest.
+// seal makes the parts of an assistant_message those of the step. It brings streamed
+// parts to their final form, adds those that were not streamed, and drops streamed
+// parts that the assistant_message does not have.
 func (m *MessageFold) seal(parts []chunk.Part, seq uint64) {
 	m.closeBlock()
 	clear(m.args)
@@ -194,7 +196,7 @@ func (m *MessageFold) seal(parts []chunk.Part, seq uint64) {
 		if i := m.findStreamed(p); i >= 0 {
 			if q := m.message.Parts[i]; q.Tool != nil && (q.Tool.State == chunk.ToolExecuting || q.Tool.State.Done() || q.Tool.Approval != nil) {
 				said := p.Tool
-				p.Tool = q.Tool // a producer told what became of the call first
+				p.Tool = q.Tool // a producer may report what became of a call first
 				if p.Tool.Input == nil && p.Tool.InputText == "" {
 					p.Tool.Input, p.Tool.InputText = said.Input, said.InputText
 				}
@@ -207,8 +209,8 @@ func (m *MessageFold) seal(parts []chunk.Part, seq uint64) {
 	m.dropStreamed()
 }
 
-// findStreamed returns where the part stands that the trace or an early outcome
-// has opened; -1 if nothing did.
+// findStreamed returns the index of the part that a delta or an early outcome has
+// opened for this one, or -1.
 func (m *MessageFold) findStreamed(p chunk.Part) int {
 	if p.Tool != nil {
 		return m.findTool(p.Tool.CallID)
@@ -221,8 +223,8 @@ func (m *MessageFold) findStreamed(p chunk.Part) int {
 	return -1
 }
 
-// insert puts a part into the current step, behind those that were opened
-// before it.
+// insert puts a part into the current step, behind the parts that were opened before
+// it.
 func (m *MessageFold) insert(p chunk.Part, streamed bool) {
 	i := len(m.message.Parts)
 	for i > m.stepAt+1 && m.message.Parts[i-1].First > p.First {
@@ -234,18 +236,19 @@ func (m *MessageFold) insert(p chunk.Part, streamed bool) {
 	}
 }
 
-// add, remove and dropStreamed are the only ones that change the list of parts.
+// add puts a part at an index. Only add, remove and discard change the list of parts.
 func (m *MessageFold) add(i int, p chunk.Part, streamed bool) {
 	m.message.Parts = slices.Insert(m.message.Parts, i, p)
 	m.streamed = slices.Insert(m.streamed, i, streamed)
 }
 
+// remove takes a part out.
 func (m *MessageFold) remove(i int) {
 	m.message.Parts = slices.Delete(m.message.Parts, i, i+1)
 	m.streamed = slices.Delete(m.streamed, i, i+1)
 }
 
-// dropStreamed removes the parts that no kept record holds.
+// dropStreamed removes the parts that only trace records hold.
 func (m *MessageFold) dropStreamed() {
 	for i := len(m.streamed) - 1; i >= 0; i-- {
 		if m.streamed[i] {
@@ -254,7 +257,7 @@ func (m *MessageFold) dropStreamed() {
 	}
 }
 
-// discard drops the current step.
+// discard drops the current step, and takes back what it did to earlier data parts.
 func (m *MessageFold) discard() {
 	m.openAt, m.block, m.pending, m.data = -1, nil, nil, nil
 	if m.stepAt >= 0 {
@@ -279,8 +282,8 @@ func (m *MessageFold) discard() {
 	}
 }
 
-// joinParts appends the parts of a continued record. A first part that was
-// opened by the same record as the last one so far goes on with its text.
+// joinParts appends the parts of the next record of a series. If its first part was
+// opened by the same record as the last part so far, it continues that part's text.
 func joinParts(parts, more []chunk.Part) []chunk.Part {
 	if n := len(parts); n > 0 && len(more) > 0 {
 		last, next := &parts[n-1], more[0]

@@ -8,8 +8,8 @@ import (
 	"github.com/spool-run/spool/internal/jsonenc"
 )
 
-// The parts of a message that are neither the model's words nor its calls: data,
-// sources and files; and the message's metadata.
+// This file has the parts of a message that are neither the model's words nor its
+// calls (data, sources and files), and the message's metadata.
 
 func (m *MessageFold) custom(seq uint64, c *chunk.Custom) {
 	if !c.Transient {
@@ -38,7 +38,8 @@ func (m *MessageFold) file(seq uint64, c *chunk.File) {
 	m.insert(chunk.Part{Type: chunk.PartFile, First: seq, URL: c.URL, MediaType: c.MediaType, Filename: c.Filename, Large: c.Large}, false)
 }
 
-// setData sets a data part: the one of this name and id, or a new one.
+// setData sets the data part of this name and id, or adds one. Without an id it always
+// adds one.
 func (m *MessageFold) setData(name, id string, data json.RawMessage, first uint64) {
 	key := name + "\x00" + id
 	if id != "" {
@@ -54,17 +55,19 @@ func (m *MessageFold) setData(name, id string, data json.RawMessage, first uint6
 	m.insert(chunk.Part{Type: chunk.PartData, Name: name, ID: id, Data: data, First: first}, false)
 }
 
+// findData returns the index of the data part of this name and id, or -1.
 func (m *MessageFold) findData(name, id string) int {
 	return slices.IndexFunc(m.message.Parts, func(p chunk.Part) bool {
 		return p.Type == chunk.PartData && p.Name == name && p.ID == id
 	})
 }
 
-// mark appends a persistent data part that says how a run ended.
+// mark appends a data part that says how a run ended. It stays.
 func (m *MessageFold) mark(name string, v any, seq uint64) {
 	m.add(len(m.message.Parts), chunk.Part{Type: chunk.PartData, Name: name, Data: jsonenc.Must(v), First: seq}, false)
 }
 
+// commit makes the step's data parts kept ones.
 func (m *MessageFold) commit(data []chunk.Part) {
 	for _, p := range data {
 		m.setData(p.Name, p.ID, p.Data, p.First)
@@ -84,6 +87,7 @@ func (m *MessageFold) uncommitted() []chunk.Part {
 	return parts
 }
 
+// mergeMetadata merges an object into the message's metadata.
 func (m *MessageFold) mergeMetadata(metadata json.RawMessage) {
 	var added map[string]any
 	if json.Unmarshal(metadata, &added) != nil || added == nil {
@@ -110,7 +114,8 @@ func mergeObjects(into, from map[string]any) map[string]any {
 	return into
 }
 
-// progressData is what a progress chunk shows: its own fields, without the base.
+// progressData returns what a progress chunk shows: its fields without those of the
+// base.
 func progressData(c *chunk.Progress) json.RawMessage {
 	return jsonenc.Must(struct {
 		ID      string          `json:"id"`

@@ -10,7 +10,7 @@ import (
 	"github.com/spool-run/spool/internal/jsonenc"
 )
 
-// What happens to a message's calls.
+// This file has what happens to a message's calls.
 
 func (m *MessageFold) toolArgStreamStart(seq uint64, c *chunk.ToolArgStreamStart) {
 	m.closeBlock()
@@ -84,7 +84,7 @@ func (m *MessageFold) toolApprovalRequest(seq uint64, c *chunk.ToolApprovalReque
 	t := m.tool(c.ToolCallID, c.ToolName, seq, false)
 	t.Approval = &chunk.Approval{ID: c.ApprovalID}
 	if t.State == chunk.ToolExecuting {
-		t.State = chunk.ToolPending // nobody knows whether it ran; a human decides whether it runs again
+		t.State = chunk.ToolPending // its outcome was lost, and a human decides whether it runs again
 	}
 	if t.Input == nil || len(c.Input) > 0 {
 		setInput(t, c.Input) // a hook may have changed it
@@ -114,8 +114,8 @@ func (m *MessageFold) toolResultSubmitted(_ uint64, c *chunk.ToolResultSubmitted
 	}
 }
 
-// tool returns the call's part, opening one if the turn has none. A part that
-// is opened by something other than the model's words is no streamed one.
+// tool returns a call, and opens a part for it if the turn has none. streamed says
+// whether the model's words open it.
 func (m *MessageFold) tool(callID, name string, seq uint64, streamed bool) *chunk.ToolPart {
 	if i := m.findTool(callID); i >= 0 {
 		t := m.message.Parts[i].Tool
@@ -129,12 +129,13 @@ func (m *MessageFold) tool(callID, name string, seq uint64, streamed bool) *chun
 	return t
 }
 
+// findTool returns the index of a call's part, or -1.
 func (m *MessageFold) findTool(callID string) int {
 	return slices.IndexFunc(m.message.Parts, func(p chunk.Part) bool { return p.Tool != nil && p.Tool.CallID == callID })
 }
 
-// setInput takes the call's arguments: as given, else as they were streamed.
-// Argument text that is not JSON stays text.
+// setInput sets a call's arguments to those given, or else to the streamed text.
+// Streamed text that is not JSON stays text.
 func setInput(t *chunk.ToolPart, arguments json.RawMessage) {
 	switch {
 	case len(arguments) > 0:
@@ -142,21 +143,23 @@ func setInput(t *chunk.ToolPart, arguments json.RawMessage) {
 	case strings.TrimSpace(t.InputText) == "":
 		t.Input, t.InputText = json.RawMessage("{}"), ""
 	case jsonenc.Valid([]byte(t.InputText)):
-		// The fold's values are as they are stored, and the deltas are not.
+		// A fold has values in their stored form, with an escape for what looks like a
+		// blob reference. Deltas are plain text.
 		t.Input, t.InputText = blobref.Escape(json.RawMessage(t.InputText)), ""
 	}
 }
 
+// fail gives a call a failed outcome.
 func fail(t *chunk.ToolPart, text string) {
 	t.State, t.Error, t.Preliminary = chunk.ToolFailed, text, false
 }
 
-// keepsPatch reports whether a patch stays when the open step is committed before
-// its calls are done: those of completed calls do, and those that belong to none.
+// keepsPatch reports whether a patch stays when a step is committed before all its
+// calls are done. Patches of completed calls stay, and patches that belong to no call.
 func (m *MessageFold) keepsPatch(p chunk.StatePatch) bool {
 	if p.ToolCallID == "" {
 		return true
 	}
-	i := m.findTool(p.ToolCallID) // a hook's has none
+	i := m.findTool(p.ToolCallID) // a hook's id is not a call's
 	return i < 0 || m.message.Parts[i].Tool.State == chunk.ToolCompleted
 }

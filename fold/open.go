@@ -38,19 +38,22 @@ func (o *openRun) begin(run *Run) { *o = openRun{run: run, began: o.began, more:
 // takeUp goes on with the step in which the turn's last run paused.
 func (o *openRun) takeUp(last *Run) {
 	o.step, o.more, o.finish = last.Step, last.More, last.Finish
-	if last.awaits() && last.StepID != "" { // else it had nothing to do itself, and waited for a child
+	if last.awaits() && last.StepID != "" { // without a step it only waited for a child
 		o.stepID, o.phase = last.StepID, PhaseTools
 	}
 }
 
+// beginStep opens a step.
 func (o *openRun) beginStep(number int, id string, seq uint64) {
 	*o = openRun{run: o.run, step: number, stepID: id, began: seq, phase: PhaseModel, more: o.more}
 }
 
+// discardStep drops the open step. The next one has its number.
 func (o *openRun) discardStep() {
 	o.step, o.stepID, o.phase, o.cursor = max(o.step-1, 0), "", PhaseNone, ""
 }
 
+// commitStep closes the open step.
 func (o *openRun) commitStep() {
 	o.stepID, o.phase, o.cursor, o.emitted = "", PhaseNone, "", nil
 }
@@ -60,8 +63,8 @@ func (o *openRun) end() {
 	o.run, o.step, o.stepID, o.phase, o.cursor = nil, 0, "", PhaseNone, ""
 }
 
-// runStarted opens a run, and its turn if it is the first of it, and lets the
-// commands that it answers take effect.
+// runStarted opens a run. The first run of a turn opens the turn as well. The commands
+// that the run answers take effect.
 func (f *Fold) runStarted(r chunk.Record, c *chunk.RunStarted) {
 	run := &Run{ID: c.RunID, TurnID: c.TurnID, AgentType: c.AgentType, Mode: c.Mode,
 		Due: r.Seq, Start: r.Seq, StartTime: r.Time, Commands: c.Commands}
@@ -86,7 +89,7 @@ func (f *Fold) runStarted(r chunk.Record, c *chunk.RunStarted) {
 	}
 	f.last, f.Rolled = nil, ""
 	f.pairs.dropSeries()
-	if f.Interrupt != nil { // from before the run's start, and about it
+	if f.Interrupt != nil { // it came before the run, and is for it
 		f.Verdicts[f.Interrupt.ID] = Verdict{State: VerdictAccepted, RunID: run.ID}
 	}
 	f.Status, f.Reason, f.Error = chunk.StatusActive, "", nil
@@ -113,16 +116,19 @@ func (f *Fold) answeredBy(run *Run) (from string) {
 	return from
 }
 
+// stepStarted opens a step, and its model phase.
 func (f *Fold) stepStarted(r chunk.Record, c *chunk.StepStarted) {
 	f.open.beginStep(c.Step, c.StepID, r.Seq)
 }
 
+// answerStarted notes the model's cursor of the open phase's answer.
 func (f *Fold) answerStarted(_ chunk.Record, c *chunk.AnswerStarted) {
 	if f.open.phase == PhaseModel && c.StepID == f.open.stepID {
 		f.open.cursor = c.Cursor
 	}
 }
 
+// assistantMessage closes the model phase, and counts what it used.
 func (f *Fold) assistantMessage(_ chunk.Record, c *chunk.AssistantMessage) {
 	if o := &f.open; !c.More && o.phase == PhaseModel {
 		o.phase, o.finish, o.more, o.cursor = PhaseTools, c.FinishReason, c.Unfinished, ""
@@ -135,12 +141,15 @@ func (f *Fold) assistantMessage(_ chunk.Record, c *chunk.AssistantMessage) {
 	}
 }
 
+// toolEnd notes a failure that ends the run.
 func (f *Fold) toolEnd(_ chunk.Record, c *chunk.ToolEnd) {
 	if c.Fatal {
 		f.open.fatal = c.Error
 	}
 }
 
+// custom notes an event that a call has emitted, so that the call does not emit it
+// twice when it is made again.
 func (f *Fold) custom(_ chunk.Record, c *chunk.Custom) {
 	if c.ToolCallID == "" || c.ID != "" || c.Transient {
 		return
@@ -151,6 +160,7 @@ func (f *Fold) custom(_ chunk.Record, c *chunk.Custom) {
 	f.open.emitted[c.ToolCallID] = append(f.open.emitted[c.ToolCallID], c)
 }
 
+// stepCommitted commits the open step.
 func (f *Fold) stepCommitted(_ chunk.Record, c *chunk.StepCommitted) {
 	if c.More || f.current == nil {
 		return
@@ -168,17 +178,20 @@ func (f *Fold) stepCommitted(_ chunk.Record, c *chunk.StepCommitted) {
 	}
 }
 
+// stepDiscarded drops the open step.
 func (f *Fold) stepDiscarded(chunk.Record, *chunk.StepDiscarded) {
 	f.open.discardStep()
 	f.unstage(func(chunk.StatePatch) bool { return false })
 }
 
+// checkpointCreated names the state as it stands.
 func (f *Fold) checkpointCreated(r chunk.Record, c *chunk.CheckpointCreated) {
 	f.Checkpoints = append(f.Checkpoints, Checkpoint{ID: c.CheckpointID, RunID: c.RunID, StepCount: c.StepCount,
 		StepID: f.current.stepID(), Seq: r.Seq, MessageCount: len(f.Messages), Time: c.Timestamp})
 	f.CheckpointID, f.open.owed = c.CheckpointID, ""
 }
 
+// runSuspended closes the open run, which pauses.
 func (f *Fold) runSuspended(r chunk.Record, c *chunk.RunSuspended) {
 	f.endRun(r, func(run *Run) {
 		run.Suspended, run.Pending, run.Expires = c.Kind, c.ToolCallIDs, c.ExpiresAt
@@ -188,6 +201,7 @@ func (f *Fold) runSuspended(r chunk.Record, c *chunk.RunSuspended) {
 	})
 }
 
+// runFinished closes the open run, which has ended.
 func (f *Fold) runFinished(r chunk.Record, c *chunk.RunFinished) {
 	f.endRun(r, func(run *Run) {
 		run.Outcome, run.Code = c.Outcome, c.Code
@@ -220,9 +234,9 @@ func (f *Fold) endRun(r chunk.Record, how func(*Run)) {
 	f.open.end()
 }
 
-// passes reports whether a stop or an interrupt is not for this run but for the
-// next: it came behind a message that took a pause's place, before the run that
-// only ends the pause.
+// passes reports whether a stop or an interrupt is not for this run but for the next.
+// That is so if this run only ends a pause for a message, and the command came after
+// the message and before the run.
 func (r *Run) passes(c *Command) bool { return r.Mode == chunk.ModeSuperseded && c.Seq < r.Start }
 
 // awaits reports whether a run is suspended until somebody answers.
@@ -235,6 +249,7 @@ func (f *Fold) streamResync(r chunk.Record, c *chunk.StreamResync) {
 	}
 }
 
+// executorSuperseded notes that another owner has taken the open run over.
 func (f *Fold) executorSuperseded(chunk.Record, *chunk.ExecutorSuperseded) {
 	if f.open.run != nil {
 		f.open.run.Recoveries++
@@ -242,8 +257,9 @@ func (f *Fold) executorSuperseded(chunk.Record, *chunk.ExecutorSuperseded) {
 	f.supersede()
 }
 
-// supersede tells the message and the folds of all children that their owner is
-// another: what the old one has written of an unfinished series counts for nothing.
+// supersede notes that the log has another owner. What the old one has written of an
+// unfinished series counts for nothing, in the session's message and in those of all
+// children.
 func (f *Fold) supersede() {
 	if f.current != nil {
 		f.current.dropSeries()

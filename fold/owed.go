@@ -1,29 +1,27 @@
 package fold
 
-import (
-	"github.com/spool-run/spool/chunk"
-)
+import "github.com/spool-run/spool/chunk"
 
-// Owed computes the chunks that somebody appends next, from the state as the fold
-// has it: mostly the owner of a run, who owes the log what closes a phase, commits
-// a step, pauses the run or ends it. A crash in between leaves a shorter list to
-// the next owner. It is good until the next record is folded.
+// Owed computes the chunks to append next. Mostly they are what the owner of a run owes
+// the log: what closes a phase, commits a step, pauses the run or settles it. The
+// chunks follow from the fold alone, so that a new owner computes what the old one has
+// not appended. An Owed is valid until the next record is folded.
 type Owed struct {
 	f    *Fold
-	open openRun // the fold's; in a list that begins a run first, as it is then
+	open openRun // the fold's, or what it will be after the chunks before
 }
 
-// Owed returns what the log lacks, as the fold stands.
+// Owed returns what computes the chunks to append next.
 func (f *Fold) Owed() Owed { return Owed{f, f.open} }
 
+// base returns the base of a chunk of the open run.
 func (o Owed) base() chunk.Base {
 	return chunk.Base{AgentID: o.f.Session, AgentType: o.open.run.AgentType, Step: o.open.step, RunID: o.open.run.ID}
 }
 
-// First returns what comes before all else in the open run: the checkpoint that it
-// has named in its last commit and did not come to create, and what ends the
-// companions that the history has forgotten. Whoever begins a run or takes one over
-// writes it.
+// First returns what comes before all else in the open run: the checkpoint that its
+// last commit has named, if it was not created, and what ends the companions that the
+// history has forgotten. Whoever begins a run or takes one over appends it.
 func (o Owed) First() []chunk.Chunk {
 	if o.open.run == nil {
 		return nil
@@ -40,9 +38,9 @@ func (o Owed) First() []chunk.Chunk {
 	return chunks
 }
 
-// CloseModelPhase returns the chunks that close the open step's model phase:
-// what was streamed, as assistant_message records. Every streamed record must
-// have been folded. Usually it is one chunk; long texts need several.
+// CloseModelPhase returns the assistant_message chunks that close the open step's model
+// phase with what was streamed. Every streamed record must have been folded. Usually
+// it is one chunk. Long texts need several.
 func (o Owed) CloseModelPhase(finishReason string, usage *chunk.Usage) []chunk.Chunk {
 	return o.closeModelPhase(chunk.AssistantMessage{FinishReason: finishReason, Usage: usage})
 }
@@ -52,7 +50,7 @@ func (o Owed) CloseStep(checkpointID string) []chunk.Chunk {
 	return o.closeStep(chunk.StepCommitted{CheckpointID: checkpointID})
 }
 
-// Discard returns the chunks that drop the open model phase, and tell readers so.
+// Discard returns the chunks that drop the open model phase and tell readers so.
 func (o Owed) Discard(reason string) []chunk.Chunk {
 	resync := &chunk.StreamResync{Base: o.base(), StepCount: max(o.open.step-1, 0), MessageCount: len(o.f.Messages),
 		FromSequence: o.open.began - 1, Reason: reason}
@@ -60,8 +58,8 @@ func (o Owed) Discard(reason string) []chunk.Chunk {
 	return []chunk.Chunk{&chunk.StepDiscarded{Base: o.base(), StepID: o.open.stepID, Reason: reason}, resync}
 }
 
-// Interrupt returns the chunks that pause the open run at a step boundary. A
-// step that was begun there and has said nothing is dropped.
+// Interrupt returns the chunks that pause the open run at a step boundary. A step that
+// has begun there and has said nothing is dropped.
 func (o Owed) Interrupt() []chunk.Chunk {
 	var chunks []chunk.Chunk
 	base, step := o.base(), o.open.step
@@ -81,14 +79,15 @@ func (o Owed) Interrupt() []chunk.Chunk {
 	return append(chunks, said, suspended)
 }
 
-// Suspend returns the chunks that pause the open run, with what the open step's
-// data parts hold. Calls are the agent's own that wait for answers; children, of
-// kind awaiting_children, are those that wait below.
+// Suspend returns the chunks that pause the open run, with what the open step's data
+// parts hold. calls are the agent's own calls that wait for answers. children are the
+// children that wait, for the kind awaiting_children.
 func (o Owed) Suspend(kind string, calls []string, expires int64, children ...string) []chunk.Chunk {
 	return []chunk.Chunk{&chunk.RunSuspended{Base: o.base(), Kind: kind, ToolCallIDs: calls, Children: children, StepID: o.open.stepID,
 		ExpiresAt: expires, Data: o.f.current.uncommitted()}}
 }
 
+// closeModelPhase makes a series of assistant_message chunks, of which this is the last.
 func (o Owed) closeModelPhase(last chunk.AssistantMessage) []chunk.Chunk {
 	var parts []chunk.Part
 	for i, p := range o.f.current.message.Parts {
@@ -119,6 +118,7 @@ func (o Owed) closeModelPhase(last chunk.AssistantMessage) []chunk.Chunk {
 	return chunks
 }
 
+// closeStep makes a series of step_committed chunks, of which this is the last.
 func (o Owed) closeStep(last chunk.StepCommitted) []chunk.Chunk {
 	last.Base, last.StepID = o.base(), o.open.stepID
 	series := splitParts(o.f.current.uncommitted())

@@ -7,13 +7,14 @@ import (
 	"github.com/spool-run/spool/internal/jsonenc"
 )
 
-// seriesBytes bounds the parts of one record of a series; the rest of
-// [chunk.MaxRecordBytes] is for the envelope and for escapes.
+// seriesBytes bounds the parts of one record of a series. What [chunk.MaxRecordBytes]
+// has beyond it is for the other fields and for escapes.
 const seriesBytes = 128 << 10
 
-// Content returns the fold's messages and state as the history_replaced series
-// that brings a session back to a checkpoint, whose fold this is. The last one,
-// and with it the resume_requested that follows, is what counts.
+// Content returns the history_replaced series that brings a session back to a
+// checkpoint. The fold must be that of the checkpoint: its messages and state are the
+// content. The series takes effect with its last record, and a resume_requested must
+// follow it in the same append.
 func (o Owed) Content(commandID, checkpointID string) []*chunk.HistoryReplaced {
 	var series []*chunk.HistoryReplaced
 	room := 0
@@ -51,12 +52,12 @@ func (o Owed) Content(commandID, checkpointID string) []*chunk.HistoryReplaced {
 	return series
 }
 
-// messageBytes estimates what a message is beside its parts.
+// messageBytes estimates the size of a message without its parts.
 const messageBytes = 1 << 10
 
-// Goes reports whether a model would be called if a run began with the history as
-// it stands: it ends in what a user said, or in calls whose outcomes the model
-// has not been told.
+// Goes reports whether a run that began with the history as it stands would call a
+// model. It would if the history ends in a user message, or in calls whose outcomes the
+// model has not seen.
 func (o Owed) Goes() bool {
 	if len(o.f.Messages) == 0 {
 		return false
@@ -73,15 +74,15 @@ func (o Owed) Goes() bool {
 	return false
 }
 
-// splitParts splits parts into lists that each fit a record. There is at least
-// one list. A long text goes on in the next list, in a part of the same First.
+// splitParts splits parts into lists that each fit a record. There is at least one
+// list. A long text continues in the next list, in a part with the same First.
 func splitParts(parts []chunk.Part) [][]chunk.Part {
 	series, _ := splitSeries(parts)
 	return series
 }
 
-// splitSeries is splitParts that says of each list whether its first part goes on
-// with the text of the last part of the list before.
+// splitSeries is splitParts, and says of each list whether its first part continues
+// the text of the list before.
 func splitSeries(parts []chunk.Part) (series [][]chunk.Part, goesOn []bool) {
 	series, goesOn = [][]chunk.Part{{}}, []bool{false}
 	room := seriesBytes
@@ -108,7 +109,7 @@ func splitSeries(parts []chunk.Part) (series [][]chunk.Part, goesOn []bool) {
 	return series, goesOn
 }
 
-// partBytes estimates a part's encoded size; large values will be blobs.
+// partBytes estimates a part's encoded size.
 func partBytes(p chunk.Part) int {
 	size := len(jsonenc.Must(p.Text)) + 256 + blobbed(p.Data) + blobbed(p.ProviderMetadata)
 	if p.Tool != nil {
@@ -117,6 +118,7 @@ func partBytes(p chunk.Part) int {
 	return size
 }
 
+// blobbed returns the size of a value in a record. Large values are stored as blobs.
 func blobbed(v json.RawMessage) int {
 	if len(v) > chunk.MaxInlineBytes {
 		return 128

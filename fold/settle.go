@@ -8,7 +8,8 @@ import (
 	"github.com/spool-run/spool/internal/jsonenc"
 )
 
-// Settle returns the chunks that end the open run: what it lacks, and its end.
+// Settle returns the settling list of the open run: what [Owed.Unsettled] returns, and
+// then the run's end.
 func (o Owed) Settle(end *chunk.RunFinished) []chunk.Chunk {
 	why := end.Error
 	switch {
@@ -21,11 +22,11 @@ func (o Owed) Settle(end *chunk.RunFinished) []chunk.Chunk {
 	return append(o.Unsettled(why), end)
 }
 
-// Unsettled returns what the open run lacks before its run_finished, in order:
-// children are stopped, deepest first; what was shown becomes kept, calls without
-// an outcome fail with errText. An
-// owner calls it before it ends a run early, and so does a new owner who finds
-// one open; a crash in between leaves a shorter list to the next.
+// Unsettled returns what the open run lacks before its run_finished, in order.
+// Children are stopped, deepest first. What was shown becomes kept. Calls without an
+// outcome fail with errText. An owner appends it before it ends a run early, and so
+// does a new owner who finds a run open. After a crash in between, the next list is
+// shorter.
 func (o Owed) Unsettled(errText string) []chunk.Chunk {
 	if o.open.run == nil {
 		return nil
@@ -33,8 +34,7 @@ func (o Owed) Unsettled(errText string) []chunk.Chunk {
 	return append(o.UnsettledChildren(errText), o.unsettled(errText)...)
 }
 
-// UnsettledChildren returns what the open runs of all children lack, and their
-// ends, deepest first.
+// UnsettledChildren returns what ends all children and their runs, deepest first.
 func (o Owed) UnsettledChildren(errText string) []chunk.Chunk {
 	var chunks []chunk.Chunk
 	for _, c := range o.f.Children {
@@ -69,9 +69,9 @@ func (o Owed) unsettled(errText string) []chunk.Chunk {
 	return chunks
 }
 
-// EndChild returns what ends a child of the open run's agent for good, whatever it
-// does: nothing of an unknown one, or one that has ended. callID is the call that
-// ends it.
+// EndChild returns what ends a child of the open run's agent for good, whatever the
+// child does. It returns nothing for a child that is unknown or has ended. callID is
+// the call that ends it.
 func (o Owed) EndChild(session, callID, why string) []chunk.Chunk {
 	i := slices.IndexFunc(o.f.Children, func(c *Fold) bool { return c.Session == session })
 	if i < 0 || o.open.run == nil || o.f.Children[i].Ended > 0 {
@@ -85,8 +85,9 @@ func (o Owed) EndChild(session, callID, why string) []chunk.Chunk {
 	return chunks
 }
 
-// windUp returns what ends whatever a child still does, deepest first: its open
-// run, or else its pause, then what it was told and has not begun.
+// windUp returns what ends whatever a child still does, deepest first. It ends the
+// child's open run, or else its pause with a run that only ends it. Then it ends what
+// the child was told and has not begun.
 func (o Owed) windUp(c *Fold, why string) []chunk.Chunk {
 	var chunks []chunk.Chunk
 	runs := 0
@@ -110,7 +111,7 @@ func (o Owed) windUp(c *Fold, why string) []chunk.Chunk {
 		chunks = append(chunks, own.Unsettled(why)...)
 		end(own.open.run)
 	} else {
-		own.open.run = o.open.run // the run that ends the child ends what is below it
+		own.open.run = o.open.run // the child has no run, so its parent's ends what is below
 		chunks = append(chunks, own.UnsettledChildren(why)...)
 	}
 	for _, w := range c.Waiting {
@@ -122,7 +123,7 @@ func (o Owed) windUp(c *Fold, why string) []chunk.Chunk {
 	return chunks
 }
 
-// waits returns the run in which the fold's agent has paused, or nil.
+// waits returns the run in which the last turn is paused, or nil.
 func (f *Fold) waits() *Run {
 	if run := f.awaiting(); run != nil {
 		return run
@@ -130,7 +131,7 @@ func (f *Fold) waits() *Run {
 	return f.Break()
 }
 
-// inputOf returns a call's input as JSON: what it is, or its text as a string.
+// inputOf returns a call's input as JSON. Text that is not JSON becomes a string.
 func inputOf(t *chunk.ToolPart) json.RawMessage {
 	if t.Input != nil || t.InputText == "" {
 		return t.Input

@@ -46,7 +46,7 @@ type SnapshotOptions struct {
 	OmitLive bool
 }
 
-// Snapshot returns the fold as a value of its own.
+// Snapshot returns the fold's state as a value that does not change with the fold.
 func (f *Fold) Snapshot(o SnapshotOptions) Snapshot {
 	s := Snapshot{
 		SessionID:      f.Session,
@@ -85,7 +85,7 @@ func (f *Fold) Snapshot(o SnapshotOptions) Snapshot {
 // shownMessages returns copies of the messages that a snapshot holds.
 func (f *Fold) shownMessages(o SnapshotOptions) []chunk.Message {
 	messages, turn := []chunk.Message{}, f.LastTurn()
-	liveTurn, live := f.LiveAt(f.Seq) // what the stream will give to whoever asks at this position
+	liveTurn, live := f.LiveAt(f.Seq) // the turn that a stream from this position replays
 	streamed := o.OmitLive && live && turn != nil && liveTurn == turn.ID
 	for _, m := range f.Messages {
 		ofTurn := turn != nil && m.ID == turn.MessageID
@@ -95,12 +95,12 @@ func (f *Fold) shownMessages(o SnapshotOptions) []chunk.Message {
 		}
 	}
 	if w := f.Next(); w != nil && w.Held {
-		messages = w.preview(messages) // the stream shows the answer to it
+		messages = w.preview(messages) // the stream will show the answer to it
 	}
 	return messages
 }
 
-// Next returns the command that waits for nothing but its run, or nil.
+// Next returns the command whose run is the next to begin, or nil.
 func (f *Fold) Next() *Command {
 	if len(f.Waiting) == 0 || f.open.run != nil || f.Continue != nil || f.Asks() {
 		return nil
@@ -108,7 +108,7 @@ func (f *Fold) Next() *Command {
 	return f.Waiting[0]
 }
 
-// preview returns the messages as they will be when a held command takes effect.
+// preview returns the messages as they will be once a held command takes effect.
 func (w *Command) preview(messages []chunk.Message) []chunk.Message {
 	if w.Rewind != nil {
 		keep := slices.IndexFunc(messages, func(m chunk.Message) bool { return m.ID == *w.Rewind }) + 1

@@ -7,13 +7,13 @@ import (
 	"github.com/spool-run/spool/chunk"
 )
 
-// What is to be read of the open run and its step.
+// This file has what is to be read of the open run and its step.
 
 // OpenRun returns the run that is open, or nil.
 func (f *Fold) OpenRun() *Run { return f.open.run }
 
 // Spent returns how long the open run has taken by now, with the runs that it took
-// up; what they were paused does not count. 0 if none is open.
+// up. Pauses do not count. It returns 0 if no run is open.
 func (f *Fold) Spent(now time.Time) time.Duration {
 	if f.open.run == nil {
 		return 0
@@ -41,16 +41,15 @@ func (f *Fold) Used() chunk.Usage {
 // Phase returns where the open run stands.
 func (f *Fold) Phase() Phase { return f.open.phase }
 
-// Shown reports whether the open model phase has shown anything, or changed the
-// state. What has not can simply be done again; anything else must be discarded
-// first.
+// Shown reports whether the open model phase has shown anything, or changed the state.
+// A phase that has must be discarded before it is done again.
 func (f *Fold) Shown() bool {
 	m := f.current
 	return f.open.phase == PhaseModel && (len(m.message.Parts) > m.stepAt+1 || len(m.undo) > 0 || len(f.staging.patches) > 0)
 }
 
-// Answer returns the cursor with which the open model phase's answer can be taken
-// up again where it is made, "" if there is none: see [chunk.AnswerStarted].
+// Answer returns the model's cursor of the open phase's answer, or "" if it has none.
+// With the cursor the answer can be heard again: see [chunk.AnswerStarted].
 func (f *Fold) Answer() string { return f.open.cursor }
 
 // Said returns what the open step holds so far, in order.
@@ -70,7 +69,7 @@ func (f *Fold) Streamed() bool {
 // StepInfo is the open run's current step, or the last one that it committed.
 type StepInfo struct {
 	Number int
-	ID     string // "" when it is committed
+	ID     string // "" once it is committed
 	Finish string // why the model stopped
 	More   bool   // the provider has more to say
 	Fatal  string // the error of a call that ends the run, if one does
@@ -95,15 +94,15 @@ func (f *Fold) Call(id string) *chunk.ToolPart {
 	return nil
 }
 
-// Boundary says what the open run must do at a step boundary: end, because
-// another message steers it ([chunk.OutcomeSteered]), or pause, because it was
-// interrupted. What steers wins: the session goes on with it either way.
+// Boundary says what the open run must do at a step boundary: end, because another
+// message steers it ([chunk.OutcomeSteered]), or pause, because it was interrupted. If
+// both are true, the message wins.
 func (f *Fold) Boundary() (steered, interrupted bool) {
 	return f.open.run != nil && f.takesPlace(f.open.run, chunk.BusySteer), f.open.run != nil && f.Interrupt != nil
 }
 
-// takesPlace reports whether a message that came while the run was open asks it
-// to make room.
+// takesPlace reports whether a message that came while the run was open asks for its
+// place, in one of these ways.
 func (f *Fold) takesPlace(run *Run, how ...chunk.WhenBusy) bool {
 	return slices.ContainsFunc(f.Waiting, func(w *Command) bool {
 		return w.Seq > run.Start && slices.Contains(how, w.WhenBusy)
