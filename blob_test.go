@@ -146,7 +146,7 @@ func TestToolBlobKeysAreEscaped(t *testing.T) {
 			&chunk.Output{Output: raw})
 		check("streamed")
 		var words []chunk.Chunk
-		if err := g.View(ctx, func(f *fold.Fold) error { words = f.CloseModelPhase("tool-calls", nil); return nil }); err != nil {
+		if err := g.View(ctx, func(f *fold.Fold) error { words = f.Owed().CloseModelPhase("tool-calls", nil); return nil }); err != nil {
 			t.Fatal(err)
 		}
 		commit(words...)
@@ -155,7 +155,7 @@ func TestToolBlobKeysAreEscaped(t *testing.T) {
 			&chunk.ToolInputError{ToolCallID: "d", ToolName: "x", Input: raw, Error: "no"})
 		check("done")
 		var step []chunk.Chunk
-		if err := g.View(ctx, func(f *fold.Fold) error { step = f.CloseStep("cp"); return nil }); err != nil {
+		if err := g.View(ctx, func(f *fold.Fold) error { step = f.Owed().CloseStep("cp"); return nil }); err != nil {
 			t.Fatal(err)
 		}
 		commit(step...)

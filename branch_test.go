@@ -127,7 +127,7 @@ func expected(t *testing.T, records []chunk.Record, session, checkpoint string) 
 		}
 	}
 	if len(end) == 0 {
-		for i, c := range append(f.Unsettled("the session was branched while this ran"), f.Suspend("interrupted", nil, 0)...) {
+		for i, c := range append(f.Owed().Unsettled("the session was branched while this ran"), f.Owed().Suspend("interrupted", nil, 0)...) {
 			c.ChunkBase().Timestamp = records[at].Time
 			data, err := chunk.Append(nil, c)
 			if err != nil {
@@ -514,12 +514,12 @@ func TestBranchStopsChildren(t *testing.T) {
 	}
 	add(&chunk.UserMessage{CommandID: "u", Message: chunk.Message{ID: "u", Role: chunk.RoleUser, Parts: []chunk.Part{{Type: chunk.PartText, Text: "hi"}}}},
 		&chunk.RunStarted{TurnID: "u", MessageID: "m", Mode: "start", Commands: []string{"u"}}, &chunk.StepStarted{StepID: "st"}, &chunk.TextDelta{Delta: "go"})
-	add(f.CloseModelPhase("tool-calls", nil)...)
+	add(f.Owed().CloseModelPhase("tool-calls", nil)...)
 	begin(1)
 	begin(2)
 	add(&chunk.AssistantMessage{Base: child(2), MessageID: "m2", StepID: "s2", Parts: []chunk.Part{{Type: chunk.PartText, First: 12, Text: "all of it"}}},
 		&chunk.StepCommitted{Base: child(2), StepID: "s2"}, &chunk.RunFinished{Base: child(2), Outcome: chunk.OutcomeCompleted})
-	add(f.CloseStep("cp")...)
+	add(f.Owed().CloseStep("cp")...)
 	add(&chunk.CheckpointCreated{CheckpointID: "cp", StepCount: 1}, &chunk.StepStarted{StepID: "st2"},
 		&chunk.TextDelta{Base: child(1), Delta: "rd, and so on"})
 

@@ -77,7 +77,7 @@ func (c *child) settle(ctx context.Context, end *chunk.RunFinished) error {
 		answer string
 	)
 	err := c.log.View(ctx, func(f *fold.Fold) error {
-		chunks, answer = f.Settle(end), f.Answer()
+		chunks, answer = f.Owed().Settle(end), f.Answer()
 		return nil
 	})
 	if err != nil {

@@ -169,7 +169,7 @@ func (k *companionCall) terminate(ctx context.Context) (outcome, error) {
 	}
 	var chunks []chunk.Chunk
 	err := run.Log.View(ctx, func(f *fold.Fold) error {
-		chunks = f.EndChild(k.session, k.call.id, "the child was terminated")
+		chunks = f.Owed().EndChild(k.session, k.call.id, "the child was terminated")
 		return nil
 	})
 	if err == nil && len(chunks) > 0 {

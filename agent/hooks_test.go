@@ -236,7 +236,7 @@ func TestHookBeforeAnApproval(t *testing.T) {
 	if string(request.Input) != `{"Say":"y"}` {
 		t.Errorf("asked for %s", request.Input)
 	}
-	suspended := l.fold.Suspend(result.Suspended, []string{"c"}, 0)
+	suspended := l.fold.Owed().Suspend(result.Suspended, []string{"c"}, 0)
 	answer := &chunk.ToolApprovalResponse{CommandID: "ok", ApprovalID: request.ApprovalID, Approved: true}
 	next := r.Info
 	next.RunID = "r2"

@@ -70,7 +70,7 @@ const (
 
 // prepare decides what is to be done about a call, and writes it into the log.
 func (s *step) prepare(ctx context.Context, c *call) (verdict, error) {
-	if c.providerExecuted || c.part != nil && c.part.State.Settled() {
+	if c.providerExecuted || c.part != nil && c.part.State.Done() {
 		return callOver, nil
 	}
 	input, refusal := s.checkCall(c)

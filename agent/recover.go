@@ -16,9 +16,9 @@ const CrashRecovery = "crash_recovery"
 // model phase that cannot go on. discarded is the number of that phase's step; 0: none
 // is discarded.
 func (a *Agent) TakeOver(f *fold.Fold) (chunks []chunk.Chunk, discarded int) {
-	chunks = f.Owed()
+	chunks = f.Owed().First()
 	if f.Shown() && !a.reattaches(f) {
-		chunks, discarded = append(chunks, f.Discard(CrashRecovery)...), f.Step().Number
+		chunks, discarded = append(chunks, f.Owed().Discard(CrashRecovery)...), f.Step().Number
 	}
 	return chunks, discarded
 }

@@ -102,7 +102,7 @@ func (s *step) discard(ctx context.Context, reason string) error {
 	var chunks []chunk.Chunk
 	err := s.run.Log.View(ctx, func(f *fold.Fold) error {
 		if f.Shown() {
-			chunks = f.Discard(reason)
+			chunks = f.Owed().Discard(reason)
 		}
 		return nil
 	})

@@ -186,7 +186,7 @@ func (s *step) closeModelPhase(ctx context.Context) error {
 		if s.usage != (chunk.Usage{}) {
 			usage = &s.usage
 		}
-		chunks = f.CloseModelPhase(s.finish, usage)
+		chunks = f.Owed().CloseModelPhase(s.finish, usage)
 		chunks[len(chunks)-1].(*chunk.AssistantMessage).Unfinished = s.paused
 		return nil
 	})
@@ -281,7 +281,7 @@ func (s *step) commit(ctx context.Context) error {
 	checkpoint := fmt.Sprintf("cpv1-%s-s%d-t%d-%s", info.Session, s.number, s.run.Seams.Now().UnixMilli(), tail(s.run.Seams.NewID(), 6))
 	var chunks []chunk.Chunk
 	err := s.run.Log.View(ctx, func(f *fold.Fold) error {
-		chunks = f.CloseStep(checkpoint)
+		chunks = f.Owed().CloseStep(checkpoint)
 		return nil
 	})
 	if err != nil {

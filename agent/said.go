@@ -49,7 +49,7 @@ func newSaid(parts []chunk.Part) *said {
 			b.blocks = append(b.blocks, saidBlock{kind: p.Type, id: p.ID, text: p.Text, open: p.Open})
 		case chunk.PartTool:
 			b.calls[p.Tool.CallID] = &saidCall{name: p.Tool.Name, args: p.Tool.InputText,
-				ended: p.Tool.State != chunk.ToolStreaming, done: p.Tool.State.Settled()}
+				ended: p.Tool.State != chunk.ToolStreaming, done: p.Tool.State.Done()}
 		case chunk.PartSource:
 			b.sources[p.ID] = p.URL
 		case chunk.PartFile:

@@ -18,7 +18,7 @@ var ErrAnswered = errors.New("agent: nothing is missing any more")
 // Suspension fails with [ErrAnswered].
 func Suspension(f *fold.Fold, r Result, expires int64) ([]chunk.Chunk, error) {
 	if r.Suspended == chunk.SuspendedInterrupted {
-		return f.Interrupting(), nil
+		return f.Owed().Interrupt(), nil
 	}
 	if r = missing(f, r); len(r.Waiting)+len(r.Children) == 0 {
 		return nil, ErrAnswered
@@ -33,7 +33,7 @@ func Suspension(f *fold.Fold, r Result, expires int64) ([]chunk.Chunk, error) {
 	} else if calls := f.PendingCalls(); len(calls) > 0 {
 		paused.PendingToolCallID, paused.PendingToolName = calls[0].CallID, calls[0].Name
 	}
-	return append([]chunk.Chunk{paused}, f.Suspend(r.Suspended, ids, expires, r.Children...)...), nil
+	return append([]chunk.Chunk{paused}, f.Owed().Suspend(r.Suspended, ids, expires, r.Children...)...), nil
 }
 
 // missing leaves out what was answered.

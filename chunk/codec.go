@@ -9,100 +9,17 @@ import (
 	"github.com/spool-run/spool/internal/jsonenc"
 )
 
-// AppendChunk appends the chunk's JSON to dst: "type" first, then the base
-// fields, then the chunk's own, in the order of the struct. It writes what
-// encoding/json writes, byte for byte, and fails with [ErrInvalidChunk], leaving
-// dst as it was, when a raw JSON field is not JSON.
+// Append appends the chunk's JSON to dst: "type" first, then the base fields, then
+// the chunk's own, in the order of the struct. It writes the same bytes as
+// encoding/json. If a raw JSON field is not JSON, it fails with [ErrInvalidChunk] and
+// returns dst as it was.
 //
 // The chunks that make up nearly all of a log are encoded without reflection and,
 // if dst has room, without allocating.
 func Append(dst []byte, c Chunk) ([]byte, error) {
 	e := encoder{b: dst}
-	switch c := c.(type) {
-	case *TextDelta:
-		if e.open(TypeTextDelta, c == nil) {
-			e.base(&c.Base)
-			e.str(`,"delta":`, c.Delta)
-			e.optStr(`,"partId":`, c.PartID)
-		}
-	case *Thinking:
-		if e.open(TypeThinking, c == nil) {
-			e.base(&c.Base)
-			e.str(`,"content":`, c.Content)
-			e.bool(`,"isComplete":`, c.IsComplete)
-			e.optStr(`,"partId":`, c.PartID)
-			e.optRaw(`,"providerMetadata":`, c.ProviderMetadata)
-		}
-	case *ToolArgStreamStart:
-		if e.open(TypeToolArgStreamStart, c == nil) {
-			e.base(&c.Base)
-			e.str(`,"toolCallId":`, c.ToolCallID)
-			e.str(`,"toolName":`, c.ToolName)
-			e.optBool(`,"providerExecuted":`, c.ProviderExecuted)
-		}
-	case *ToolArgStreamDelta:
-		if e.open(TypeToolArgStreamDelta, c == nil) {
-			e.base(&c.Base)
-			e.str(`,"toolCallId":`, c.ToolCallID)
-			e.str(`,"delta":`, c.Delta)
-		}
-	case *ToolArgStreamEnd:
-		if e.open(TypeToolArgStreamEnd, c == nil) {
-			e.base(&c.Base)
-			e.str(`,"toolCallId":`, c.ToolCallID)
-			e.optStr(`,"toolName":`, c.ToolName)
-			e.optRaw(`,"arguments":`, c.Arguments)
-			e.optRaw(`,"providerMetadata":`, c.ProviderMetadata)
-		}
-	case *ToolStart:
-		if e.open(TypeToolStart, c == nil) {
-			e.base(&c.Base)
-			e.str(`,"toolCallId":`, c.ToolCallID)
-			e.str(`,"toolName":`, c.ToolName)
-			e.raw(`,"arguments":`, c.Arguments)
-			e.optStr(`,"effectId":`, c.EffectID)
-			e.optBool(`,"client":`, c.Client)
-		}
-	case *ToolEnd:
-		if e.open(TypeToolEnd, c == nil) {
-			e.base(&c.Base)
-			e.str(`,"toolCallId":`, c.ToolCallID)
-			e.str(`,"toolName":`, c.ToolName)
-			e.raw(`,"result":`, c.Result)
-			e.bool(`,"success":`, c.Success)
-			e.optStr(`,"error":`, c.Error)
-			e.optBool(`,"preliminary":`, c.Preliminary)
-			e.optBool(`,"fatal":`, c.Fatal)
-		}
-	case *Custom:
-		if e.open(TypeCustom, c == nil) {
-			e.base(&c.Base)
-			e.str(`,"eventName":`, c.EventName)
-			e.raw(`,"data":`, c.Data)
-			e.optStr(`,"id":`, c.ID)
-			e.optBool(`,"transient":`, c.Transient)
-			e.optStr(`,"toolCallId":`, c.ToolCallID)
-		}
-	case *Progress:
-		if e.open(TypeProgress, c == nil) {
-			e.base(&c.Base)
-			e.str(`,"id":`, c.ID)
-			e.optStr(`,"parent":`, c.Parent)
-			e.optStr(`,"label":`, c.Label)
-			e.optStr(`,"state":`, c.State)
-			if c.Percent != nil {
-				e.float(`,"percent":`, *c.Percent)
-			}
-			e.optRaw(`,"data":`, c.Data)
-		}
-	case *StatePatch:
-		if e.open(TypeStatePatch, c == nil) {
-			e.base(&c.Base)
-			e.patches(`,"patches":`, c.Patches)
-			e.optStr(`,"toolCallId":`, c.ToolCallID)
-		}
-	default:
-		return appendAnyChunk(dst, c)
+	if !e.hot(c) {
+		return appendAny(dst, c)
 	}
 	if e.problem != "" {
 		return dst, ErrInvalidChunk.Because(string(c.ChunkType()) + ": " + e.problem)
@@ -110,8 +27,8 @@ func Append(dst []byte, c Chunk) ([]byte, error) {
 	return append(e.b, '}'), nil
 }
 
-// appendAnyChunk is AppendChunk for the chunks that are too rare to be quick.
-func appendAnyChunk(dst []byte, c Chunk) ([]byte, error) {
+// appendAny is Append for all other chunks. It uses encoding/json.
+func appendAny(dst []byte, c Chunk) ([]byte, error) {
 	if c == nil {
 		return dst, ErrInvalidChunk.Because("the chunk is nil")
 	}
@@ -133,8 +50,8 @@ func appendAnyChunk(dst []byte, c Chunk) ([]byte, error) {
 	return append(dst, body[1:]...), nil
 }
 
-// appendUnknown copies an unknown chunk as it came, but on one line: records are
-// lines to whoever writes them to a stream.
+// appendUnknown copies an unknown chunk as it came, but on one line, because streams
+// write a record as a line.
 func appendUnknown(dst []byte, u *Unknown) ([]byte, error) {
 	if u == nil || !jsonenc.Valid(u.Raw) {
 		return dst, ErrInvalidChunk.Because("an unknown chunk is not valid JSON, or " + tooDeep)
@@ -150,21 +67,14 @@ func appendUnknown(dst []byte, u *Unknown) ([]byte, error) {
 // encoder appends JSON members. Keys come with their comma, quotes and colon.
 type encoder struct {
 	b       []byte
-	problem string // the first one; what was appended is then of no use
+	problem string // the first one; b is invalid then
 }
 
-func (e *encoder) open(t Type, isNil bool) bool {
-	if isNil {
-		e.problem = "the chunk is nil"
-		return false
-	}
+// base opens the object of a chunk, and writes its type and its base.
+func (e *encoder) base(t Type, b *Base) {
 	e.b = append(e.b, `{"type":"`...)
 	e.b = append(e.b, t...)
 	e.b = append(e.b, '"')
-	return true
-}
-
-func (e *encoder) base(b *Base) {
 	e.str(`,"agentId":`, b.AgentID)
 	e.str(`,"agentType":`, b.AgentType)
 	e.b = append(e.b, `,"timestamp":`...)
@@ -217,7 +127,7 @@ func (e *encoder) optRaw(key string, raw json.RawMessage) {
 	}
 }
 
-// float writes the shortest form, as ECMAScript does.
+// float writes a number in its shortest form, as ECMAScript does.
 func (e *encoder) float(key string, f float64) {
 	if math.IsNaN(f) || math.IsInf(f, 0) {
 		if e.problem == "" {

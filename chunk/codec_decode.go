@@ -5,115 +5,114 @@ import (
 	"encoding/json"
 )
 
-// DecodeChunk reads a chunk's JSON. It is made for reading logs, so it tolerates
-// what producers of other versions write: absent fields are zero, a text_delta's
-// text may be called content, a tool_end without success succeeded if it has no
-// error. Types that this version does not know, and known ones whose fields have
-// other shapes, become an [*Unknown]; only what is no JSON object with a string
-// "type" is an error ([ErrInvalidChunk]). [Parse] is its strict sister.
+// Decode reads a chunk's JSON. It is made for reading logs, so it tolerates what
+// producers of other versions write: absent fields are zero, a text_delta's text
+// may be called content, a tool_end without success succeeded if it has no error.
+// Types that this version does not know, and known ones whose fields have other
+// shapes, become an [*Unknown]; only what is no JSON object with a string "type"
+// is an error ([ErrInvalidChunk]). [Parse] is strict instead.
 //
 // The chunk keeps no reference to data.
 func Decode(data []byte) (Chunk, error) {
-	t, plain, err := typeOf(data)
+	t, k, plain, err := typeOf(data)
 	if err != nil {
 		return nil, err
 	}
-	if plain {
-		if c := decodeQuick(t, data); c != nil {
+	if k != nil {
+		if plain {
+			if c := decodeQuick(k, data); c != nil {
+				return c, nil
+			}
+		}
+		if c, err := decodeKnown(k, data); err == nil {
 			return c, nil
 		}
-	}
-	if c, err := decodeKnown(t, data); c != nil && err == nil {
-		return c, nil
 	}
 	if !json.Valid(data) {
 		return nil, ErrInvalidChunk.Because("the chunk is not valid JSON")
 	}
 	u := &Unknown{Type: t, Raw: bytes.Clone(data)}
-	_ = json.Unmarshal(data, &u.Base) // as far as it goes
+	_ = json.Unmarshal(data, &u.Base) // fields of other shapes stay zero
 	return u, nil
 }
 
-// typeOf reads the "type" of a JSON object. What AppendChunk wrote starts with
-// it, plainly, and is not looked at further.
-func typeOf(data []byte) (t Type, plain bool, err error) {
-	if rest, ok := bytes.CutPrefix(data, []byte(`{"type":"`)); ok {
-		for i, c := range rest {
-			if c == '"' && i > 0 {
-				return intern(rest[:i]), true, nil
-			}
-			if !(c >= 'a' && c <= 'z' || c == '_') {
-				break
-			}
+// typeOf reads the "type" of a JSON object and finds its kind, or nil if this version
+// does not know the type. plain says that the object starts with the type, as
+// [Append] writes it. Only its beginning was read then.
+func typeOf(data []byte) (t Type, k *kind, plain bool, err error) {
+	if name, ok := plainType(data); ok {
+		if k := kinds[Type(name)]; k != nil {
+			return k.typ, k, true, nil
 		}
+		return Type(name), nil, true, nil
 	}
 	var head struct {
 		Type *Type `json:"type"`
 	}
 	if err := json.Unmarshal(data, &head); err != nil {
-		return "", false, ErrInvalidChunk.Because("the chunk is not a JSON object with a string type").With("", err)
+		return "", nil, false, ErrInvalidChunk.Because("the chunk is not a JSON object with a string type").With("", err)
 	}
 	if head.Type == nil || *head.Type == "" {
-		return "", false, ErrInvalidChunk.Because("type: is missing")
+		return "", nil, false, ErrInvalidChunk.Because("type: is missing")
 	}
-	return *head.Type, false, nil
+	return *head.Type, kinds[*head.Type], false, nil
 }
 
-// intern returns the registered type of that name, which costs no allocation.
-func intern(name []byte) Type {
-	if t, ok := typeNames[string(name)]; ok {
-		return t
-	}
-	return Type(name)
-}
-
-var typeNames = func() map[string]Type {
-	names := make(map[string]Type, len(newChunk))
-	for t := range newChunk {
-		names[string(t)] = t
-	}
-	return names
-}()
-
-// decodeKnown returns nil and no error for a type that this version does not
-// know.
-func decodeKnown(t Type, data []byte) (Chunk, error) {
-	mk, ok := newChunk[t]
+// plainType returns the type of an object that starts with it, as [Append] writes it.
+func plainType(data []byte) ([]byte, bool) {
+	name, ok := bytes.CutPrefix(data, []byte(`{"type":"`))
 	if !ok {
-		return nil, nil
+		return nil, false
 	}
-	switch c := mk().(type) {
-	case *TextDelta:
-		in := struct {
-			*TextDelta
-			Delta   *string `json:"delta"`
-			Content string  `json:"content"`
-		}{TextDelta: c}
-		if err := json.Unmarshal(data, &in); err != nil {
-			return nil, err
+	for i, c := range name {
+		if c == '"' && i > 0 {
+			return name[:i], true
 		}
-		c.Delta = in.Content
-		if in.Delta != nil {
-			c.Delta = *in.Delta
+		if !(c >= 'a' && c <= 'z' || c == '_') {
+			break
 		}
-		return c, nil
-	case *ToolEnd:
-		in := struct {
-			*ToolEnd
-			Success *bool `json:"success"`
-		}{ToolEnd: c}
-		if err := json.Unmarshal(data, &in); err != nil {
-			return nil, err
-		}
-		c.Success = c.Error == ""
-		if in.Success != nil {
-			c.Success = *in.Success
-		}
-		return c, nil
-	default:
-		if err := json.Unmarshal(data, c); err != nil {
-			return nil, err
-		}
-		return c, nil
 	}
+	return nil, false
+}
+
+// decodeKnown reads a chunk of a kind, whatever the order of its fields.
+func decodeKnown(k *kind, data []byte) (Chunk, error) {
+	c := k.new()
+	if err := k.unmarshal(data, c); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// lenientTextDelta takes content for an absent delta.
+func lenientTextDelta(data []byte, c *TextDelta) error {
+	in := struct {
+		*TextDelta
+		Delta   *string `json:"delta"`
+		Content string  `json:"content"`
+	}{TextDelta: c}
+	if err := json.Unmarshal(data, &in); err != nil {
+		return err
+	}
+	c.Delta = in.Content
+	if in.Delta != nil {
+		c.Delta = *in.Delta
+	}
+	return nil
+}
+
+// lenientToolEnd takes an absent error for an absent success.
+func lenientToolEnd(data []byte, c *ToolEnd) error {
+	in := struct {
+		*ToolEnd
+		Success *bool `json:"success"`
+	}{ToolEnd: c}
+	if err := json.Unmarshal(data, &in); err != nil {
+		return err
+	}
+	c.Success = c.Error == ""
+	if in.Success != nil {
+		c.Success = *in.Success
+	}
+	return nil
 }

@@ -5,32 +5,31 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
-	"sync"
 )
 
-// ParseChunk reads a chunk as a producer sends it, and validates it. It fails
-// with an [*Error] of code invalid_chunk that names the field and the problem:
-// no JSON, a type that this version does not know, a field of the wrong shape,
-// a required field that is absent, or what [Validate] refuses. Base fields
-// may be absent, since the writer fills them in; fields that the type does not
-// have are ignored.
+// Parse reads a chunk as a producer sends it, and validates it. It fails with an
+// [*Error] of code invalid_chunk that names the field and the problem: no JSON, a
+// type that this version does not know, a field of the wrong shape, a required
+// field that is absent, or what [Validate] refuses. Base fields may be absent,
+// since the writer fills them in; fields that the type does not have are ignored.
 func Parse(data []byte) (Chunk, error) {
 	if !json.Valid(data) {
 		return nil, ErrInvalidChunk.Because("the chunk is not valid JSON")
 	}
-	t, _, err := typeOf(data)
-	if err != nil {
-		return nil, err
-	}
-	c, err := decodeKnown(t, data)
+	t, k, _, err := typeOf(data)
 	switch {
 	case err != nil:
-		return nil, shapeError(t, err)
-	case c == nil:
+		return nil, err
+	case k == nil:
 		return nil, ErrInvalidChunk.Because(fmt.Sprintf("type: %q is not known", t))
 	}
-	if err := checkPresent(t, c, data); err != nil {
+	c, err := decodeKnown(k, data)
+	if err != nil {
+		return nil, shapeError(t, k.name, err)
+	}
+	if err := checkPresent(k, data); err != nil {
 		return nil, err
 	}
 	if err := Validate(c); err != nil {
@@ -39,16 +38,14 @@ func Parse(data []byte) (Chunk, error) {
 	return c, nil
 }
 
-// shapeError says which field has a wrong shape, in the words of JSON.
-func shapeError(t Type, err error) error {
+// shapeError says which field has a wrong shape, in the words of JSON. A decoder
+// may name the field with the struct that it is embedded in.
+func shapeError(t Type, structName string, err error) error {
 	wrong, ok := errors.AsType[*json.UnmarshalTypeError](err)
 	if !ok {
 		return ErrInvalidChunk.Because(fmt.Sprintf("%s: %v", t, err))
 	}
-	field := wrong.Field
-	for _, embedded := range []string{"TextDelta.", "ToolEnd.", "Base."} {
-		field = strings.TrimPrefix(field, embedded)
-	}
+	field := strings.TrimPrefix(strings.TrimPrefix(wrong.Field, structName+"."), "Base.")
 	article := "a"
 	if wrong.Value == "array" || wrong.Value == "object" {
 		article = "an"
@@ -75,76 +72,39 @@ func shapeOf(t reflect.Type) string {
 
 // checkPresent finds required fields that are absent or null. Go's zero values
 // cannot tell an absent delta from an empty one.
-func checkPresent(t Type, c Chunk, data []byte) error {
+func checkPresent(k *kind, data []byte) error {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(data, &fields); err != nil {
-		return ErrInvalidChunk.Because(fmt.Sprintf("%s: is not an object", t))
+		return ErrInvalidChunk.Because(fmt.Sprintf("%s: is not an object", k.typ))
 	}
-	for _, name := range requiredFields(t, c) {
+	for _, name := range k.required() {
 		v := fields[name]
-		if v == nil && t == TypeTextDelta && name == "delta" {
-			v = fields["content"]
+		if alias, ok := k.aliases[name]; v == nil && ok {
+			v = fields[alias]
 		}
 		if v == nil || string(v) == "null" {
-			return ErrInvalidChunk.Because(fmt.Sprintf("%s: %s: is missing", t, name))
+			return ErrInvalidChunk.Because(fmt.Sprintf("%s: %s: is missing", k.typ, name))
 		}
 	}
 	return nil
 }
 
-var requiredCache sync.Map // Type to []string
-
 // requiredFields lists the fields that a producer must write: those of the
-// chunk's own that are always written, except for booleans (absent is false),
-// raw and nullable ones (absent is null), and a tool_end's name, which older
-// producers leave out.
-func requiredFields(t Type, c Chunk) []string {
-	if known, ok := requiredCache.Load(t); ok {
-		return known.([]string)
-	}
+// chunk's own that are always written, except for booleans (absent is false), raw
+// and nullable ones (absent is null), and those that the table calls optional.
+func requiredFields(structure reflect.Type, optional []string) []string {
 	var names []string
-	s := reflect.TypeOf(c).Elem()
-	for i := range s.NumField() {
-		f := s.Field(i)
+	for i := range structure.NumField() {
+		f := structure.Field(i)
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
-		if f.Anonymous || strings.Contains(options, "omitempty") {
-			continue
-		}
 		switch {
+		case f.Anonymous, strings.Contains(options, "omitempty"), slices.Contains(optional, name):
 		case f.Type.Kind() == reflect.Bool, f.Type.Kind() == reflect.Pointer, f.Type == reflect.TypeFor[json.RawMessage]():
-		case t == TypeToolEnd && name == "toolName":
 		default:
 			names = append(names, name)
 		}
 	}
-	requiredCache.Store(t, names)
 	return names
-}
-
-// As returns the chunk as the type asked for:
-//
-//	if text, ok := As[*TextDelta](c); ok {
-func As[T Chunk](c Chunk) (T, bool) {
-	t, ok := c.(T)
-	return t, ok
-}
-
-// Is reports whether the chunk is of one of the types.
-func Is(c Chunk, types ...Type) bool {
-	if c == nil {
-		return false
-	}
-	for _, t := range types {
-		if c.ChunkType() == t {
-			return true
-		}
-	}
-	return false
-}
-
-func isNilChunk(c Chunk) bool {
-	v := reflect.ValueOf(c)
-	return v.Kind() == reflect.Pointer && v.IsNil()
 }
 
 const streamEndType = "stream_end"
@@ -166,7 +126,7 @@ func (s StreamEnd) MarshalJSON() ([]byte, error) {
 	}{streamEndType, plain(s)})
 }
 
-// StreamMessage is what a stream of messages is made of: a chunk, or the end.
+// StreamMessage is a message of a stream: a chunk, or the end of the stream.
 type StreamMessage struct {
 	Chunk Chunk      // nil for the end
 	End   *StreamEnd // nil for a chunk
@@ -175,7 +135,7 @@ type StreamMessage struct {
 // IsEnd reports whether the message is the end of its stream.
 func (m StreamMessage) IsEnd() bool { return m.End != nil }
 
-// Parsed is the result of validating unknown data: Data if Success is set, else
+// Parsed is the result of validating data. It has Data if Success is set, and else
 // Error.
 type Parsed[T any] struct {
 	Success bool
@@ -194,14 +154,14 @@ func parsed[T any](data T, err error) Parsed[T] {
 	return Parsed[T]{Error: e}
 }
 
-// SafeParseChunk is [Parse] with its outcome as one value.
+// SafeParse is [Parse] with its outcome as one value.
 func SafeParse(data []byte) Parsed[Chunk] { return parsed(Parse(data)) }
 
 // SafeParseMessage validates a chunk or the stream_end control message.
 func SafeParseMessage(data []byte) Parsed[StreamMessage] { return parsed(parseMessage(data)) }
 
 func parseMessage(data []byte) (StreamMessage, error) {
-	if t, _, err := typeOf(data); err != nil || t != streamEndType {
+	if t, _, _, err := typeOf(data); err != nil || t != streamEndType {
 		c, err := Parse(data)
 		return StreamMessage{Chunk: c}, err
 	}
@@ -214,7 +174,7 @@ func parseMessage(data []byte) (StreamMessage, error) {
 		FinalOutput json.RawMessage `json:"finalOutput"`
 	}
 	if err := json.Unmarshal(data, &in); err != nil {
-		return StreamMessage{}, shapeError(streamEndType, err)
+		return StreamMessage{}, shapeError(streamEndType, "", err)
 	}
 	v := validator{}
 	if in.StreamID == nil {

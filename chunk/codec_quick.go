@@ -5,44 +5,20 @@ import (
 	"unicode/utf8"
 )
 
-// decodeQuick reads the deltas that make up nearly all of a log, if they look
-// exactly as [Append] writes them. For anything else, valid or not, it
-// returns nil, and the general decoder has its say.
-func decodeQuick(t Type, data []byte) Chunk {
-	d := quick{rest: data[len(`{"type":""`)+len(t):], ok: true}
-	switch t {
-	case TypeTextDelta:
-		c := new(TextDelta)
-		d.base(&c.Base)
-		c.Delta = d.str(`,"delta":`)
-		c.PartID = d.optStr(`,"partId":`)
-		if d.end() {
-			return c
-		}
-	case TypeThinking:
-		c := new(Thinking)
-		d.base(&c.Base)
-		c.Content = d.str(`,"content":`)
-		c.IsComplete = d.bool(`,"isComplete":`)
-		c.PartID = d.optStr(`,"partId":`)
-		if d.end() {
-			return c
-		}
-	case TypeToolArgStreamDelta:
-		c := new(ToolArgStreamDelta)
-		d.base(&c.Base)
-		c.ToolCallID = d.str(`,"toolCallId":`)
-		c.Delta = d.str(`,"delta":`)
-		if d.end() {
-			return c
-		}
+// decodeQuick reads a chunk of a kind that makes up much of a log, if it looks
+// exactly as [Append] writes it. For anything else, valid or not, it returns nil,
+// and the general decoder decides.
+func decodeQuick(k *kind, data []byte) Chunk {
+	if k.quick == nil {
+		return nil
 	}
-	return nil
+	return k.quick(quick{left: data[len(`{"type":""`)+len(k.typ):], ok: true})
 }
 
-// quick takes members off the front of an object until one is not as expected.
+// quick reads the members of an object in the order in which [Append] writes them. ok
+// becomes false at the first one that is not as expected.
 type quick struct {
-	rest []byte
+	left []byte
 	ok   bool
 }
 
@@ -54,15 +30,15 @@ func (d *quick) base(b *Base) {
 	b.RunID = d.optStr(`,"runId":`)
 }
 
-func (d *quick) end() bool { return d.ok && len(d.rest) == 1 && d.rest[0] == '}' }
+func (d *quick) end() bool { return d.ok && len(d.left) == 1 && d.left[0] == '}' }
 
 func (d *quick) has(key string) bool {
-	return d.ok && len(d.rest) >= len(key) && string(d.rest[:len(key)]) == key
+	return d.ok && len(d.left) >= len(key) && string(d.left[:len(key)]) == key
 }
 
 func (d *quick) key(key string) {
 	if d.ok = d.has(key); d.ok {
-		d.rest = d.rest[len(key):]
+		d.left = d.left[len(key):]
 	}
 }
 
@@ -89,22 +65,22 @@ func (d *quick) int(key string) int64 {
 		return 0
 	}
 	n, i := int64(0), 0
-	for i < len(d.rest) && i < 18 && d.rest[i] >= '0' && d.rest[i] <= '9' {
-		n = n*10 + int64(d.rest[i]-'0')
+	for i < len(d.left) && i < 18 && d.left[i] >= '0' && d.left[i] <= '9' {
+		n = n*10 + int64(d.left[i]-'0')
 		i++
 	}
-	d.ok = i > 0 && i < 18 && (i == 1 || d.rest[0] != '0')
-	d.rest = d.rest[i:]
+	d.ok = i > 0 && i < 18 && (i == 1 || d.left[0] != '0')
+	d.left = d.left[i:]
 	return n
 }
 
 func (d *quick) str(key string) string {
 	d.key(key)
-	if !d.ok || len(d.rest) == 0 || d.rest[0] != '"' {
+	if !d.ok || len(d.left) == 0 || d.left[0] != '"' {
 		d.ok = false
 		return ""
 	}
-	s := d.rest[1:]
+	s := d.left[1:]
 	n := bytes.IndexByte(s, '"')
 	if n < 0 {
 		d.ok = false
@@ -113,12 +89,12 @@ func (d *quick) str(key string) string {
 	if bytes.IndexByte(s[:n], '\\') >= 0 {
 		return d.escaped(s)
 	}
-	d.rest = s[n+1:]
+	d.left = s[n+1:]
 	return d.text(s[:n])
 }
 
-// text checks what a JSON string may not hold. Text that is no UTF-8 is the
-// general decoder's to mend.
+// text returns a string without escapes. Control characters are not allowed in it, and
+// text that is not UTF-8 is left to the general decoder, which mends it.
 func (d *quick) text(s []byte) string {
 	for _, c := range s {
 		if c < ' ' {
@@ -130,13 +106,13 @@ func (d *quick) text(s []byte) string {
 	return string(s)
 }
 
-// escaped reads a string with the escapes that AppendChunk writes.
+// escaped reads a string with the escapes that [Append] writes.
 func (d *quick) escaped(s []byte) string {
 	text := make([]byte, 0, min(len(s), 256))
 	for i := 0; i < len(s); i++ {
 		switch c := s[i]; {
 		case c == '"':
-			d.rest = s[i+1:]
+			d.left = s[i+1:]
 			d.ok = utf8.Valid(text)
 			return string(text)
 		case c < ' ':
@@ -176,7 +152,7 @@ func (d *quick) escaped(s []byte) string {
 				}
 				r = r<<4 | rune(v)
 			}
-			if !utf8.ValidRune(r) { // half of a pair
+			if !utf8.ValidRune(r) { // half of a surrogate pair
 				d.ok = false
 				return ""
 			}

@@ -29,7 +29,7 @@ type CodeInfo struct {
 	Retryable bool // the same may succeed later; an error that knows better says so itself
 }
 
-// codes is the one table of the codes that cross the wire.
+// codes is the table of the codes that cross the wire.
 var codes = map[string]CodeInfo{
 	"provider_rate_limited":    {CategoryProvider, 429, true},
 	"provider_overloaded":      {CategoryProvider, 503, true},
@@ -108,9 +108,8 @@ var codes = map[string]CodeInfo{
 	"internal":         {CategoryServer, 500, false},
 }
 
-// InfoOf returns what a code says. A code that the table does not have, of an
-// application or a later version, has the category of its prefix, and the status
-// 500.
+// InfoOf returns what a code says. A code of an application or of a later version is
+// not in the table. It has the category of its prefix, and the status 500.
 func InfoOf(code string) CodeInfo {
 	if info, ok := codes[code]; ok {
 		return info
@@ -125,8 +124,8 @@ func InfoOf(code string) CodeInfo {
 	return info
 }
 
-// RunError is a run's error as a reader finds it in the log. [errors.Is] compares
-// codes with those of an [*Error].
+// RunError is a run's error as a reader finds it in the log. [errors.Is] holds for an
+// [*Error] of the same code.
 type RunError struct {
 	Message   string
 	Code      string
@@ -155,8 +154,8 @@ func (e *RunError) Is(target error) bool {
 	return false
 }
 
-// ErrorOf returns the error that a chunk tells of, nil if it tells of none: an
-// error chunk, which ends nothing, or a run that has failed.
+// ErrorOf returns the error of a chunk, or nil if it has none. Error chunks have one,
+// which ends nothing, and the run_finished of a failed run.
 func ErrorOf(c Chunk) *RunError {
 	switch c := c.(type) {
 	case *ErrorChunk:

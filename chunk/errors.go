@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Error is a failure with a stable code. Two errors are the same to [errors.Is]
-// when their codes are equal, so a sentinel matches whatever wraps it.
+// Error is a failure with a stable code. To [errors.Is], two errors are the same if
+// their codes are equal.
 type Error struct {
 	Code    string // stable, snake_case; crosses the wire
 	Message string // what happened, for people
@@ -73,7 +73,7 @@ func CodeOf(err error) string {
 	return ""
 }
 
-// What is wrong with a value.
+// The errors of values.
 var (
 	ErrTooLarge     = &Error{Code: "too_large", Message: "the value is too large"}
 	ErrInvalid      = &Error{Code: "invalid", Message: "the value is not valid"}

@@ -14,9 +14,9 @@ var errInvalidSessionID = &Error{
 	Err:     ErrInvalidID,
 }
 
-// CheckID checks an id of any kind: 1 to [MaxIDBytes] bytes of valid UTF-8
-// without control characters, '/' and '\', and neither "." nor "..". It fails
-// with [ErrInvalidID].
+// CheckID checks an id of any kind. It must have 1 to [MaxIDBytes] bytes of valid
+// UTF-8 without control characters, '/' and '\', and be neither "." nor "..". CheckID
+// fails with [ErrInvalidID].
 func CheckID(id string) error {
 	if problem := idProblem(id); problem != "" {
 		return ErrInvalidID.Because("the id " + problem)
@@ -24,8 +24,8 @@ func CheckID(id string) error {
 	return nil
 }
 
-// CheckSessionID is [CheckID] for the id of a root session: it must not end in a
-// dot and digits either (code invalid_session_id).
+// CheckSessionID is [CheckID] for the id of a root session, which must not end in a dot
+// and digits either (code invalid_session_id).
 func CheckSessionID(id string) error {
 	if err := CheckID(id); err != nil {
 		return err
@@ -36,8 +36,8 @@ func CheckSessionID(id string) error {
 	return nil
 }
 
-// RootID returns the id of the session in whose log an agent writes: the id
-// without the ".n" that each generation of child agents adds.
+// RootID returns the id of the session in whose log an agent writes. It is the agent's
+// id without the ".n" that each generation of child agents adds.
 func RootID(id string) string {
 	for {
 		bare := strings.TrimRight(id, "0123456789")

@@ -84,8 +84,8 @@ const (
 	ToolDenied    ToolState = "denied"
 )
 
-// Settled reports whether the call has its outcome.
-func (s ToolState) Settled() bool {
+// Done reports whether the call has its outcome.
+func (s ToolState) Done() bool {
 	return s == ToolCompleted || s == ToolFailed || s == ToolDenied
 }
 
@@ -106,12 +106,12 @@ type ToolPart struct {
 	Approval         *Approval       `json:"approval,omitempty"`
 }
 
-// Takes reports whether the call waits for an answer of this kind. While its run
-// is open, it waits for a result only if it was handed to the client: others are
-// being executed.
+// Takes reports whether the call waits for an answer of this kind: a decision, or
+// else a result. open says whether the call's run is open. Then only calls that the
+// client executes wait for a result, because others are executed here.
 func (t *ToolPart) Takes(decision, open bool) bool {
 	switch {
-	case t.State.Settled():
+	case t.State.Done():
 		return false
 	case decision:
 		return t.Approval != nil && t.Approval.Approved == nil
@@ -134,8 +134,8 @@ type Approval struct {
 	Reason   string `json:"reason,omitempty"`
 }
 
-// Whole returns the part with the Text or URL that its Large stands for, and
-// without Large. It fails as resolve does, which is [spool.Log.Blob] or the like.
+// Whole returns the part with its text or URL in place of Large. resolve reads a large
+// value, as [spool.Log.Blob] does. Whole fails if resolve fails.
 func (p Part) Whole(resolve func(json.RawMessage) (json.RawMessage, error)) (Part, error) {
 	if len(p.Large) == 0 {
 		return p, nil
@@ -155,8 +155,8 @@ func (p Part) Whole(resolve func(json.RawMessage) (json.RawMessage, error)) (Par
 	return p, nil
 }
 
-// Clone returns a copy that shares no part with m; strings and raw JSON are
-// shared, since they never change.
+// Clone returns a copy that shares no part with m. It shares strings and raw JSON,
+// which never change.
 func (m *Message) Clone() Message {
 	c := *m
 	c.Parts = slices.Clone(m.Parts)
@@ -176,8 +176,7 @@ func (m *Message) Clone() Message {
 	return c
 }
 
-// Waits reports whether a call of a paused run lacks the answer that it waits
-// for.
+// Waits reports whether a call of a paused run still lacks its answer.
 func (t *ToolPart) Waits() bool {
-	return !t.State.Settled() && (t.Approval == nil || t.Approval.Approved == nil)
+	return !t.State.Done() && (t.Approval == nil || t.Approval.Approved == nil)
 }

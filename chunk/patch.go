@@ -33,15 +33,16 @@ func decodePatch(operations []PatchOperation) (jsonpatch.Patch, error) {
 	return patch, nil
 }
 
-// PatchState applies RFC 6902 operations to a JSON document, all or none. A nil
-// document is {}.
+// PatchState applies RFC 6902 operations to a JSON document, all of them or none. A
+// nil document is {}.
 func PatchState(state json.RawMessage, operations []PatchOperation) (json.RawMessage, error) {
 	return patchState(state, operations, patchOptions)
 }
 
-// ReplayState applies patches to a state from which others, made between them,
-// have been taken back. A value goes where it was even if what held it was made
-// by one of those; what still does not apply is left out.
+// ReplayState applies patches to a state that lacks other patches, which were made
+// between them and have been taken back. If one of those had made the object that a
+// value goes into, the object is made again. A patch that still does not apply is left
+// out.
 func ReplayState(state json.RawMessage, patches ...[]PatchOperation) json.RawMessage {
 	for _, operations := range patches {
 		if next, err := patchState(state, operations, replayOptions); err == nil {

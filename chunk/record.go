@@ -25,10 +25,9 @@ func (c Class) String() string {
 
 // Record is one committed entry of a session's log.
 //
-// Data is the chunk's JSON, encoded once by whoever appended it; stores and the
-// native wire copy it and never look inside. Type, Agent and Time repeat the
-// chunk's fields of the same names so that nobody has to. Records are shared
-// between readers: treat Data as read-only.
+// Data is the chunk's JSON, encoded once by whoever appended it. Stores and the
+// native wire copy it and never look inside, because Type, Agent and Time repeat the
+// chunk's fields. Records are shared between readers: treat Data as read-only.
 type Record struct {
 	Seq   uint64 // 1, 2, 3, … in the session's log
 	Type  Type   // the chunk's "type"

@@ -30,7 +30,7 @@ type schemaMaker struct {
 func makeSchema(t *testing.T) []byte {
 	t.Helper()
 	m := schemaMaker{defs: map[string]*jsonschema.Schema{}, types: map[string]string{}, fields: map[string]string{}}
-	m.comments(t, "chunk.go", "message.go")
+	m.comments(t, "chunk.go", "chunk_content.go", "chunk_run.go", "chunk_command.go", "message.go")
 	root := &jsonschema.Schema{
 		ID:          "https://spool.run/schema/chunk.schema.json",
 		Schema:      "https://json-schema.org/draft/2020-12/schema",
@@ -84,12 +84,12 @@ func oneLine(s string) string {
 }
 
 func (m schemaMaker) chunk(typ Type) {
-	c := newChunk[typ]()
+	k := kinds[typ]
 	name := any(string(typ))
-	s := m.object(reflect.TypeOf(c).Elem())
+	s := m.object(reflect.TypeOf(k.new()).Elem())
 	s.Properties["type"] = &jsonschema.Schema{Const: &name}
 	s.PropertyOrder = append([]string{"type"}, s.PropertyOrder...)
-	s.Required = append([]string{"type", "agentId", "timestamp"}, requiredFields(typ, c)...)
+	s.Required = append([]string{"type", "agentId", "timestamp"}, k.required()...)
 	m.defs[string(typ)] = s
 }
 
@@ -123,20 +123,15 @@ func (m schemaMaker) properties(s *jsonschema.Schema, t reflect.Type) {
 		}
 		s.Properties[name] = p
 		s.PropertyOrder = append(s.PropertyOrder, name)
-		if !optional && t.Name() != "Base" && newChunkNamed(t.Name()) == "" {
+		if !optional && t.Name() != "Base" && !isKind(t.Name()) {
 			s.Required = append(s.Required, name)
 		}
 	}
 }
 
-// newChunkNamed returns the type of the chunk whose struct has this name.
-func newChunkNamed(name string) Type {
-	for typ, mk := range newChunk {
-		if reflect.TypeOf(mk()).Elem().Name() == name {
-			return typ
-		}
-	}
-	return ""
+// isKind reports whether the struct of this name is a chunk's.
+func isKind(name string) bool {
+	return slices.ContainsFunc(table, func(k *kind) bool { return k.name == name })
 }
 
 func (m schemaMaker) value(t reflect.Type, optional bool) *jsonschema.Schema {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"reflect"
 	"slices"
 	"strings"
 	"unicode"
@@ -12,7 +13,7 @@ import (
 	"github.com/spool-run/spool/internal/jsonenc"
 )
 
-// Limits on what a chunk says about itself. Records have [MaxRecordBytes].
+// Limits on the fields of chunks. A record as a whole has [MaxRecordBytes].
 const (
 	// MaxNameBytes bounds tool, event and agent type names.
 	MaxNameBytes = 256
@@ -20,24 +21,23 @@ const (
 	MaxCursorBytes = 1 << 10
 	// MaxResultErrorBytes bounds the error text of a submitted tool result.
 	MaxResultErrorBytes = 8 << 10
-	// MaxResultBytes bounds the value of a submitted tool result.
-	MaxResultBytes = 1 << 20
-	// MaxDepth bounds how deep JSON values are nested, the state too.
+	// maxResultBytes bounds the value of a submitted tool result.
+	maxResultBytes = 1 << 20
+	// MaxDepth bounds how deep JSON values are nested, and also the custom state.
 	MaxDepth = jsonenc.MaxDepth
 )
 
 const tooDeep = "is nested deeper than 256 levels"
 
-// ValidateChunk says whether a chunk may be stored: required fields are there,
-// ids are ids, enumerations have one of their values, patches are RFC 6902 and
-// raw fields are JSON. Base fields that a writer fills in may be empty. It fails
-// with [ErrInvalidChunk], whose message names the field and the problem.
+// Validate says whether a chunk may be stored: required fields are there, ids are
+// ids, enumerations have one of their values, patches are RFC 6902 and raw fields
+// are JSON. Base fields that a writer fills in may be empty. It fails with
+// [ErrInvalidChunk], whose message names the field and the problem.
 func Validate(c Chunk) error {
 	if c == nil {
 		return ErrInvalidChunk.Because("the chunk is nil")
 	}
-	v := validator{}
-	v.chunk(c)
+	v := validator{}.chunk(c)
 	if v.problem == "" {
 		return nil
 	}
@@ -47,13 +47,31 @@ func Validate(c Chunk) error {
 // validator collects the first problem.
 type validator struct{ problem string }
 
+// chunk checks the fields of the base, and then those of the chunk's kind.
+func (v validator) chunk(c Chunk) validator {
+	if isNil(c) {
+		v.fail("chunk", "is nil")
+		return v
+	}
+	v.base(c.ChunkBase())
+	if k := kindOf(c); k != nil {
+		return k.validate(v, c)
+	}
+	if u, ok := c.(*Unknown); ok {
+		v.unknown(u)
+		return v
+	}
+	v.fail("type", fmt.Sprintf("%T is not a chunk of this package", c))
+	return v
+}
+
 func (v *validator) fail(field, problem string) {
 	if v.problem == "" {
 		v.problem = field + ": " + problem
 	}
 }
 
-// id checks a field that holds an id of ours.
+// id checks a field that holds one of our own ids.
 func (v *validator) id(field, id string) {
 	if problem := idProblem(id); problem != "" {
 		v.fail(field, problem)
@@ -72,8 +90,8 @@ func (v *validator) ids(field string, ids []string) {
 	}
 }
 
-// name checks names and the ids that others make, such as a provider's call ids:
-// they may hold slashes.
+// name checks names, and ids that others make, such as a provider's call ids. They may
+// hold slashes.
 func (v *validator) name(field, s string) {
 	switch {
 	case s == "":
@@ -99,7 +117,7 @@ func (v *validator) text(field, s string) {
 	}
 }
 
-// json checks a raw field; nil is null.
+// json checks a raw field. nil is null.
 func (v *validator) json(field string, raw json.RawMessage) {
 	switch {
 	case raw == nil:
@@ -277,4 +295,9 @@ func (v *validator) data(parts []Part) {
 		}
 	}
 	v.parts("data", parts)
+}
+
+func isNil(c Chunk) bool {
+	v := reflect.ValueOf(c)
+	return v.Kind() == reflect.Pointer && v.IsNil()
 }

@@ -154,7 +154,7 @@ func TestValidateChunkRefuses(t *testing.T) {
 		{&UserMessage{CommandID: "c", Message: Message{ID: "m", Role: RoleUser}, WhenBusy: "wait"}, "whenBusy:"},
 		{&UserMessage{Message: Message{ID: "m", Role: RoleUser}}, "commandId: is missing"},
 		{&ToolResultSubmitted{CommandID: "c", ToolCallID: "t", Error: strings.Repeat("x", MaxResultErrorBytes+1)}, "error: is longer"},
-		{&ToolResultSubmitted{CommandID: "c", ToolCallID: "t", Result: json.RawMessage(`"` + strings.Repeat("x", MaxResultBytes) + `"`)}, "result: is larger"},
+		{&ToolResultSubmitted{CommandID: "c", ToolCallID: "t", Result: json.RawMessage(`"` + strings.Repeat("x", maxResultBytes) + `"`)}, "result: is larger"},
 		{&HistoryRewound{CommandID: "c", Trigger: "undo"}, "trigger:"},
 		{&HistoryReplaced{CommandID: "c", Messages: &[]Message{{ID: "m", Role: "tool"}}}, "messages[0].role"},
 		{&Unknown{Type: "x", Raw: bad}, "not valid JSON"},

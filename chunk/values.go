@@ -16,12 +16,12 @@ type Status string
 
 const (
 	StatusActive Status = "active" // a run is open
-	StatusPaused Status = "paused" // a run waits, holding nothing
+	StatusPaused Status = "paused" // a run waits, and holds no goroutine or lease
 	StatusEnded  Status = "ended"  // the last run ended; also a log that has no run yet
 	StatusFailed Status = "failed" // the last run failed
 
-	// StatusCopying is a branch's while it is written. Until it has another one
-	// the session is there for its owner only.
+	// StatusCopying is the status of a branch while it is written. Until it changes,
+	// only the session's owner can see the session.
 	StatusCopying Status = "copying"
 )
 
@@ -31,24 +31,24 @@ func (s Status) Quiet() bool { return s != StatusActive }
 // The modes of runs: why they began.
 const (
 	ModeStart    = "start"    // a message
-	ModeExternal = "external" // a producer: nobody here decides where its steps end
+	ModeExternal = "external" // a producer, which decides itself where its steps end
 
-	// A session goes on.
+	// The session goes on.
 	ModeContinue         = "continue"           // an interrupted run, in its turn and message
 	ModeApproval         = "approval"           // a paused one, with the answers that it waited for
 	ModeClientToolResult = "client_tool_result" // the same, if all of them are outcomes
 	ModeWithMessage      = "with_message"       // another message opens a turn
 	ModeRetry            = "retry"              // what failed is tried again, from the last checkpoint
-	ModeFromCheckpoint   = "from_checkpoint"    // the history is what it was there
+	ModeFromCheckpoint   = "from_checkpoint"    // the history is what it was at a checkpoint
 
 	// The run only ends a paused turn.
 	ModeStop       = "stop"       // for a stop command
 	ModeSuperseded = "superseded" // for another message
 )
 
-// The modes of children in subagent_start; "" is a sub-agent, which belongs to
-// its call and ends with it.
+// The modes of children in subagent_start. "" means a sub-agent, which belongs to its
+// call and ends with it.
 const (
 	ChildBlocking   = "blocking"   // it outlives its call, and whoever talks to it waits
-	ChildBackground = "background" // and nobody waits
+	ChildBackground = "background" // it outlives its call, and nobody waits
 )

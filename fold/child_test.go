@@ -28,7 +28,7 @@ func (l *logOf) callChild(calls ...string) *logOf {
 	for _, c := range calls {
 		l.add(&chunk.ToolArgStreamStart{ToolCallID: c, ToolName: "ask"}, &chunk.ToolArgStreamEnd{ToolCallID: c})
 	}
-	l.add(l.fold.CloseModelPhase("tool-calls", nil)...)
+	l.add(l.fold.Owed().CloseModelPhase("tool-calls", nil)...)
 	for _, c := range calls {
 		l.add(&chunk.ToolStart{Base: chunk.Base{Step: 1}, ToolCallID: c, ToolName: "ask", Arguments: json.RawMessage(`{}`)})
 		id := l.fold.NextChild()
@@ -44,15 +44,15 @@ func (l *logOf) callChild(calls ...string) *logOf {
 func (l *logOf) asksApproval(id string) *logOf {
 	run := l.fold.Child(id).OpenRun().ID
 	l.add(as(id, run, &chunk.ToolArgStreamStart{ToolCallID: "book", ToolName: "book"}, &chunk.ToolArgStreamEnd{ToolCallID: "book"})...)
-	l.add(l.fold.Child(id).CloseModelPhase("tool-calls", &chunk.Usage{OutputTokens: 1})...)
+	l.add(l.fold.Child(id).Owed().CloseModelPhase("tool-calls", &chunk.Usage{OutputTokens: 1})...)
 	l.add(as(id, run, &chunk.ToolApprovalRequest{ApprovalID: "ap-" + id, ToolCallID: "book", ToolName: "book", Input: json.RawMessage(`{}`)})...)
-	return l.add(l.fold.Child(id).Suspend("awaiting_approval", []string{"book"}, 70)...)
+	return l.add(l.fold.Child(id).Owed().Suspend("awaiting_approval", []string{"book"}, 70)...)
 }
 
 func (l *logOf) finishChild(id string) *logOf {
 	run := l.fold.Child(id).OpenRun().ID
-	l.add(l.fold.Child(id).CloseModelPhase("stop", &chunk.Usage{OutputTokens: 1})...)
-	l.add(l.fold.Child(id).CloseStep("cp-" + id)...)
+	l.add(l.fold.Child(id).Owed().CloseModelPhase("stop", &chunk.Usage{OutputTokens: 1})...)
+	l.add(l.fold.Child(id).Owed().CloseStep("cp-" + id)...)
 	l.add(as(id, run, &chunk.RunFinished{Outcome: chunk.OutcomeCompleted, FinishReason: "stop"})...)
 	return l.add(&chunk.SubAgentEnd{SubAgentType: "kid", SubSessionID: id, CallID: l.fold.Child(id).CallID, Result: json.RawMessage(`"ok"`)})
 }
@@ -100,7 +100,7 @@ func TestAnswersBelow(t *testing.T) {
 	if l.fold.Continue != nil || l.fold.Child("s.2").Continue == nil || l.fold.Verdict("yes-s.2").State != VerdictAccepted {
 		t.Fatal("the first answer, while the root's run is open")
 	}
-	l.add(l.fold.Suspend("awaiting_children", nil, 80, "s.1", "s.2")...)
+	l.add(l.fold.Owed().Suspend("awaiting_children", nil, 80, "s.1", "s.2")...)
 	if calls := l.fold.PendingCalls(); len(calls) != 1 || calls[0].Agent != "s.1" || calls[0].CallID != "book" || l.fold.Expires() != 70 {
 		t.Fatalf("%+v, expires %d", calls, l.fold.Expires())
 	}
@@ -143,7 +143,7 @@ func TestAnswersBelow(t *testing.T) {
 func TestAnsweredBeforeThePause(t *testing.T) {
 	l := newLogOf(t).callChild("a").asksApproval("s.1")
 	l.add(approve("s.1", "s.1"))
-	l.add(l.fold.Suspend("awaiting_children", nil, 0, "s.1")...)
+	l.add(l.fold.Owed().Suspend("awaiting_children", nil, 0, "s.1")...)
 	if c := l.fold.Continue; c == nil || c.ID != "yes-s.1" {
 		t.Errorf("%s", jsonenc.Must(l.fold))
 	}
@@ -155,7 +155,7 @@ func TestSettlingWithChildren(t *testing.T) {
 	whole := newLogOf(t).callChild("a", "b", "c").finishChild("s.2").asksApproval("s.3")
 	run := whole.fold.Child("s.1").OpenRun().ID
 	whole.add(as("s.1", run, &chunk.ToolArgStreamStart{ToolCallID: "x", ToolName: "ask"}, &chunk.ToolArgStreamEnd{ToolCallID: "x"})...)
-	whole.add(whole.fold.Child("s.1").CloseModelPhase("tool-calls", nil)...)
+	whole.add(whole.fold.Child("s.1").Owed().CloseModelPhase("tool-calls", nil)...)
 	whole.add(as("s.1", run, &chunk.ToolStart{ToolCallID: "x", ToolName: "ask", Arguments: json.RawMessage(`{}`)},
 		&chunk.SubAgentStart{SubAgentType: "kid", SubSessionID: "s.1.1", CallID: "x"})...)
 	whole.add(as("s.1.1", "", user("deep", "do"))...)

@@ -1,12 +1,8 @@
 package fold
 
-import (
-	"slices"
+import "github.com/spool-run/spool/chunk"
 
-	"github.com/spool-run/spool/chunk"
-)
-
-// Command is a command that waits.
+// Command is a command that no run has acted on yet.
 type Command struct {
 	ID       string         `json:"id"`
 	Type     chunk.Type     `json:"type"`
@@ -34,14 +30,14 @@ const (
 	VerdictRefused  VerdictState = "refused"
 )
 
-// Verdict is the log's answer to a command. The first command of an id gets it;
-// repeats of the id get the same.
+// Verdict is the log's answer to a command. It is given to the first command of an
+// id, and repeats get the same one.
 type Verdict struct {
 	State VerdictState `json:"state"`
 	RunID string       `json:"runId,omitempty"` // accepted: the run that answers it, if one does
 	Code  string       `json:"code,omitempty"`  // refused: why, an error code
-	// From is set for an answer that came while RunID was open: that run's
-	// records after this sequence answer it.
+	// From is set for an answer that came while the run RunID was open. The run's
+	// records after this sequence are what came of the answer.
 	From uint64 `json:"from,omitempty"`
 }
 
@@ -68,46 +64,37 @@ func (f *Fold) Verdict(commandID string) Verdict {
 	return v
 }
 
-func (f *Fold) applyCommand(r chunk.Record, c chunk.Chunk) {
-	switch c := c.(type) {
-	case *chunk.UserMessage:
-		rewind, resume := f.rewind, f.resuming
-		f.rewind, f.resuming = nil, nil
-		w := &Command{ID: c.CommandID, Type: r.Type, Seq: r.Seq, WhenBusy: c.WhenBusy, Message: &c.Message}
-		if w.Message.Time == 0 {
-			w.Message.Time = c.Timestamp
-		}
-		if rewind != nil {
-			w.Seq, w.WhenBusy, w.Rewind, w.EditID = r.Seq-1, rewind.WhenBusy, &rewind.AfterMessageID, rewind.CommandID
-			f.judge(rewind.CommandID, f.open(w))
-			return
-		}
-		if resume != nil {
-			w.Seq, w.Mode, w.CheckpointID, w.EditID = r.Seq-1, resume.Mode, resume.CheckpointID, resume.CommandID
-			f.judge(resume.CommandID, f.open(w))
-			return
-		}
-		f.open(w)
-	case *chunk.HistoryRewound:
-		if c.Trigger == "edit" {
-			f.rewind = c // the user message of the same append completes it
-			return
-		}
-		f.open(&Command{ID: c.CommandID, Type: r.Type, Seq: r.Seq, WhenBusy: c.WhenBusy, Rewind: &c.AfterMessageID})
-	case *chunk.HistoryReplaced:
-		f.replace(c)
-	case *chunk.StopRequested:
-		f.requestStop(r, c)
-	case *chunk.InterruptRequested:
-		f.requestInterrupt(r, c)
-	case *chunk.ResumeRequested:
-		f.requestResume(r, c)
-	case *chunk.ToolApprovalResponse, *chunk.ToolResultSubmitted:
-		f.answer(r, c)
+// userMessage opens a turn. A history_rewound or a resume_requested right before it
+// makes one command with it, and takes effect with it.
+func (f *Fold) userMessage(r chunk.Record, c *chunk.UserMessage) {
+	w := &Command{ID: c.CommandID, Type: r.Type, Seq: r.Seq, WhenBusy: c.WhenBusy, Message: &c.Message}
+	if w.Message.Time == 0 {
+		w.Message.Time = c.Timestamp
+	}
+	switch edit, resume := f.pairs.takeOpener(); {
+	case edit != nil:
+		w.Seq, w.WhenBusy, w.Rewind, w.EditID = r.Seq-1, edit.WhenBusy, &edit.AfterMessageID, edit.CommandID
+		f.judge(edit.CommandID, f.openTurn(w))
+	case resume != nil:
+		w.Seq, w.Mode, w.CheckpointID, w.EditID = r.Seq-1, resume.Mode, resume.CheckpointID, resume.CommandID
+		f.judge(resume.CommandID, f.openTurn(w))
+	default:
+		f.openTurn(w)
 	}
 }
 
-// judge gives a command its verdict, unless one of its id has one.
+// historyRewound forgets messages: at once and to answer again (regenerate), or with
+// the user message that follows (edit).
+func (f *Fold) historyRewound(r chunk.Record, c *chunk.HistoryRewound) {
+	if c.Trigger == "edit" {
+		f.pairs.edit = c // the user message of the same append completes it
+		return
+	}
+	f.openTurn(&Command{ID: c.CommandID, Type: r.Type, Seq: r.Seq, WhenBusy: c.WhenBusy, Rewind: &c.AfterMessageID})
+}
+
+// judge gives a command its verdict, unless a command of its id has one already. It
+// returns the verdict that counts.
 func (f *Fold) judge(id string, v Verdict) Verdict {
 	if first, repeated := f.Verdicts[id]; repeated {
 		return first
@@ -116,8 +103,9 @@ func (f *Fold) judge(id string, v Verdict) Verdict {
 	return v
 }
 
-// open takes a command that opens a turn.
-func (f *Fold) open(w *Command) Verdict {
+// openTurn takes a command that opens a turn. While a run is open, the command is
+// refused or held, as it asks for.
+func (f *Fold) openTurn(w *Command) Verdict {
 	if v, repeated := f.Verdicts[w.ID]; repeated {
 		return v
 	}
@@ -130,7 +118,8 @@ func (f *Fold) open(w *Command) Verdict {
 	}
 	w.Held = busy
 	if f.awaiting() != nil && f.Continue == nil {
-		// Nobody answered: what the turn waits for is given up first.
+		// Nobody has answered what the paused turn waits for. A run gives that up
+		// before the new turn begins.
 		f.Continue = &Command{ID: w.ID, Type: w.Type, Seq: w.Seq, Mode: chunk.ModeSuperseded}
 		w.Held = true
 	}
@@ -141,13 +130,7 @@ func (f *Fold) open(w *Command) Verdict {
 	return f.judge(w.ID, Verdict{State: VerdictWaiting})
 }
 
-// takeEffect changes the history as a held command asks, when its run starts.
-func (f *Fold) takeEffect(w *Command) {
-	if w.Held {
-		f.change(w)
-	}
-}
-
+// change lets a command take effect on the history.
 func (f *Fold) change(w *Command) {
 	if w.Rewind != nil {
 		f.rewindTo(*w.Rewind)
@@ -157,78 +140,8 @@ func (f *Fold) change(w *Command) {
 	}
 }
 
-// rewindTo forgets the messages after one; "" forgets all.
-func (f *Fold) rewindTo(id string) {
-	keep := 0
-	if id != "" {
-		i := slices.IndexFunc(f.Messages, func(m *chunk.Message) bool { return m.ID == id })
-		if i < 0 {
-			return
-		}
-		keep = i + 1
-	}
-	f.forget(f.replaceMessages(slices.Clip(f.Messages[:keep])))
-}
-
-func (f *Fold) replace(c *chunk.HistoryReplaced) {
-	whole := f.replacing[c.CommandID]
-	switch {
-	case whole != nil && c.Index <= whole.Index:
-		return // somebody sends it again
-	case whole == nil && c.Index == 0:
-		whole = c
-	case whole == nil || c.Index != whole.Index+1:
-		delete(f.replacing, c.CommandID) // the series is not whole
-		return
-	default:
-		if c.Messages != nil {
-			if whole.Messages == nil {
-				whole.Messages = &[]chunk.Message{}
-			}
-			joined := joinMessages(*whole.Messages, *c.Messages, c.GoesOn)
-			whole.Messages = &joined
-		}
-		if c.State != nil {
-			whole.State = c.State
-		}
-		whole.Index = c.Index
-	}
-	if c.More {
-		if f.replacing == nil {
-			f.replacing = map[string]*chunk.HistoryReplaced{}
-		}
-		f.replacing[c.CommandID] = whole
-		return
-	}
-	delete(f.replacing, c.CommandID)
-	if _, repeated := f.Verdicts[c.CommandID]; repeated {
-		return
-	}
-	if f.Live() {
-		f.judge(c.CommandID, Verdict{State: VerdictRefused, Code: RefusedBusy})
-		return
-	}
-	f.Rolled = ""
-	if whole.CheckpointID != "" {
-		f.judge(c.CommandID, f.rollBack(whole))
-		return
-	}
-	if whole.Messages != nil {
-		messages := make([]*chunk.Message, 0, len(*whole.Messages))
-		for _, m := range *whole.Messages {
-			if m.Role != chunk.RoleSystem { // agents bring their own instructions
-				messages = append(messages, &m)
-			}
-		}
-		f.replaceMessages(messages)
-	}
-	if whole.State != nil {
-		f.State, f.committed, f.staged = whole.State, whole.State, nil
-	}
-	f.judge(c.CommandID, Verdict{State: VerdictAccepted})
-}
-
-func (f *Fold) requestStop(r chunk.Record, c *chunk.StopRequested) {
+// stopRequested notes a stop for the open run, or ends a pause.
+func (f *Fold) stopRequested(r chunk.Record, c *chunk.StopRequested) {
 	if _, repeated := f.Verdicts[c.CommandID]; repeated {
 		return
 	}
@@ -238,13 +151,13 @@ func (f *Fold) requestStop(r chunk.Record, c *chunk.StopRequested) {
 		f.judge(c.CommandID, Verdict{State: VerdictAccepted, RunID: run.ID})
 		return
 	}
-	if !f.Live() || (c.Target != "" && (f.run == nil || f.run.ID != c.Target)) {
+	if !f.Live() || (c.Target != "" && (f.open.run == nil || f.open.run.ID != c.Target)) {
 		f.judge(c.CommandID, Verdict{State: VerdictRefused, Code: RefusedNothingToStop})
 		return
 	}
 	v := Verdict{State: VerdictAccepted}
-	if f.run != nil {
-		v.RunID = f.run.ID
+	if f.open.run != nil {
+		v.RunID = f.open.run.ID
 	}
 	if f.Stop == nil {
 		f.Stop = &Command{ID: c.CommandID, Type: r.Type, Seq: r.Seq, Reason: c.Reason}
@@ -252,78 +165,53 @@ func (f *Fold) requestStop(r chunk.Record, c *chunk.StopRequested) {
 	f.judge(c.CommandID, v)
 }
 
-// answer takes a decision or a result for a call that waits for one. Its run may
-// still be open, because other calls of the step are not done: then the answer
-// is the open run's, unless that has to pause for others.
-func (f *Fold) answer(r chunk.Record, c chunk.Chunk) {
-	id := chunk.CommandID(c)
-	if _, repeated := f.Verdicts[id]; repeated {
+// interruptRequested notes an interrupt for the open run, or for the one that is
+// about to begin.
+func (f *Fold) interruptRequested(r chunk.Record, c *chunk.InterruptRequested) {
+	if _, repeated := f.Verdicts[c.CommandID]; repeated {
 		return
 	}
-	if f.current == nil || f.Forgotten || f.run == nil && f.Status != chunk.StatusPaused || !f.takes(c) {
-		f.judge(id, Verdict{State: VerdictRefused, Code: RefusedNotPending})
+	if !f.Live() || f.open.run != nil && f.open.run.Mode == chunk.ModeExternal || c.Target != "" && (f.open.run == nil || f.open.run.ID != c.Target) {
+		f.judge(c.CommandID, Verdict{State: VerdictRefused, Code: RefusedNothingToInterrupt})
 		return
 	}
-	f.current.Apply(r, c)
+	if f.Interrupt == nil {
+		f.Interrupt = &Command{ID: c.CommandID, Type: r.Type, Seq: r.Seq, Reason: c.Reason}
+	}
 	v := Verdict{State: VerdictAccepted}
-	if f.run != nil {
-		v.RunID, v.From = f.run.ID, r.Seq
+	if f.open.run != nil {
+		v.RunID = f.open.run.ID
 	}
-	f.judge(id, v)
-	f.answered(r, id)
+	f.judge(c.CommandID, v)
 }
 
-// takes says whether a call waits for an answer, and not for a child instead.
-func (f *Fold) takes(c chunk.Chunk) bool {
-	call := f.current.Answered(c, f.run != nil)
-	if run := f.awaiting(); run != nil && run.Suspended == chunk.SuspendedChildren && c.ChunkType() == chunk.TypeToolResultSubmitted {
-		return call != "" && slices.Contains(run.Pending, call)
-	}
-	return call != ""
-}
-
-// Answered returns the id of the call that an answer is for, if that waits for
-// such an answer; open says whether its run is. The answer is not applied.
-func (m *MessageFold) Answered(c chunk.Chunk, open bool) string {
-	for _, p := range m.message.Parts {
-		t := p.Tool
-		if t == nil {
-			continue
-		}
-		switch c := c.(type) {
-		case *chunk.ToolApprovalResponse:
-			if t.Approval != nil && t.Approval.ID == c.ApprovalID && t.Takes(true, open) {
-				return t.CallID
-			}
-		case *chunk.ToolResultSubmitted:
-			if t.CallID == c.ToolCallID && t.Takes(false, open) {
-				return t.CallID
-			}
-		}
-	}
-	return ""
-}
-
-// stage applies a patch to the state, to be kept when its step is committed. A
-// patch that does not apply changes nothing, here as at every reader.
-func (f *Fold) stage(c *chunk.StatePatch) {
-	state, err := chunk.PatchState(f.State, c.Patches)
-	if err != nil {
+// resumeRequested lets an interrupted run go on, or opens a turn with the history as
+// it stands.
+func (f *Fold) resumeRequested(r chunk.Record, c *chunk.ResumeRequested) {
+	restored := f.pairs.takeRestored()
+	if _, repeated := f.Verdicts[c.CommandID]; repeated {
 		return
 	}
-	if f.run == nil {
-		f.State, f.committed = state, state
-		return
+	refuse := func(code string) {
+		if f.Live() || f.awaiting() != nil {
+			code = RefusedBusy
+		}
+		f.judge(c.CommandID, Verdict{State: VerdictRefused, Code: code})
 	}
-	f.State = state
-	f.staged = append(f.staged, *c)
-}
-
-// unstage goes back to the committed state and applies the patches to keep.
-func (f *Fold) unstage(keep func(chunk.StatePatch) bool) {
-	f.staged = slices.DeleteFunc(f.staged, func(p chunk.StatePatch) bool { return !keep(p) })
-	f.State = f.committed
-	for _, p := range f.staged {
-		f.State = chunk.ReplayState(f.State, p.Patches)
+	switch run := f.Interrupted(); {
+	case c.Mode == chunk.ModeContinue && (run == nil || c.Target != "" && c.Target != run.ID):
+		refuse(RefusedNothingToResume)
+	case c.Mode == chunk.ModeContinue:
+		f.Continue = &Command{ID: c.CommandID, Type: r.Type, Seq: r.Seq, Mode: chunk.ModeContinue}
+		f.judge(c.CommandID, Verdict{State: VerdictWaiting})
+	case c.CheckpointID != restored:
+		refuse(RefusedCheckpoint)
+	case c.WithMessage:
+		f.pairs.resume = c // the user message of the same append completes it
+	case c.NoRun:
+		f.judge(c.CommandID, Verdict{State: VerdictAccepted})
+		f.Rolled = c.CommandID
+	default:
+		f.openTurn(&Command{ID: c.CommandID, Type: r.Type, Seq: r.Seq, Mode: c.Mode, CheckpointID: c.CheckpointID})
 	}
 }

@@ -81,7 +81,7 @@ func (l *logOf) toolsTurn() *logOf {
 		&chunk.ToolArgStreamStart{ToolCallID: "a", ToolName: "weather"}, &chunk.ToolArgStreamDelta{ToolCallID: "a", Delta: `{"city":`},
 		&chunk.ToolArgStreamDelta{ToolCallID: "a", Delta: `"Lisbon"}`}, &chunk.ToolArgStreamEnd{ToolCallID: "a"},
 		&chunk.ToolArgStreamStart{ToolCallID: "b", ToolName: "notes"}, &chunk.ToolArgStreamEnd{ToolCallID: "b"})
-	l.add(l.fold.CloseModelPhase("tool-calls", &chunk.Usage{InputTokens: 3, OutputTokens: 4})...)
+	l.add(l.fold.Owed().CloseModelPhase("tool-calls", &chunk.Usage{InputTokens: 3, OutputTokens: 4})...)
 	l.add(&chunk.ToolStart{ToolCallID: "a", ToolName: "weather", Arguments: json.RawMessage(`{"city":"Lisbon"}`), EffectID: "e"},
 		&chunk.ToolStart{ToolCallID: "b", ToolName: "notes", Arguments: json.RawMessage(`{}`)},
 		&chunk.Progress{ID: "p", Label: "looking"},
@@ -92,10 +92,10 @@ func (l *logOf) toolsTurn() *logOf {
 		&chunk.Custom{EventName: "count", ID: "c", Data: json.RawMessage(`2`)},
 		&chunk.ToolEnd{ToolCallID: "b", ToolName: "notes", Result: json.RawMessage(`"x"`), Success: true},
 		&chunk.ToolEnd{ToolCallID: "a", ToolName: "weather", Error: "no"})
-	l.add(l.fold.CloseStep("cp1")...)
+	l.add(l.fold.Owed().CloseStep("cp1")...)
 	l.add(&chunk.CheckpointCreated{CheckpointID: "cp1", StepCount: 1}, step(2), &chunk.TextDelta{Delta: "Done"})
-	l.add(l.fold.CloseModelPhase("stop", nil)...)
-	l.add(l.fold.CloseStep("cp2")...)
+	l.add(l.fold.Owed().CloseModelPhase("stop", nil)...)
+	l.add(l.fold.Owed().CloseStep("cp2")...)
 	return l.add(&chunk.RunFinished{Outcome: chunk.OutcomeCompleted, FinishReason: "stop"})
 }
 
@@ -139,7 +139,7 @@ func TestSettlingAtEveryRecord(t *testing.T) {
 			t.Fatalf("cut %d: status %s", k, full.fold.Status)
 		}
 		for _, p := range full.fold.Messages[1].Parts {
-			if p.Open || (p.Tool != nil && !p.Tool.State.Settled()) {
+			if p.Open || (p.Tool != nil && !p.Tool.State.Done()) {
 				t.Fatalf("cut %d: part left open: %s", k, jsonenc.Must(p))
 			}
 		}
@@ -156,7 +156,7 @@ func settleFrom(t *testing.T, records []chunk.Record, crash int) *logOf {
 	l.records = append(l.records, records...)
 	l.fold = l.refold(func(chunk.Record) bool { return true })
 	write := func(limit int) {
-		chunks := l.fold.Unsettled("lost")
+		chunks := l.fold.Owed().Unsettled("lost")
 		chunks = append(chunks, &chunk.RunFinished{Outcome: chunk.OutcomeFailed, FinishReason: "error", Error: "lost"})
 		if limit >= 0 && limit < len(chunks) {
 			chunks = chunks[:limit]
@@ -186,7 +186,7 @@ func TestLongTextSpansRecords(t *testing.T) {
 	for i := 0; i < len(text); i += 1000 {
 		l.add(&chunk.TextDelta{Delta: text[i:min(i+1000, len(text))]})
 	}
-	chunks := l.fold.CloseModelPhase("stop", nil)
+	chunks := l.fold.Owed().CloseModelPhase("stop", nil)
 	if len(chunks) < 5 {
 		t.Fatalf("%d records", len(chunks))
 	}
@@ -315,8 +315,8 @@ func TestSavedFold(t *testing.T) {
 
 func TestDiscardedStepLeavesNothing(t *testing.T) {
 	l := newLogOf(t).add(user("u", "x"), started("r", "u", "u"), step(1), &chunk.Custom{EventName: "n", ID: "1", Data: json.RawMessage(`1`)})
-	l.add(l.fold.CloseModelPhase("stop", nil)...)
-	l.add(l.fold.CloseStep("c")...)
+	l.add(l.fold.Owed().CloseModelPhase("stop", nil)...)
+	l.add(l.fold.Owed().CloseStep("c")...)
 	before := l.fold.Snapshot(SnapshotOptions{})
 	l.add(step(2), &chunk.TextDelta{Delta: "gone"}, &chunk.Custom{EventName: "n", ID: "1", Data: json.RawMessage(`2`)},
 		&chunk.Custom{EventName: "m", ID: "1", Data: json.RawMessage(`2`)},
@@ -335,7 +335,7 @@ func TestOutcomeBeforeTheModelPhaseCloses(t *testing.T) {
 		&chunk.ToolArgStreamStart{ToolCallID: "a", ToolName: "t"}, &chunk.ToolArgStreamEnd{ToolCallID: "a"}, &chunk.TextDelta{Delta: "and"},
 		&chunk.ToolStart{ToolCallID: "a", ToolName: "t", Arguments: json.RawMessage(`{}`)},
 		&chunk.ToolEnd{ToolCallID: "a", ToolName: "t", Result: json.RawMessage(`1`), Success: true})
-	l.add(l.fold.CloseModelPhase("tool-calls", nil)...)
+	l.add(l.fold.Owed().CloseModelPhase("tool-calls", nil)...)
 	kept := l.refold(func(r chunk.Record) bool { return r.Class == chunk.Kept })
 	if diff := cmp.Diff(l.fold.Messages, kept.Messages, sameMessages); diff != "" {
 		t.Errorf("kept records say something else:\n%s", diff)
@@ -354,12 +354,12 @@ func TestStateOfACallOutlivesAnothers(t *testing.T) {
 	l := newLogOf(t).add(user("u", "x"), started("r", "u", "u"), step(1),
 		&chunk.ToolArgStreamStart{ToolCallID: "a", ToolName: "t"}, &chunk.ToolArgStreamEnd{ToolCallID: "a"},
 		&chunk.ToolArgStreamStart{ToolCallID: "b", ToolName: "t"}, &chunk.ToolArgStreamEnd{ToolCallID: "b"})
-	l.add(l.fold.CloseModelPhase("tool-calls", nil)...)
+	l.add(l.fold.Owed().CloseModelPhase("tool-calls", nil)...)
 	l.add(&chunk.ToolStart{ToolCallID: "a", ToolName: "t", Arguments: json.RawMessage(`{}`)},
 		&chunk.ToolStart{ToolCallID: "b", ToolName: "t", Arguments: json.RawMessage(`{}`)},
 		patch("a", "/done", `{"a":1}`), patch("b", "/done/b", `1`), patch("a", "/list", `[1]`), patch("b", "/list/-", `2`),
 		&chunk.ToolEnd{ToolCallID: "b", ToolName: "t", Result: json.RawMessage(`1`), Success: true})
-	l.add(l.fold.Unsettled("lost")...)
+	l.add(l.fold.Owed().Unsettled("lost")...)
 	if got, want := string(l.fold.State), `{"done":{"b":1},"list":[2]}`; got != want {
 		t.Errorf("state %s, want %s", got, want)
 	}

@@ -35,8 +35,8 @@ func TestContentOfACheckpoint(t *testing.T) {
 		if string(f.State) != string(then.State) || f.CheckpointID != cp.ID || len(f.Checkpoints) != len(whole.Checkpoints) {
 			t.Errorf("back at %s: state %s, was %s; at %s", cp.ID, f.State, then.State, f.CheckpointID)
 		}
-		if f.Goes() != f.Live() || f.Status != chunk.StatusEnded {
-			t.Errorf("back at %s: goes %v, live %v, %s", cp.ID, f.Goes(), f.Live(), f.Status)
+		if f.Owed().Goes() != f.Live() || f.Status != chunk.StatusEnded {
+			t.Errorf("back at %s: goes %v, live %v, %s", cp.ID, f.Owed().Goes(), f.Live(), f.Status)
 		}
 		kept.Seq = f.Seq
 		if a, b := asJSON(t, f), asJSON(t, kept); a != b {
@@ -135,10 +135,10 @@ func TestContentInSeries(t *testing.T) {
 
 // rollback returns what goes back to a checkpoint, whose fold this is.
 func rollback(then *fold.Fold, checkpoint, id string) (chunks []chunk.Chunk) {
-	for _, c := range then.Content(id, checkpoint) {
+	for _, c := range then.Owed().Content(id, checkpoint) {
 		chunks = append(chunks, c)
 	}
-	return append(chunks, &chunk.ResumeRequested{CommandID: "go-" + id, Mode: chunk.ModeFromCheckpoint, CheckpointID: checkpoint, NoRun: !then.Goes()})
+	return append(chunks, &chunk.ResumeRequested{CommandID: "go-" + id, Mode: chunk.ModeFromCheckpoint, CheckpointID: checkpoint, NoRun: !then.Owed().Goes()})
 }
 
 func asJSON(t *testing.T, v any) string {

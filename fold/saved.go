@@ -8,8 +8,8 @@ import (
 	"github.com/spool-run/spool/chunk"
 )
 
-// Save encodes the fold for a [spool.SavedFold]. Only a fold without an open run can
-// be saved: what is open lives in records that the fold does not keep apart.
+// Save encodes the fold for a [spool.SavedFold]. It fails while a run is open, because
+// what the open step holds is not in the encoding.
 func (f *Fold) Save() ([]byte, error) {
 	if f.busy() {
 		return nil, errors.New("spool: a fold with an open run cannot be saved")
@@ -17,11 +17,12 @@ func (f *Fold) Save() ([]byte, error) {
 	return json.Marshal(f)
 }
 
+// busy reports whether the fold, or a child's, knows more than its JSON.
 func (f *Fold) busy() bool {
-	return f.run != nil || f.rewind != nil || len(f.replacing) > 0 || f.resuming != nil || f.restored != "" || slices.ContainsFunc(f.Children, (*Fold).busy)
+	return f.open.run != nil || f.pairs.open() || slices.ContainsFunc(f.Children, (*Fold).busy)
 }
 
-// LoadFold decodes what [Fold.Save] wrote.
+// Load decodes what [Fold.Save] wrote.
 func Load(data []byte) (*Fold, error) {
 	f := New("")
 	if err := json.Unmarshal(data, f); err != nil {
@@ -31,8 +32,9 @@ func Load(data []byte) (*Fold, error) {
 	return f, nil
 }
 
+// restore fills in what the JSON does not hold.
 func (f *Fold) restore() {
-	f.committed = f.State
+	f.staging.committed = f.State
 	for _, c := range f.Children {
 		c.parent = f
 		c.restore()
@@ -45,7 +47,7 @@ func (f *Fold) restore() {
 	}
 }
 
-// resume makes a saved message the fold's own.
+// resume goes on with a saved message.
 func (m *MessageFold) resume(saved *chunk.Message) {
 	m.message, m.streamed = saved, make([]bool, len(saved.Parts))
 	m.stepAt = -1

@@ -8,24 +8,9 @@ import (
 	"github.com/spool-run/spool/internal/jsonenc"
 )
 
-// settleBytes bounds the parts of one record of a series; the rest of
-// [chunk.MaxRecordBytes] is for the envelope and for escapes.
-const settleBytes = 128 << 10
-
-// CloseModelPhase returns the chunks that close the open step's model phase:
-// what was streamed, as assistant_message records. Every streamed record must
-// have been folded. Usually it is one chunk; long texts need several.
-func (f *Fold) CloseModelPhase(finishReason string, usage *chunk.Usage) []chunk.Chunk {
-	return f.closeModelPhase(chunk.AssistantMessage{FinishReason: finishReason, Usage: usage})
-}
-
-// CloseStep returns the chunks that commit the open step.
-func (f *Fold) CloseStep(checkpointID string) []chunk.Chunk {
-	return f.closeStep(chunk.StepCommitted{CheckpointID: checkpointID})
-}
-
-// Settle returns the chunks that end the open run: what it lacks, and its end.
-func (f *Fold) Settle(end *chunk.RunFinished) []chunk.Chunk {
+// Settle returns the settling list of the open run: what [Owed.Unsettled] returns, and
+// then the run's end.
+func (o Owed) Settle(end *chunk.RunFinished) []chunk.Chunk {
 	why := end.Error
 	switch {
 	case why != "":
@@ -34,172 +19,119 @@ func (f *Fold) Settle(end *chunk.RunFinished) []chunk.Chunk {
 	default:
 		why = "the run was " + string(end.Outcome)
 	}
-	return append(f.Unsettled(why), end)
+	return append(o.Unsettled(why), end)
 }
 
-// Unsettled returns what the open run lacks before its run_finished, in order:
-// children are stopped, deepest first; what was shown becomes kept, calls without
-// an outcome fail with errText. An
-// owner calls it before it ends a run early, and so does a new owner who finds
-// one open; a crash in between leaves a shorter list to the next.
-func (f *Fold) Unsettled(errText string) []chunk.Chunk {
-	if f.run == nil {
+// Unsettled returns what the open run lacks before its run_finished, in order.
+// Children are stopped, deepest first. What was shown becomes kept. Calls without an
+// outcome fail with errText. An owner appends it before it ends a run early, and so
+// does a new owner who finds a run open. After a crash in between, the next list is
+// shorter.
+func (o Owed) Unsettled(errText string) []chunk.Chunk {
+	if o.open.run == nil {
 		return nil
 	}
-	return append(f.UnsettledChildren(errText), f.unsettled(errText)...)
+	return append(o.UnsettledChildren(errText), o.unsettled(errText)...)
 }
 
-// UnsettledChildren returns what the open runs of all children lack, and their
-// ends, deepest first.
-func (f *Fold) UnsettledChildren(errText string) []chunk.Chunk {
+// UnsettledChildren returns what ends all children and their runs, deepest first.
+func (o Owed) UnsettledChildren(errText string) []chunk.Chunk {
 	var chunks []chunk.Chunk
-	for _, c := range f.Children {
-		chunks = append(chunks, c.windUp(f, errText)...)
+	for _, c := range o.f.Children {
+		chunks = append(chunks, o.windUp(c, errText)...)
 	}
 	return chunks
 }
 
 // unsettled is Unsettled without the children.
-func (f *Fold) unsettled(errText string) []chunk.Chunk {
+func (o Owed) unsettled(errText string) []chunk.Chunk {
 	var chunks []chunk.Chunk
-	if f.Streamed() {
-		chunks = f.closeModelPhase(chunk.AssistantMessage{FinishReason: "other", Partial: true})
+	if o.f.Streamed() {
+		chunks = o.closeModelPhase(chunk.AssistantMessage{FinishReason: "other", Partial: true})
 	}
 	calls := 0
-	for _, p := range f.current.message.Parts {
-		if p.Tool == nil || p.Tool.State.Settled() || p.Tool.ProviderExecuted {
+	for _, p := range o.f.current.message.Parts {
+		if p.Tool == nil || p.Tool.State.Done() || p.Tool.ProviderExecuted {
 			continue
 		}
 		calls++
 		if p.Tool.State == chunk.ToolStreaming || (p.Tool.Input == nil && p.Tool.InputText != "") {
-			chunks = append(chunks, &chunk.ToolInputError{Base: f.base(), ToolCallID: p.Tool.CallID, ToolName: p.Tool.Name,
+			chunks = append(chunks, &chunk.ToolInputError{Base: o.base(), ToolCallID: p.Tool.CallID, ToolName: p.Tool.Name,
 				Input: inputOf(p.Tool), Error: errText})
 		} else {
-			chunks = append(chunks, &chunk.ToolEnd{Base: f.base(), ToolCallID: p.Tool.CallID, ToolName: p.Tool.Name,
+			chunks = append(chunks, &chunk.ToolEnd{Base: o.base(), ToolCallID: p.Tool.CallID, ToolName: p.Tool.Name,
 				Result: json.RawMessage("null"), Error: errText})
 		}
 	}
-	if f.stepID != "" || len(chunks) > 0 || calls > 0 || len(f.staged) > 0 || len(f.current.uncommitted()) > 0 {
-		chunks = append(chunks, f.closeStep(chunk.StepCommitted{Partial: true})...)
+	if o.open.stepID != "" || len(chunks) > 0 || calls > 0 || len(o.f.staging.patches) > 0 || len(o.f.current.uncommitted()) > 0 {
+		chunks = append(chunks, o.closeStep(chunk.StepCommitted{Partial: true})...)
 	}
 	return chunks
 }
 
-// Streamed reports whether the open run has streamed something that no
-// assistant_message holds.
-func (f *Fold) Streamed() bool {
-	return slices.Contains(f.current.streamed, true)
-}
-
-// Suspend returns the chunks that pause the open run, with what the open step's
-// data parts hold. Calls are the agent's own that wait for answers; children, of
-// kind awaiting_children, are those that wait below.
-func (f *Fold) Suspend(kind string, calls []string, expires int64, children ...string) []chunk.Chunk {
-	return []chunk.Chunk{&chunk.RunSuspended{Base: f.base(), Kind: kind, ToolCallIDs: calls, Children: children, StepID: f.stepID,
-		ExpiresAt: expires, Data: f.current.uncommitted()}}
-}
-
-func (f *Fold) base() chunk.Base {
-	return chunk.Base{AgentID: f.Session, AgentType: f.run.AgentType, Step: f.step, RunID: f.run.ID}
-}
-
-func (f *Fold) closeModelPhase(last chunk.AssistantMessage) []chunk.Chunk {
-	var parts []chunk.Part
-	for i, p := range f.current.message.Parts {
-		if !f.current.streamed[i] {
-			continue
-		}
-		p.Open = false
-		if p.Tool != nil {
-			p.Tool = &chunk.ToolPart{CallID: p.Tool.CallID, Name: p.Tool.Name, Input: p.Tool.Input, InputText: p.Tool.InputText,
-				State: p.Tool.State, ProviderExecuted: p.Tool.ProviderExecuted, EffectID: f.run.ID + ":" + p.Tool.CallID}
-			if p.Tool.State == chunk.ToolPending {
-				p.Tool.State = ""
-			}
-		}
-		parts = append(parts, p)
+// EndChild returns what ends a child of the open run's agent for good, whatever the
+// child does. It returns nothing for a child that is unknown or has ended. callID is
+// the call that ends it.
+func (o Owed) EndChild(session, callID, why string) []chunk.Chunk {
+	i := slices.IndexFunc(o.f.Children, func(c *Fold) bool { return c.Session == session })
+	if i < 0 || o.open.run == nil || o.f.Children[i].Ended > 0 {
+		return nil
 	}
-	last.Base, last.MessageID, last.StepID = f.base(), f.current.message.ID, f.stepID
-	series := splitParts(parts)
-	chunks := make([]chunk.Chunk, len(series))
-	for i, parts := range series {
-		c := &chunk.AssistantMessage{Base: last.Base, MessageID: last.MessageID, StepID: last.StepID, Parts: parts, More: true}
-		if i == len(series)-1 {
-			c = &last
-			c.Parts = parts
-		}
-		chunks[i] = c
+	c := o.f.Children[i]
+	chunks := o.windUp(c, why)
+	if c.Mode != "" {
+		chunks = append(chunks, &chunk.SubAgentEnd{Base: o.base(), SubAgentType: c.AgentType, SubSessionID: session, CallID: callID, Error: why})
 	}
 	return chunks
 }
 
-func (f *Fold) closeStep(last chunk.StepCommitted) []chunk.Chunk {
-	last.Base, last.StepID = f.base(), f.stepID
-	series := splitParts(f.current.uncommitted())
-	chunks := make([]chunk.Chunk, len(series))
-	for i, parts := range series {
-		c := &chunk.StepCommitted{Base: last.Base, StepID: last.StepID, Data: parts, More: true}
-		if i == len(series)-1 {
-			c = &last
-			c.Data = parts
-		}
-		chunks[i] = c
+// windUp returns what ends whatever a child still does, deepest first. It ends the
+// child's open run, or else its pause with a run that only ends it. Then it ends what
+// the child was told and has not begun.
+func (o Owed) windUp(c *Fold, why string) []chunk.Chunk {
+	var chunks []chunk.Chunk
+	runs := 0
+	begin := func(turnID, messageID string, commands []string) *Run {
+		run := &Run{ID: c.runAfter(o.open.run.ID, runs), AgentType: c.AgentType}
+		runs++
+		chunks = append(chunks, &chunk.RunStarted{Base: chunk.Base{AgentID: c.Session, AgentType: c.AgentType, RunID: run.ID},
+			TurnID: turnID, MessageID: messageID, Mode: chunk.ModeStop, Commands: commands})
+		return run
+	}
+	end := func(run *Run) {
+		chunks = append(chunks, &chunk.RunFinished{Base: chunk.Base{AgentID: c.Session, AgentType: c.AgentType, RunID: run.ID},
+			Outcome: chunk.OutcomeStopped, FinishReason: "other"})
+	}
+	own := c.Owed()
+	if waits := c.waits(); own.open.run == nil && waits != nil {
+		own.open.run = begin(c.LastTurn().ID, c.LastTurn().MessageID, c.Answers)
+		own.open.step, own.open.stepID = waits.Step, waits.StepID
+	}
+	if own.open.run != nil {
+		chunks = append(chunks, own.Unsettled(why)...)
+		end(own.open.run)
+	} else {
+		own.open.run = o.open.run // the child has no run, so its parent's ends what is below
+		chunks = append(chunks, own.UnsettledChildren(why)...)
+	}
+	for _, w := range c.Waiting {
+		end(begin(w.ID, c.runAfter(o.open.run.ID, runs)+"-m", []string{w.ID}))
+	}
+	if c.Ended == 0 && c.Mode == "" {
+		chunks = append(chunks, &chunk.SubAgentEnd{Base: o.base(), SubAgentType: c.AgentType, SubSessionID: c.Session, CallID: c.CallID, Error: why})
 	}
 	return chunks
 }
 
-// splitParts splits parts into lists that each fit a record. There is at least
-// one list. A long text goes on in the next list, in a part of the same First.
-func splitParts(parts []chunk.Part) [][]chunk.Part {
-	series, _ := splitSeries(parts)
-	return series
+// waits returns the run in which the last turn is paused, or nil.
+func (f *Fold) waits() *Run {
+	if run := f.awaiting(); run != nil {
+		return run
+	}
+	return f.Break()
 }
 
-// splitSeries is splitParts that says of each list whether its first part goes on
-// with the text of the last part of the list before.
-func splitSeries(parts []chunk.Part) (series [][]chunk.Part, goesOn []bool) {
-	series, goesOn = [][]chunk.Part{{}}, []bool{false}
-	room := settleBytes
-	add := func(p chunk.Part, size int) {
-		if size > room && len(series[len(series)-1]) > 0 {
-			series, goesOn = append(series, nil), append(goesOn, false)
-			room = settleBytes
-		}
-		last := len(series) - 1
-		series[last] = append(series[last], p)
-		room -= size
-	}
-	for _, p := range parts {
-		for len(jsonenc.Must(p.Text)) > settleBytes/2 {
-			head := p
-			n := jsonenc.Fit(p.Text, settleBytes/2)
-			head.Text, p.Text = p.Text[:n], p.Text[n:]
-			head.ProviderMetadata = nil
-			add(head, len(head.Text))
-			series, goesOn, room = append(series, nil), append(goesOn, true), settleBytes
-		}
-		add(p, partBytes(p))
-	}
-	return series, goesOn
-}
-
-// partBytes estimates a part's encoded size; large values will be blobs.
-func partBytes(p chunk.Part) int {
-	size := len(jsonenc.Must(p.Text)) + 256 + blobbed(p.Data) + blobbed(p.ProviderMetadata)
-	if p.Tool != nil {
-		size += blobbed(p.Tool.Input) + blobbed(p.Tool.Output) + len(jsonenc.Must(p.Tool.InputText)) + len(p.Tool.Error)
-	}
-	return size
-}
-
-func blobbed(v json.RawMessage) int {
-	if len(v) > chunk.MaxInlineBytes {
-		return 128
-	}
-	return len(v)
-}
-
-// inputOf returns a call's input as JSON: what it is, or its text as a string.
+// inputOf returns a call's input as JSON. Text that is not JSON becomes a string.
 func inputOf(t *chunk.ToolPart) json.RawMessage {
 	if t.Input != nil || t.InputText == "" {
 		return t.Input

@@ -46,7 +46,7 @@ type SnapshotOptions struct {
 	OmitLive bool
 }
 
-// Snapshot returns the fold as a value of its own.
+// Snapshot returns the fold's state as a value that does not change with the fold.
 func (f *Fold) Snapshot(o SnapshotOptions) Snapshot {
 	s := Snapshot{
 		SessionID:      f.Session,
@@ -54,7 +54,7 @@ func (f *Fold) Snapshot(o SnapshotOptions) Snapshot {
 		Reason:         f.Reason,
 		Error:          f.Error,
 		State:          f.State,
-		Messages:       []chunk.Message{},
+		Messages:       f.shownMessages(o),
 		StreamSequence: f.Position(),
 		Usage:          f.Usage,
 		Origin:         f.Origin,
@@ -67,23 +67,13 @@ func (f *Fold) Snapshot(o SnapshotOptions) Snapshot {
 		s.Code = turn.LastRun().Code
 	}
 	switch {
-	case len(f.Waiting) > 0 && f.run == nil && !f.Asks():
+	case len(f.Waiting) > 0 && f.open.run == nil && !f.Asks():
 		s.StartSequence = f.Waiting[0].Seq - 1
 	case turn != nil:
 		s.StartSequence = turn.Start()
 		if turn.Rolled == 0 || f.Message(turn.MessageID) != nil {
 			s.ExistingMessageID = turn.MessageID
 		}
-	}
-	liveTurn, live := f.LiveAt(f.Seq) // what the stream will give to whoever asks at this position
-	for _, m := range f.Messages {
-		if turn != nil && m.ID == turn.MessageID && (o.OmitLive && live && liveTurn == turn.ID || f.run != nil && len(m.Parts) == 0) {
-			continue
-		}
-		s.Messages = append(s.Messages, m.Clone())
-	}
-	if w := f.Next(); w != nil && w.Held {
-		s.Messages = w.preview(s.Messages) // the stream shows the answer to it
 	}
 	if c := f.Checkpoint(f.CheckpointID); c != nil {
 		s.CheckpointID = &c.ID
@@ -92,15 +82,33 @@ func (f *Fold) Snapshot(o SnapshotOptions) Snapshot {
 	return s
 }
 
-// Next returns the command that waits for nothing but its run, or nil.
+// shownMessages returns copies of the messages that a snapshot holds.
+func (f *Fold) shownMessages(o SnapshotOptions) []chunk.Message {
+	messages, turn := []chunk.Message{}, f.LastTurn()
+	liveTurn, live := f.LiveAt(f.Seq) // the turn that a stream from this position replays
+	streamed := o.OmitLive && live && turn != nil && liveTurn == turn.ID
+	for _, m := range f.Messages {
+		ofTurn := turn != nil && m.ID == turn.MessageID
+		empty := f.open.run != nil && len(m.Parts) == 0
+		if !ofTurn || !streamed && !empty {
+			messages = append(messages, m.Clone())
+		}
+	}
+	if w := f.Next(); w != nil && w.Held {
+		messages = w.preview(messages) // the stream will show the answer to it
+	}
+	return messages
+}
+
+// Next returns the command whose run is the next to begin, or nil.
 func (f *Fold) Next() *Command {
-	if len(f.Waiting) == 0 || f.run != nil || f.Continue != nil || f.Asks() {
+	if len(f.Waiting) == 0 || f.open.run != nil || f.Continue != nil || f.Asks() {
 		return nil
 	}
 	return f.Waiting[0]
 }
 
-// preview returns the messages as they will be when a held command takes effect.
+// preview returns the messages as they will be once a held command takes effect.
 func (w *Command) preview(messages []chunk.Message) []chunk.Message {
 	if w.Rewind != nil {
 		keep := slices.IndexFunc(messages, func(m chunk.Message) bool { return m.ID == *w.Rewind }) + 1

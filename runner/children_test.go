@@ -349,7 +349,7 @@ func TestChildsPauseEnds(t *testing.T) {
 				w.command("s", command)
 				f := w.ended("s")
 				kid := f.Child("s.1")
-				if kid.Reason != "stopped" || !toolParts(kid)[0].State.Settled() || f.Verdict("x").State != fold.VerdictAccepted {
+				if kid.Reason != "stopped" || !toolParts(kid)[0].State.Done() || f.Verdict("x").State != fold.VerdictAccepted {
 					t.Errorf("%s", mustJSON(f))
 				}
 				if name == "child's stop" && (f.Reason != "completed" || toolParts(f)[0].Error != "the agent was stopped") {

@@ -280,7 +280,7 @@ func TestCompanionsThatTheHistoryForgets(t *testing.T) {
 			w.t.Fatal(err)
 		}
 		var chunks []chunk.Chunk
-		for _, c := range then.Content("back", at.ID) {
+		for _, c := range then.Owed().Content("back", at.ID) {
 			chunks = append(chunks, c)
 		}
 		c.CommandID, c.CheckpointID = "r1", at.ID

@@ -151,43 +151,31 @@ func (h *Handle) Stream(ctx context.Context, fromOffset uint64) iter.Seq2[chunk.
 // failed is a [*chunk.RunError], beside its result. A message that the log gave up
 // before any run answered it is [spool.ErrNotFound].
 func (h *Handle) Result(ctx context.Context) (*Result, error) {
-	for {
-		var result *Result
-		var failed error
-		var at spool.Cursor
-		err := h.g.View(ctx, func(f *fold.Fold) error {
-			at.Seq = f.Seq
-			v := f.Verdict(h.command)
-			run := f.Run(v.RunID)
-			if run == nil {
-				if v.State != fold.VerdictWaiting {
-					return spool.ErrNotFound.Because("no run answers this message").With(f.Session, nil)
-				}
-				return nil
-			}
-			result, failed = resultOf(f, f.Turn(run.TurnID))
-			return nil
-		})
-		if err != nil {
-			return nil, err
+	var result *Result
+	var failed error
+	err := h.g.Until(ctx, spool.Head{}, func(f *fold.Fold) (spool.Look, error) {
+		v := f.Verdict(h.command)
+		run := f.Run(v.RunID)
+		switch {
+		case run == nil && v.State == fold.VerdictWaiting:
+			return spool.Surely, nil
+		case run == nil:
+			return spool.Seen, spool.ErrNotFound.Because("no run answers this message").With(f.Session, nil)
 		}
-		if result != nil {
-			for _, v := range [...]*json.RawMessage{&result.Output, &result.State} {
-				if *v, err = h.g.Blob(ctx, *v); err != nil {
-					return nil, err
-				}
-			}
-			return result, failed
+		if result, failed = resultOf(f, f.Turn(run.TurnID)); result == nil {
+			return spool.Surely, nil
 		}
-		head, err := h.g.Head(ctx)
-		if err != nil {
-			return nil, err
-		}
-		at.Incarnation = head.Incarnation
-		if _, err := h.g.Reader(spool.ReadOptions{After: at, Max: 1, Follow: true}).Next(ctx); err != nil && !errors.Is(err, spool.ErrTrimmed) {
+		return spool.Seen, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, v := range [...]*json.RawMessage{&result.Output, &result.State} {
+		if *v, err = h.g.Blob(ctx, *v); err != nil {
 			return nil, err
 		}
 	}
+	return result, failed
 }
 
 // resultOf returns a turn's result, nil while it goes on.

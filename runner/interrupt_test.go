@@ -317,7 +317,7 @@ func TestSteerOfAPause(t *testing.T) {
 				t.Errorf("%s", outcome(f))
 			}
 			for _, c := range toolParts(f)[:3] {
-				if !c.State.Settled() {
+				if !c.State.Done() {
 					t.Errorf("left open: %s", mustJSON(c))
 				}
 			}

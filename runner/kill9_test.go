@@ -219,7 +219,7 @@ func killed(t *testing.T, i int, s scenario, k int, when, want string, done map[
 		}
 	}
 	for _, p := range toolParts(left) {
-		completed[p.CallID] = p.State.Settled()
+		completed[p.CallID] = p.State.Done()
 	}
 	f, err := play(store, dir, s, false)
 	if err != nil {

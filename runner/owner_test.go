@@ -366,7 +366,7 @@ func TestLostRunsAreSettledAtEveryAppend(t *testing.T) {
 					t.Errorf("killed at %d: %s %+v", k, f.Reason, f.Error)
 				}
 				for _, p := range f.Messages[1].Parts {
-					if p.Open || p.Tool != nil && !p.Tool.State.Settled() {
+					if p.Open || p.Tool != nil && !p.Tool.State.Done() {
 						t.Errorf("killed at %d: left open: %s", k, mustJSON(p))
 					}
 				}

@@ -164,7 +164,7 @@ func (e *External) inspect(ctx context.Context, g *spool.Log, p *producer, epoch
 			return ErrProducerFenced.With(g.Session(), nil)
 		}
 		x.run, x.open, x.stop = *turn.LastRun(), f.OpenRun() != nil, f.Stop != nil
-		x.step, _ = f.OpenStep()
+		x.step = f.Step().Number
 		return nil
 	})
 	if err != nil {
@@ -327,11 +327,11 @@ func (s *externalSession) write(ctx context.Context, c chunk.Chunk) error {
 
 func (s *externalSession) closeModelPhase(ctx context.Context, finish string) error {
 	s.tools = true
-	return s.add(ctx, func(f *fold.Fold) []chunk.Chunk { return f.CloseModelPhase(finish, nil) })
+	return s.add(ctx, func(f *fold.Fold) []chunk.Chunk { return f.Owed().CloseModelPhase(finish, nil) })
 }
 
 func (s *externalSession) closeStep(ctx context.Context) error {
-	return s.add(ctx, func(f *fold.Fold) []chunk.Chunk { return f.CloseStep("") })
+	return s.add(ctx, func(f *fold.Fold) []chunk.Chunk { return f.Owed().CloseStep("") })
 }
 
 func (s *externalSession) add(ctx context.Context, what func(*fold.Fold) []chunk.Chunk) error {

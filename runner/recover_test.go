@@ -134,7 +134,7 @@ func dieAt(t *testing.T, w *world, s scenario, k int, lost bool, want string, do
 	where := fmt.Sprintf("died at append %d (stored: %v)", k, lost)
 	completed := map[string]bool{}
 	for _, p := range toolParts(w.peek()) {
-		completed[p.CallID] = p.State.Settled()
+		completed[p.CallID] = p.State.Done()
 	}
 	before := e.calls()
 	w.start(s.on(w.logs, e.add), nil)

@@ -45,7 +45,7 @@ func (s *session) begin(ctx context.Context, info agent.RunInfo, row spool.Row, 
 	s.r.tell.RunStarted(info)
 	var owed []chunk.Chunk
 	err := s.log.View(ctx, func(f *fold.Fold) error {
-		owed = f.Owed()
+		owed = f.Owed().First()
 		return nil
 	})
 	if err != nil || len(owed) == 0 {

@@ -263,7 +263,7 @@ func (s scenario) replies(ctx context.Context, g *spool.Log, f *fold.Fold) ([]ch
 		if err != nil {
 			return nil, err
 		}
-		for _, c := range then.Content("back", at.ID) {
+		for _, c := range then.Owed().Content("back", at.ID) {
 			chunks = append(chunks, c)
 		}
 		chunks = append(chunks, &chunk.ResumeRequested{CommandID: "again", Mode: chunk.ModeFromCheckpoint, CheckpointID: at.ID})

@@ -267,7 +267,7 @@ func (s *session) abandon(ctx context.Context, p plan) error {
 	s.w.SetStep(0)
 	chunks := []chunk.Chunk{superseded()}
 	err := s.log.View(ctx, func(f *fold.Fold) error {
-		chunks = append(chunks, f.Owed()...)
+		chunks = append(chunks, f.Owed().First()...)
 		return nil
 	})
 	if err != nil {
@@ -315,7 +315,7 @@ func (s *session) settle(ctx context.Context, info agent.RunInfo, end *chunk.Run
 		answers []openAnswer
 	)
 	err := s.log.View(ctx, func(f *fold.Fold) error {
-		chunks, answers = f.Settle(end), openAnswers(f)
+		chunks, answers = f.Owed().Settle(end), openAnswers(f)
 		if len(f.Waiting) == 0 {
 			settle = &spool.Settle{Seen: f.Seq}
 		}

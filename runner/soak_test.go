@@ -516,7 +516,7 @@ func (u *soakUser) compare(ctx context.Context, session string) error {
 	}
 	for _, m := range all.Messages {
 		for _, p := range m.Parts {
-			if p.Open || p.Tool != nil && !p.Tool.State.Settled() {
+			if p.Open || p.Tool != nil && !p.Tool.State.Done() {
 				return fmt.Errorf("left open: %s", mustJSON(p))
 			}
 		}

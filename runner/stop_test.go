@@ -29,7 +29,7 @@ func (w *world) wantMarked(f *fold.Fold) {
 	w.t.Helper()
 	m := f.Messages[len(f.Messages)-1]
 	for _, p := range m.Parts {
-		if p.Open || p.Tool != nil && !p.Tool.State.Settled() {
+		if p.Open || p.Tool != nil && !p.Tool.State.Done() {
 			w.t.Errorf("left open: %s", mustJSON(p))
 		}
 	}

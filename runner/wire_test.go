@@ -124,8 +124,8 @@ func TestSavedFoldOfAPause(t *testing.T) {
 			if a, b := mustJSON(whole), mustJSON(part); a != b {
 				t.Fatalf("%s, after %d %s:\n%s\n%s", s.name, r.Seq, r.Type, a, b)
 			}
-			an, ai := whole.OpenStep()
-			bn, bi := part.OpenStep()
+			an, ai := whole.Step().Number, whole.Step().ID
+			bn, bi := part.Step().Number, part.Step().ID
 			if whole.OpenRun() != nil && (an != bn || ai != bi || whole.Phase() != part.Phase()) {
 				t.Fatalf("%s, after %d: step %d %s %s, loaded %d %s %s", s.name, r.Seq, an, ai, whole.Phase(), bn, bi, part.Phase())
 			}

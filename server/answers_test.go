@@ -258,7 +258,7 @@ func TestClientToolOfARunner(t *testing.T) {
 		}
 		f := k.settled("s")
 		call := f.Messages[1].Parts[2].Tool
-		if f.Reason != "completed" || !call.State.Settled() || f.Messages[1].Text() != "may I? so be it" {
+		if f.Reason != "completed" || !call.State.Done() || f.Messages[1].Text() != "may I? so be it" {
 			t.Errorf("%s: %s %s", way, f.Reason, mustJSON(f.Messages[1]))
 		}
 		if way == "error" && call.Error != "no permission" || way != "error" && string(call.Output) != `{"lat":38}` {
@@ -304,7 +304,7 @@ func TestMessageInsteadOfAnAnswer(t *testing.T) {
 	if len(f.Messages) != 4 || f.Messages[2].ID != "u2" || f.Turns[0].LastRun().Outcome != chunk.OutcomeStopped || f.Reason != "completed" {
 		t.Errorf("%s %s", mustJSON(f.Turns), mustJSON(f.Messages))
 	}
-	if part := f.Messages[1].Parts[2].Tool; !part.State.Settled() {
+	if part := f.Messages[1].Parts[2].Tool; !part.State.Done() {
 		t.Errorf("left open: %s", mustJSON(part))
 	}
 	k.problem(http.StatusConflict, "too_late", "POST", "/api/chat/s/approvals/"+calls[0].Approval.ID, `{"approved":true}`)

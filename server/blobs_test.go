@@ -36,7 +36,7 @@ func TestLargeValues(t *testing.T) {
 		&chunk.ToolArgStreamDelta{ToolCallID: "c1", Delta: string(input)},
 		&chunk.ToolArgStreamEnd{ToolCallID: "c1", ToolName: "dump"})
 	var words []chunk.Chunk
-	if err := o.g.View(t.Context(), func(f *fold.Fold) error { words = f.CloseModelPhase("tool-calls", nil); return nil }); err != nil {
+	if err := o.g.View(t.Context(), func(f *fold.Fold) error { words = f.Owed().CloseModelPhase("tool-calls", nil); return nil }); err != nil {
 		t.Fatal(err)
 	}
 	o.commit(spool.Row{}, nil, append(words,

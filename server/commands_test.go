@@ -165,7 +165,7 @@ func TestClientTool(t *testing.T) {
 	}
 	o.commit(spool.Row{}, nil, base...)
 	var close []chunk.Chunk
-	if err := o.g.View(t.Context(), func(f *fold.Fold) error { close = f.CloseModelPhase("tool-calls", nil); return nil }); err != nil {
+	if err := o.g.View(t.Context(), func(f *fold.Fold) error { close = f.Owed().CloseModelPhase("tool-calls", nil); return nil }); err != nil {
 		t.Fatal(err)
 	}
 	o.commit(spool.Row{}, nil, append(close, &chunk.ToolStart{ToolCallID: "c1", ToolName: "locate", Arguments: json.RawMessage(`{}`)})...)

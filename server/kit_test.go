@@ -296,7 +296,7 @@ func (o *owner) settleStep() {
 	o.k.Helper()
 	var chunks []chunk.Chunk
 	err := o.g.View(o.k.Context(), func(f *fold.Fold) error {
-		chunks = f.Unsettled("stopped")
+		chunks = f.Owed().Unsettled("stopped")
 		return nil
 	})
 	if err != nil {

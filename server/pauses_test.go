@@ -20,7 +20,7 @@ func (o *owner) ask(call string) {
 		&chunk.ToolArgStreamStart{ToolCallID: call, ToolName: "locate"},
 		&chunk.ToolArgStreamEnd{ToolCallID: call, ToolName: "locate", Arguments: json.RawMessage(`{}`)})
 	var words []chunk.Chunk
-	if err := o.g.View(o.k.Context(), func(f *fold.Fold) error { words = f.CloseModelPhase("tool-calls", nil); return nil }); err != nil {
+	if err := o.g.View(o.k.Context(), func(f *fold.Fold) error { words = f.Owed().CloseModelPhase("tool-calls", nil); return nil }); err != nil {
 		o.k.Fatal(err)
 	}
 	o.commit(spool.Row{}, nil, append(words, &chunk.ToolStart{ToolCallID: call, ToolName: "locate", Arguments: json.RawMessage(`{}`)})...)

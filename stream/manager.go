@@ -162,10 +162,10 @@ func (m *Manager) FailStream(ctx context.Context, streamID, message string) erro
 // turn. Pausing a stream that is not open changes nothing.
 func (m *Manager) PauseStream(ctx context.Context, streamID string) error {
 	return m.settle(ctx, streamID, func(f *fold.Fold, commit func(spool.Row, ...chunk.Chunk) error) error {
-		pause := f.Suspend(chunk.SuspendedClientTool, nil, 0)[0].(*chunk.RunSuspended)
+		pause := f.Owed().Suspend(chunk.SuspendedClientTool, nil, 0)[0].(*chunk.RunSuspended)
 		pause.Base = chunk.Base{} // the writer's
 		for _, p := range f.Message(f.LastTurn().MessageID).Parts {
-			if p.Tool == nil || p.Tool.State.Settled() {
+			if p.Tool == nil || p.Tool.State.Done() {
 				continue
 			}
 			pause.ToolCallIDs = append(pause.ToolCallIDs, p.Tool.CallID)
@@ -306,7 +306,7 @@ func (m *Manager) end(ctx context.Context, streamID string, first []chunk.Chunk,
 		status = chunk.StatusFailed
 	}
 	return m.settle(ctx, streamID, func(f *fold.Fold, commit func(spool.Row, ...chunk.Chunk) error) error {
-		chunks := f.Unsettled(why)
+		chunks := f.Owed().Unsettled(why)
 		if last.Outcome == chunk.OutcomeCompleted {
 			for _, c := range chunks {
 				if step, ok := c.(*chunk.StepCommitted); ok {
@@ -372,7 +372,7 @@ func (m *Manager) closeModelPhase(ctx context.Context, g *spool.Log, s *managed,
 	var chunks []chunk.Chunk
 	err := g.View(ctx, func(f *fold.Fold) error {
 		if f.OpenRun() != nil && f.Streamed() {
-			chunks = f.CloseModelPhase(finishReason, nil)
+			chunks = f.Owed().CloseModelPhase(finishReason, nil)
 		}
 		return nil
 	})

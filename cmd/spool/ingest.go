@@ -82,7 +82,7 @@ func transcribe(ctx context.Context, out *bufio.Writer, parts iter.Seq2[model.Pa
 		info.Outcome, info.FinishReason = chunk.OutcomeFailed, "error"
 		end := a.Finish(ctx, info)
 		end.Error, end.Code, end.Recoverable = said.Error, said.Code, said.Recoverable
-		return log.Append(ctx, log.fold.Settle(end)...)
+		return log.Append(ctx, log.fold.Owed().Settle(end)...)
 	}
 	if len(t.Pending) > 0 {
 		// The calls are not run here; the reader of the chunks may run them.
@@ -90,7 +90,7 @@ func transcribe(ctx context.Context, out *bufio.Writer, parts iter.Seq2[model.Pa
 			ToolCallIDs: t.Pending, StepID: info.RunID + "-s1"})
 	}
 	info.Outcome, info.FinishReason = chunk.OutcomeCompleted, t.FinishReason
-	return log.Append(ctx, append(log.fold.CloseStep(""), a.Finish(ctx, info))...)
+	return log.Append(ctx, append(log.fold.Owed().CloseStep(""), a.Finish(ctx, info))...)
 }
 
 // lineLog is an agent's log that writes chunks as lines.

@@ -62,12 +62,12 @@ func given(f, owner *fold.Fold, t *chunk.ToolPart, a Answer) (bool, error) {
 			return false, ErrAlreadyAnswered.With(f.Session, nil)
 		}
 		return true, nil
-	case a.ApprovalID == "" && t.State.Settled() && f.Verdict(AnswerID(a)).State == fold.VerdictAccepted:
+	case a.ApprovalID == "" && t.State.Done() && f.Verdict(AnswerID(a)).State == fold.VerdictAccepted:
 		if t.Error != a.Error || a.Error == "" && !sameValue(t.Output, a.Output) {
 			return false, ErrAlreadyAnswered.With(f.Session, nil)
 		}
 		return true, nil
-	case t.State.Settled():
+	case t.State.Done():
 		return false, ErrTooLate.With(f.Session, nil)
 	case a.ApprovalID == "" && t.Approval != nil:
 		return false, ErrNoSuchCall.Because("this call waits for a decision, not for a result").With(f.Session, nil)

@@ -27,8 +27,8 @@ func (r *resumption) rollBack(ctx context.Context, g *Session) error {
 	if err != nil {
 		return err
 	}
-	r.resume.NoRun = !r.resume.WithMessage && !f.Goes()
-	series := f.Content("replace-"+hash(r.id, r.at.ID), r.at.ID)
+	r.resume.NoRun = !r.resume.WithMessage && !f.Owed().Goes()
+	series := f.Owed().Content("replace-"+hash(r.id, r.at.ID), r.at.ID)
 	last := len(series) - 1
 	var batch []chunk.Chunk
 	size := 0

@@ -85,7 +85,7 @@ func (a *SubAgent) flatCall(t *chunk.ToolPart, waited map[string]*SubAgent) *chu
 	}
 	call := *t
 	call.CallID = id
-	if len(call.Input) == 0 && !call.State.Settled() && call.Approval == nil && call.InputText != "" {
+	if len(call.Input) == 0 && !call.State.Done() && call.Approval == nil && call.InputText != "" {
 		call.State = chunk.ToolStreaming // as what is no JSON is shown
 	}
 	return &call

@@ -83,22 +83,22 @@ func (w *crowd) act(s *speaker, last bool) {
 		s.asked, s.writing = append(s.asked, s.writing), ""
 		return
 	case s.open && last:
-		w.by(s, w.foldOf(s).CloseModelPhase("stop", nil)...)
+		w.by(s, w.foldOf(s).Owed().CloseModelPhase("stop", nil)...)
 		s.open = false
 		return
 	}
 	if said || !s.open {
 		if !s.open && len(s.asked) == 0 && s.step > 0 {
-			w.by(s, w.foldOf(s).CloseStep(fmt.Sprintf("c%d", len(w.records)))...)
+			w.by(s, w.foldOf(s).Owed().CloseStep(fmt.Sprintf("c%d", len(w.records)))...)
 		}
 		return
 	}
 	switch w.r.IntN(12) {
 	case 0:
-		w.by(s, w.foldOf(s).CloseModelPhase("stop", nil)...)
+		w.by(s, w.foldOf(s).Owed().CloseModelPhase("stop", nil)...)
 		s.open = false
 		if len(s.asked) == 0 {
-			w.by(s, w.foldOf(s).CloseStep(fmt.Sprintf("c%d", len(w.records)))...)
+			w.by(s, w.foldOf(s).Owed().CloseStep(fmt.Sprintf("c%d", len(w.records)))...)
 		}
 	case 1:
 		w.calls++
@@ -134,7 +134,7 @@ func (w *crowd) play(acts int) *crowd {
 			w.act(s, true)
 		}
 		if s.step > 0 {
-			w.by(s, w.foldOf(s).CloseStep(fmt.Sprintf("c%d", len(w.records)))...)
+			w.by(s, w.foldOf(s).Owed().CloseStep(fmt.Sprintf("c%d", len(w.records)))...)
 		}
 		w.by(s, &chunk.RunFinished{Outcome: chunk.OutcomeCompleted, FinishReason: "stop"})
 	}
@@ -277,8 +277,8 @@ func TestFlattenedArguments(t *testing.T) {
 		}
 		return frames
 	}
-	apply(l.fold.CloseModelPhase("stop", nil)...)
-	apply(l.fold.CloseStep("c1")...)
+	apply(l.fold.Owed().CloseModelPhase("stop", nil)...)
+	apply(l.fold.Owed().CloseStep("c1")...)
 	l.step++
 	apply(&chunk.StepStarted{StepID: "r.2"})
 	if frames := apply(child(&chunk.ToolArgStreamDelta{ToolCallID: "c", Delta: `]`})); len(frames) > 0 {

@@ -77,7 +77,7 @@ func (l *logOf) call(id, name string, pieces ...string) *logOf {
 	return l.add(&chunk.ToolArgStreamEnd{ToolCallID: id, ToolName: name})
 }
 
-func (l *logOf) said() *logOf { return l.add(l.fold.CloseModelPhase("stop", nil)...) }
+func (l *logOf) said() *logOf { return l.add(l.fold.Owed().CloseModelPhase("stop", nil)...) }
 
 func (l *logOf) dispatch(id, name, args string) *logOf {
 	return l.add(&chunk.ToolStart{ToolCallID: id, ToolName: name, Arguments: json.RawMessage(args), EffectID: l.run + ":" + id})
@@ -89,10 +89,10 @@ func (l *logOf) result(id, name, result string) *logOf {
 
 func (l *logOf) commit() *logOf {
 	id := fmt.Sprintf("c%d", len(l.records))
-	return l.add(l.fold.CloseStep(id)...).add(&chunk.CheckpointCreated{CheckpointID: id, StepCount: l.step})
+	return l.add(l.fold.Owed().CloseStep(id)...).add(&chunk.CheckpointCreated{CheckpointID: id, StepCount: l.step})
 }
 
-func (l *logOf) settle(text string) *logOf { return l.add(l.fold.Unsettled(text)...) }
+func (l *logOf) settle(text string) *logOf { return l.add(l.fold.Owed().Unsettled(text)...) }
 
 func (l *logOf) finish(o chunk.Outcome, reason string) *logOf {
 	c := &chunk.RunFinished{Outcome: o, FinishReason: reason, Metadata: json.RawMessage(`{"tokens":{"out":7}}`)}
@@ -265,7 +265,7 @@ func (g *generator) tools(turn string) bool {
 	m2 := m.Clone()
 	for i := range m2.Parts {
 		t := m2.Parts[i].Tool
-		if t == nil || t.State.Settled() {
+		if t == nil || t.State.Done() {
 			continue
 		}
 		if t.Input == nil {

@@ -303,7 +303,7 @@ func endsWithTools(parts []chunk.Part) bool {
 	tools := false
 	for i := len(parts) - 1; i >= 0 && parts[i].Type != chunk.PartStep; i-- {
 		if t := parts[i].Tool; t != nil && !t.ProviderExecuted {
-			if !t.State.Settled() {
+			if !t.State.Done() {
 				return false
 			}
 			tools = true

@@ -285,7 +285,7 @@ func (a *SubAgent) waitingCalls() []chunk.Part {
 // it has its own: clients send what they were asked for by themselves only when
 // no other call of the step is open, or preliminary.
 func whileWaiting(t *chunk.ToolPart, a *SubAgent) *chunk.ToolPart {
-	if t.State.Settled() || t.Preliminary {
+	if t.State.Done() || t.Preliminary {
 		return t
 	}
 	call := *t

@@ -57,7 +57,7 @@ func TestEventsOfATool(t *testing.T) {
 	for _, r := range log(t, chunks...) {
 		check(t, f.Apply(r))
 	}
-	chunks = append(append(chunks, f.CloseStep("cp")...), finished())
+	chunks = append(append(chunks, f.Owed().CloseStep("cp")...), finished())
 	records := log(t, chunks...)
 	var kept []chunk.Record
 	for _, r := range records {

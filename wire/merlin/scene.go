@@ -120,7 +120,7 @@ func (p *Projector) call(t *chunk.ToolPart) (call, bool) {
 	if t == nil {
 		return call{}, false
 	}
-	c := call{id: t.CallID, name: t.Name, settled: t.State.Settled()}
+	c := call{id: t.CallID, name: t.Name, settled: t.State.Done()}
 	bare := t.InputText == ""
 	if t.State != chunk.ToolStreaming {
 		p.values.arguments(t)
@@ -244,7 +244,7 @@ func (p *Projector) words(kid *child, hidden bool) (text, thought string) {
 				said, mused := p.words(sub, hidden)
 				text, thought = text+said, thought+mused
 			}
-			if !part.Tool.State.Settled() {
+			if !part.Tool.State.Done() {
 				return text, thought
 			}
 		}

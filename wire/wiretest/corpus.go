@@ -237,7 +237,7 @@ func rolledBackTurn(a *agent) {
 			}
 		}
 	}
-	for _, c := range f.Content("cmd-17", at.ID) {
+	for _, c := range f.Owed().Content("cmd-17", at.ID) {
 		a.command(c)
 	}
 	a.command(&chunk.ResumeRequested{CommandID: "cmd-18", Mode: chunk.ModeRetry, CheckpointID: at.ID})
