@@ -98,6 +98,9 @@ func (b *branching) await(ctx context.Context) (*fold.Origin, error) {
 // there is no such session, and [ErrExists] for any other.
 func (g *Log) madeBy(ctx context.Context, source string, o BranchOptions) (origin *fold.Origin, err error) {
 	err = g.View(ctx, func(f *fold.Fold) error {
+		if f.Seq == 0 {
+			return nil // claimed, and nothing else yet: by another maker of this branch
+		}
 		if f.Origin == nil || f.Origin.Session != source || f.Origin.CheckpointID != o.CheckpointID || f.Origin.CommandID != o.CommandID {
 			return ErrExists.With(g.session, nil)
 		}
