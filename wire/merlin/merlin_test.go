@@ -212,7 +212,7 @@ func TestGrandchildren(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			p, frames := project(t, log(t, chunks()...), &tt.o)
-			for _, stream := range []string{text(frames), text(p.Plan())} {
+			for _, stream := range []string{text(frames), text(plan(t, p))} {
 				c := read(t, stream)
 				said, reasoning, steps := "", "", len(c.Steps)
 				for _, b := range c.Blocks {

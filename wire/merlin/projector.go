@@ -272,15 +272,15 @@ func (p *Projector) writeFailure(c *chunk.RunFinished) {
 	p.w.message(p.o.FirstIndex+max(0, len(p.scene().blocks)-1), Message{Type: TypeError, Error: f})
 }
 
-// Plan returns the turn's answer, compacted.
-func (p *Projector) Plan() []spool.Frame {
+// Plan returns the turn's answer, compacted. It does not fail.
+func (p *Projector) Plan() ([]spool.Frame, error) {
 	if p.fold == nil {
-		return nil
+		return nil, nil
 	}
 	_, frames := p.planned(p.scene())
 	frames = append(frames, p.terminal...)
 	for i := range frames {
 		frames[i].Seq = 0
 	}
-	return frames
+	return frames, nil
 }
