@@ -64,7 +64,7 @@ func NewProjector(turnID string, o *Options) *Projector {
 		p.o = *o
 	}
 	p.values = newValues(&p.o)
-	p.w.union = p.o.Literal.Union
+	p.w.literal, p.w.first = &p.o.Literal, p.o.FirstIndex
 	p.view = p.newView()
 	return p
 }
@@ -238,19 +238,13 @@ func (p *Projector) planned(s *scene) (view, []spool.Frame) {
 // follows.
 func (p *Projector) end(c *chunk.RunFinished) {
 	p.ended = true
-	if !p.o.Literal.Citations {
-		p.flushed = len(p.scene().sources)
-	}
+	p.flushed = p.o.Literal.markedAtEnd(len(p.scene().sources))
 	p.sync()
 	n := len(p.w.frames)
-	if c != nil && c.Outcome == chunk.OutcomeFailed && !p.o.Literal.Errors {
+	if c != nil && c.Outcome == chunk.OutcomeFailed {
 		p.writeFailure(c)
 	}
-	if p.o.Literal.End {
-		p.w.event(EventMessage, Message{Type: TypeDone})
-	} else {
-		p.w.event(EventEnd, struct{}{})
-	}
+	p.w.event(eventEnd, struct{}{})
 	for i := n; i < len(p.w.frames); i++ {
 		p.w.frames[i].Terminal = true
 	}
@@ -266,7 +260,7 @@ func (p *Projector) writeFailure(c *chunk.RunFinished) {
 		f.Message = "the run failed"
 	}
 	if p.o.Version == V1 {
-		p.w.event(EventMessage, Message{Content: new(string), Error: f})
+		p.w.event(eventMessage, Message{Content: new(string), Error: f})
 		return
 	}
 	p.w.message(p.o.FirstIndex+max(0, len(p.scene().blocks)-1), Message{Type: TypeError, Error: f})

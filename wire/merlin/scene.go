@@ -85,8 +85,12 @@ func (p *Projector) scene() *scene {
 			}
 			s.blocks = append(s.blocks, block{kind: kind, first: part.First, text: part.Text})
 		case chunk.PartTool:
-			c, ok := p.call(part.Tool)
-			if !ok || p.o.Literal.FirstCall && group >= 0 && len(s.blocks[group].calls) > 0 {
+			earlier := 0
+			if group >= 0 {
+				earlier = len(s.blocks[group].calls)
+			}
+			c, ok := p.call(part.Tool, earlier)
+			if !ok {
 				continue
 			}
 			if group < 0 {
@@ -115,8 +119,9 @@ type attached struct {
 	block int
 }
 
-// call returns what is shown of a call, and whether anything is.
-func (p *Projector) call(t *chunk.ToolPart) (call, bool) {
+// call returns what is shown of a call, and whether anything is. Earlier calls of
+// the same model phase stand before it.
+func (p *Projector) call(t *chunk.ToolPart, earlier int) (call, bool) {
 	if t == nil {
 		return call{}, false
 	}
@@ -129,7 +134,7 @@ func (p *Projector) call(t *chunk.ToolPart) (call, bool) {
 		c.ready, c.args = true, args.text
 		bare = args.text == "" || args.text == "{}"
 	}
-	if bare && (t.Name == "" || p.o.Literal.EmptyArguments) {
+	if bare && t.Name == "" || p.o.Literal.omits(bare, earlier) {
 		return call{}, false
 	}
 	switch {
@@ -233,7 +238,7 @@ func (p *Projector) words(kid *child, hidden bool) (text, thought string) {
 				text += part.Text
 			}
 		case chunk.PartReasoning:
-			if !hidden || p.o.Literal.Suppression {
+			if !hidden || p.o.Literal.revealsThoughts() {
 				thought += part.Text
 			}
 		case chunk.PartTool:
@@ -318,6 +323,9 @@ func parseProgress(data json.RawMessage, first uint64, id string) (*step, *headi
 	st.key = string(encode(st.step()))
 	return st, nil, in.Parent
 }
+
+// reopens reports whether a step that was done goes on.
+func reopens(was, is *step) bool { return was.status == Done && is.status == InProgress }
 
 // step is the step as frames have it, without its index.
 func (s *step) step() Step {

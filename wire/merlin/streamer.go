@@ -203,7 +203,7 @@ func (s *Streamer) one(v *voice, event chunk.Chunk) error {
 	if err := collect(v.collected, event, s.seq+2); err != nil {
 		return err
 	}
-	if v.hidden && !(thought && s.p.o.Literal.Suppression) {
+	if v.hidden && !(thought && s.p.o.Literal.revealsThoughts()) {
 		return s.err
 	}
 	return s.feed(event)

@@ -24,7 +24,7 @@ type piece struct {
 	cites int // a marker: the citations up to and with its own
 }
 
-func (v *viewV1) begin(p *Projector) { p.w.event(EventInit, struct{}{}) }
+func (v *viewV1) begin(p *Projector) { p.w.event(eventInit, struct{}{}) }
 
 func (v *viewV1) grow(p *Projector, part *chunk.Part) bool {
 	if part.Type == chunk.PartReasoning {
@@ -46,10 +46,7 @@ func (p *Projector) content(s *scene) []piece {
 	var held []int
 	_, quotes := attach(s.sources, nil)
 	flush := func() {
-		if p.o.Literal.Citations && len(held) > 1 {
-			held = held[len(held)-1:]
-		}
-		for _, i := range held {
+		for _, i := range p.o.Literal.marked(held) {
 			list = append(list, piece{s.sources[i].first, marker(quotes[i]), i + 1})
 		}
 		held = held[:0]
@@ -107,7 +104,7 @@ func (v *viewV1) sync(p *Projector, s *scene) bool {
 	v.progress(p, steps, head)
 	if !sameAttachments(v.attachments, attachments) { // before the marker of what is quoted from them
 		v.attachments = attachments
-		p.w.event(EventAttachments, V1Attachments{attachments})
+		p.w.event(eventAttachments, attachmentsV1{attachments})
 	}
 	for i := range list {
 		if i == len(v.pieces) {
@@ -121,7 +118,7 @@ func (v *viewV1) sync(p *Projector, s *scene) bool {
 // write sends what the client lacks of a piece.
 func (v *viewV1) write(p *Projector, i int, text string) {
 	was := &v.pieces[i]
-	p.w.words(text[len(was.text):], func(s string) { p.w.event(EventMessage, Message{Content: &s}) })
+	p.w.words(text[len(was.text):], func(s string) { p.w.event(eventMessage, Message{Content: &s}) })
 	was.text = text
 }
 
@@ -145,22 +142,23 @@ func (p *Projector) allSteps(s *scene) (steps []step, head *heading) {
 
 func (v *viewV1) progress(p *Projector, steps []step, head *heading) {
 	if head != nil {
-		switch {
-		case v.heading != nil && v.heading.name == head.name && v.heading.icon == head.icon:
-		case v.heading != nil && p.o.Literal.Progress:
-			p.w.message(p.o.FirstIndex, Message{Type: TypeProgress, Progress: &Progress{Name: head.name, Icon: head.icon}})
-		default:
-			p.w.event(EventProgress, V1Progress{Payload: V1Step{Name: head.name, Icon: head.icon}, Metadata: &V1Metadata{TypeHeading}})
+		again := v.heading != nil
+		if !again || v.heading.name != head.name || v.heading.icon != head.icon {
+			p.w.send(event{name: eventProgress, again: again,
+				data: V1Progress{Payload: V1Step{Name: head.name, Icon: head.icon}, Metadata: &V1Metadata{TypeHeading}}})
 		}
 		v.heading = head
 	}
 	for i := range steps {
-		if i == len(v.steps) {
+		again := i < len(v.steps)
+		if !again {
 			v.steps = append(v.steps, steps[i])
 		} else if v.steps[i].key == steps[i].key {
 			continue
 		}
+		e := event{name: eventProgress, again: again, reopened: again && reopens(&v.steps[i], &steps[i])}
 		v.steps[i] = steps[i]
-		p.w.event(EventProgress, V1Progress{Payload: steps[i].step().V1()})
+		e.data = V1Progress{Payload: steps[i].step().v1()}
+		p.w.send(e)
 	}
 }
