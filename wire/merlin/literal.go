@@ -1,6 +1,11 @@
 package merlin
 
-import "time"
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
 
 // The streamer that this protocol comes from contradicts its own description in
 // some places and loses something in others. All of that is in this file. The
@@ -33,6 +38,26 @@ type Literal struct {
 	// Errors ends a failed answer like any other. By default a message of type
 	// error (in V1 one with empty content) comes before the end.
 	Errors bool
+}
+
+// literalNames are what flags call the members.
+var literalNames = []string{"end", "suppression", "first-call", "empty-arguments", "citations", "union", "progress", "errors"}
+
+// ParseLiteral reads a list of members, by the names that flags have for them, or
+// all.
+func ParseLiteral(names []string) (Literal, error) {
+	var l Literal
+	members := []*bool{&l.End, &l.Suppression, &l.FirstCall, &l.EmptyArguments, &l.Citations, &l.Union, &l.Progress, &l.Errors}
+	for _, name := range names {
+		at := slices.Index(literalNames, name)
+		if at < 0 && name != "all" {
+			return Literal{}, fmt.Errorf("%s: want %s or all", name, strings.Join(literalNames, ", "))
+		}
+		for i, on := range members {
+			*on = *on || i == at || name == "all"
+		}
+	}
+	return l, nil
 }
 
 // omits reports whether a call is left out although it has a name or arguments:
@@ -146,10 +171,10 @@ func fromLiteral(m *Message) (end bool) {
 	return false
 }
 
-// DescribedPacing is [StreamerPacing] turned around, as the streamer's description
+// PacingAsDescribed is [DefaultPacing] turned around, as the streamer's description
 // has it in words: it slows down when much waits, so that readers fall behind
 // without bound.
-func DescribedPacing() []Pace {
+func PacingAsDescribed() []Pace {
 	return []Pace{
 		{1, 5, 0},
 		{5, 4, 5 * time.Millisecond},

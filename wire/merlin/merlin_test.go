@@ -99,6 +99,26 @@ func TestLiteral(t *testing.T) {
 	}
 }
 
+// Every name of a flag is one member of its own, and all is every one.
+func TestParseLiteral(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]merlin.Literal{
+		"end": {End: true}, "suppression": {Suppression: true}, "first-call": {FirstCall: true}, "empty-arguments": {EmptyArguments: true},
+		"citations": {Citations: true}, "union": {Union: true}, "progress": {Progress: true}, "errors": {Errors: true}, "all": literal,
+	} {
+		if l, err := merlin.ParseLiteral([]string{name}); err != nil || l != want {
+			t.Errorf("%s is %+v, %v", name, l, err)
+		}
+	}
+	if l, err := merlin.ParseLiteral([]string{"union", "end"}); err != nil || l != (merlin.Literal{Union: true, End: true}) {
+		t.Errorf("two are %+v, %v", l, err)
+	}
+	if l, err := merlin.ParseLiteral([]string{"end", "nonsense"}); err == nil || l != (merlin.Literal{}) ||
+		err.Error() != "nonsense: want end, suppression, first-call, empty-arguments, citations, union, progress, errors or all" {
+		t.Errorf("nonsense is %+v, %v", l, err)
+	}
+}
+
 func clone(t *testing.T, chunks []chunk.Chunk) []chunk.Chunk {
 	t.Helper()
 	var list []chunk.Chunk

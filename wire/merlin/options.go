@@ -29,8 +29,8 @@ type Options struct {
 	Resolve func(json.RawMessage) (json.RawMessage, error)
 }
 
-// value resolves a stored value. One that cannot be had is sent as its
-// reference, and is not whole.
+// value resolves a stored value. If that fails it returns the reference, and whole
+// is false.
 func (o *Options) value(v json.RawMessage) (resolved json.RawMessage, whole bool) {
 	if o.Resolve == nil || len(v) == 0 {
 		return v, true

@@ -20,9 +20,9 @@ type Pace struct {
 	Pause time.Duration
 }
 
-// StreamerPacing is the streamer's table: the less there is to say, the slower it
+// DefaultPacing is the streamer's table: the less there is to say, the slower it
 // is said, and a backlog is worked off at once.
-func StreamerPacing() []Pace {
+func DefaultPacing() []Pace {
 	return []Pace{
 		{1, 2, 15 * time.Millisecond},
 		{5, 3, 10 * time.Millisecond},
@@ -64,7 +64,7 @@ type pacedFrame struct {
 }
 
 // Paced returns a V1 stream whose content is cut into slices and spaced by a
-// table, such as [StreamerPacing].
+// table, such as [DefaultPacing].
 func Paced(s wire.Stream, table []Pace, now func() time.Time) wire.Stream {
 	p := &pacer{src: s, table: table, now: now, size: firstSlice}
 	for _, l := range table {

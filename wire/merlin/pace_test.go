@@ -126,29 +126,29 @@ func TestPacing(t *testing.T) {
 		table   []merlin.Pace
 		want    []said
 	}{
-		{"nothing waits", []batch{{0, []string{"Hello, you!"}, false}}, merlin.StreamerPacing(),
+		{"nothing waits", []batch{{0, []string{"Hello, you!"}, false}}, merlin.DefaultPacing(),
 			[]said{{0, "Hello"}, {15 * ms, ", "}, {30 * ms, "yo"}, {45 * ms, "u!"}}},
-		{"a few wait", []batch{{0, []string{"abcdefgh", "x", "y"}, false}}, merlin.StreamerPacing(),
+		{"a few wait", []batch{{0, []string{"abcdefgh", "x", "y"}, false}}, merlin.DefaultPacing(),
 			[]said{{0, "abcde"}, {10 * ms, "fgh"}, {20 * ms, "x"}, {30 * ms, "y"}}},
-		{"several wait", []batch{{0, append([]string{"abcdefghijklm"}, times(7, "z")...), false}}, merlin.StreamerPacing(),
+		{"several wait", []batch{{0, append([]string{"abcdefghijklm"}, times(7, "z")...), false}}, merlin.DefaultPacing(),
 			[]said{{0, "abcde"}, {5 * ms, "fghi"}, {10 * ms, "jklm"}, {15 * ms, "z"}, {20 * ms, "z"}, {25 * ms, "z"}, {35 * ms, "z"}, {45 * ms, "z"}, {55 * ms, "z"}, {65 * ms, "z"}}},
-		{"many wait", []batch{{0, append([]string{"abcdefghijklm"}, times(10, "")...), false}}, merlin.StreamerPacing(), nil},
-		{"characters, not bytes", []batch{{0, []string{"日本語のお茶🍵!"}, false}}, merlin.StreamerPacing(),
+		{"many wait", []batch{{0, append([]string{"abcdefghijklm"}, times(10, "")...), false}}, merlin.DefaultPacing(), nil},
+		{"characters, not bytes", []batch{{0, []string{"日本語のお茶🍵!"}, false}}, merlin.DefaultPacing(),
 			[]said{{0, "日本語のお"}, {15 * ms, "茶🍵"}, {30 * ms, "!"}}},
-		{"the end and progress do not wait", []batch{{0, []string{"abcdefg", "event: progress\ndata: {}\n\n", "event: end\ndata: {}\n\n"}, false}}, merlin.StreamerPacing(),
+		{"the end and progress do not wait", []batch{{0, []string{"abcdefg", "event: progress\ndata: {}\n\n", "event: end\ndata: {}\n\n"}, false}}, merlin.DefaultPacing(),
 			[]said{{0, "abcde"}, {10 * ms, "fg"}, {10 * ms, "progress"}, {10 * ms, "end"}}},
-		{"a marker is written whole", []batch{{0, []string{"abcdefg", "[citation: 1: 12]", "h"}, false}}, merlin.StreamerPacing(),
+		{"a marker is written whole", []batch{{0, []string{"abcdefg", "[citation: 1: 12]", "h"}, false}}, merlin.DefaultPacing(),
 			[]said{{0, "abcde"}, {10 * ms, "fg"}, {10 * ms, "[citation: 1: 12]"}, {20 * ms, "h"}}},
-		{"the last slice has the id", []batch{{0, []string{"id: 7\n" + content("abcdefg")}, false}}, merlin.StreamerPacing(),
+		{"the last slice has the id", []batch{{0, []string{"id: 7\n" + content("abcdefg")}, false}}, merlin.DefaultPacing(),
 			[]said{{0, "abcde"}, {15 * ms, "fg#7"}}},
-		{"a newcomer is brought to the present at once", []batch{{0, []string{"event: INIT_MESSAGE_CONTENT\ndata: {}\n\n", "a long text that was written before"}, true}, {0, []string{"abcdefg"}, false}}, merlin.StreamerPacing(),
+		{"a newcomer is brought to the present at once", []batch{{0, []string{"event: INIT_MESSAGE_CONTENT\ndata: {}\n\n", "a long text that was written before"}, true}, {0, []string{"abcdefg"}, false}}, merlin.DefaultPacing(),
 			[]said{{0, "INIT_MESSAGE_CONTENT"}, {0, "a long text that was written before"}, {0, "abcde"}, {15 * ms, "fg"}}},
-		{"what comes during a pause is seen", []batch{{0, []string{"abcdefghij"}, false}, {7 * ms, []string{"x"}, false}, {8 * ms, []string{"y"}, false}}, merlin.StreamerPacing(),
+		{"what comes during a pause is seen", []batch{{0, []string{"abcdefghij"}, false}, {7 * ms, []string{"x"}, false}, {8 * ms, []string{"y"}, false}}, merlin.DefaultPacing(),
 			// At 15 ms two wait, so that the next slice but one is longer.
 			[]said{{0, "abcde"}, {15 * ms, "fg"}, {25 * ms, "hij"}, {35 * ms, "x"}, {45 * ms, "y"}}},
-		{"a pause outlives what comes late", []batch{{0, []string{"abcdefg"}, false}, {100 * ms, []string{"hi"}, false}}, merlin.StreamerPacing(),
+		{"a pause outlives what comes late", []batch{{0, []string{"abcdefg"}, false}, {100 * ms, []string{"hi"}, false}}, merlin.DefaultPacing(),
 			[]said{{0, "abcde"}, {15 * ms, "fg"}, {100 * ms, "hi"}}},
-		{"as described", []batch{{0, []string{"abcdefg", "h"}, false}}, merlin.DescribedPacing(),
+		{"as described", []batch{{0, []string{"abcdefg", "h"}, false}}, merlin.PacingAsDescribed(),
 			[]said{{0, "abcde"}, {5 * ms, "fg"}, {10 * ms, "h"}}},
 	} {
 		if tt.want == nil { // ten frames and more: five characters, no pause
@@ -177,7 +177,7 @@ func TestPacingBacklog(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &script{batches: []batch{{0, times(1000, "sixteen letters!"), false}}, end: errCut}
-		got := listen(t, s, merlin.StreamerPacing(), time.Hour)
+		got := listen(t, s, merlin.DefaultPacing(), time.Hour)
 		var b strings.Builder
 		for _, g := range got {
 			b.WriteString(g.what)
@@ -199,7 +199,7 @@ func TestPacingReplays(t *testing.T) {
 			{0, []string{"event: INIT_MESSAGE_CONTENT\ndata: {}\n\n", "written before"}, true},
 			{0, []string{"event: progress\ndata: {}\n\n", "abcdefg"}, false}, {0, nil, true}, {0, []string{"also before"}, true},
 		}}
-		p := merlin.Paced(s, merlin.StreamerPacing(), time.Now)
+		p := merlin.Paced(s, merlin.DefaultPacing(), time.Now)
 		if p.Replaying() {
 			t.Error("it replays before the first read")
 		}

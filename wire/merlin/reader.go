@@ -29,8 +29,8 @@ type Event struct {
 	Attachments []Attachment
 	Name        string
 	Data        json.RawMessage
-	// HasID: who has this event has all that its id, the reader's cursor now,
-	// stands for. Events without one are sent again to whoever comes back.
+	// HasID says that the reader's cursor has moved to this event. Events without an
+	// id are sent again to a client that reconnects with the cursor.
 	HasID bool
 }
 
@@ -82,8 +82,8 @@ type Reader struct {
 func NewReader(body io.Reader) *Reader { return &Reader{events: sse.NewReader(body, nil)} }
 
 // Next returns the next event. At the end of the body it returns io.EOF; if no
-// [KindEnd] came before, the connection was cut, and the reader comes back with
-// [Reader.Cursor], after [Client.Drop].
+// [KindEnd] came before, the connection was cut. Then call [Client.Drop] and
+// reconnect with [Reader.Cursor].
 func (r *Reader) Next() (Event, error) {
 	raw, err := r.events.Next()
 	if err != nil {
@@ -100,6 +100,6 @@ func (r *Reader) Next() (Event, error) {
 	return e, nil
 }
 
-// Cursor returns the position after the latest event: the Last-Event-ID of a
-// reader that comes back.
+// Cursor returns the position after the latest event that had an id: the
+// Last-Event-ID with which to reconnect.
 func (r *Reader) Cursor() spool.Cursor { return r.cursor }

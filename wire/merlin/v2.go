@@ -31,7 +31,7 @@ func (v *viewV2) grow(p *Projector, part *chunk.Part) bool {
 	return true
 }
 
-// retracted reports whether the client has what the scene has not.
+// retracted reports whether the client has something that is not in the scene.
 func (v *viewV2) retracted(s *scene, cites int) bool {
 	if len(v.blocks) > len(s.blocks) || v.cites > cites {
 		return true
@@ -93,8 +93,8 @@ func (v *viewV2) sync(p *Projector, s *scene) bool {
 	return true
 }
 
-// index returns the content index of the i-th block. What comes before the first
-// block, i is -1 then, has the first index too.
+// index returns the content index of the i-th block. What stands before the first
+// block (i is -1) has the index of the first.
 func (p *Projector) index(i int) int { return p.o.FirstIndex + max(i, 0) }
 
 // words writes what the client lacks of a text or of reasoning.

@@ -16,7 +16,7 @@ type WireOptions struct {
 	// in a process must agree on it.
 	Suppress func(agentType string) bool
 	Literal  Literal
-	// Pacing is the table by which V1 content is paced; nil is [StreamerPacing].
+	// Pacing is the table by which V1 content is paced; nil is [DefaultPacing].
 	// An empty one does not pace.
 	Pacing []Pace
 }
@@ -94,7 +94,7 @@ func noRun(v Version) []byte {
 // pacing returns what paces a stream of a version by a table, nil if nothing does.
 func pacing(v Version, table []Pace) func(wire.Stream, func() time.Time) wire.Stream {
 	if table == nil {
-		table = StreamerPacing()
+		table = DefaultPacing()
 	}
 	if v != V1 || len(table) == 0 {
 		return nil

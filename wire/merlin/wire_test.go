@@ -128,6 +128,10 @@ func TestWireAgents(t *testing.T) {
 		}
 		seen[key] = name
 	}
+}
+
+func TestWireRefusesAgents(t *testing.T) {
+	t.Parallel()
 	for query, want := range map[string]string{
 		"agents=flatten": "the Merlin wires show sub-agents as nest or summary",
 		"agents=x":       "sub-agents are shown as nest, summary or flatten",
