@@ -19,12 +19,12 @@ type Client struct {
 
 	v1      bool
 	content growing
-	since   map[place]int // how long was what has grown since the last event with an id
+	since   map[place]int // lengths at the last event with an id, of what has grown since
 }
 
-// place is where something grows: with a block of -1 the content.
+// place is something that grows: the content, if block is -1, or a part of a block.
 type place struct {
-	block  int // its index
+	block  int // index of the block
 	what   string
 	result int
 }
@@ -52,8 +52,8 @@ type Result struct {
 	text growing
 }
 
-// growing is behind a text to which much is added, so that it is not copied for
-// each piece.
+// growing builds a text to which many pieces are added, so that it is not copied
+// for each.
 type growing struct{ b *strings.Builder }
 
 func (g *growing) add(to *string, piece string) {
@@ -61,7 +61,7 @@ func (g *growing) add(to *string, piece string) {
 		*to = piece
 		return
 	}
-	if g.b == nil || g.b.String() != *to { // the same memory, but for what somebody else has set
+	if g.b == nil || g.b.String() != *to { // cheap: mostly the same memory
 		g.b = new(strings.Builder)
 		g.b.WriteString(*to)
 	}
@@ -101,7 +101,7 @@ func (c *Client) Drop() {
 	clear(c.since)
 }
 
-// grows is told of what is about to grow.
+// grows notes the length n of what is about to grow.
 func (c *Client) grows(at place, n int) {
 	if _, known := c.since[at]; known {
 		return
@@ -131,8 +131,8 @@ func (c *Client) fold(e *Event) {
 	}
 }
 
-// stepsOf finds the steps that hold one of this id: V1's own, unless a block
-// has it.
+// stepsOf finds the steps among which one with this id is: those of a block, or else
+// V1's.
 func (c *Client) stepsOf(id string) *[]Step {
 	for i := range c.Blocks {
 		if slices.ContainsFunc(c.Blocks[i].Steps, func(s Step) bool { return s.ID == id }) {
@@ -205,7 +205,7 @@ func (c *Client) block(m *Message) *Block {
 }
 
 // at returns the block of an index. Blocks are in the order of their indexes,
-// however they come.
+// in whatever order they are sent.
 func (c *Client) at(index int) *Block {
 	i, found := slices.BinarySearchFunc(c.Blocks, index, func(b Block, index int) int { return cmp.Compare(b.Index, index) })
 	if !found {
@@ -234,8 +234,8 @@ func (c *Client) result(b *Block, in *ToolCallResult) {
 	}
 }
 
-// setStep replaces the step of this id, or adds it. Its index stays if the
-// later frame leaves it out.
+// setStep replaces the step with this id, or adds it. A step without an index keeps
+// the index that it had.
 func setStep(steps *[]Step, s Step) {
 	i := slices.IndexFunc(*steps, func(x Step) bool { return x.ID == s.ID })
 	if i < 0 {
@@ -248,8 +248,7 @@ func setStep(steps *[]Step, s Step) {
 	(*steps)[i] = s
 }
 
-// Text returns the answer's text, without what is quoted from it: in V2 the
-// texts of all blocks.
+// Text returns the text of the answer: of V2, the texts of all blocks.
 func (c *Client) Text() string {
 	text := []string{c.Content}
 	for i := range c.Blocks {

@@ -6,8 +6,8 @@ import (
 	"github.com/spool-run/spool/chunk"
 )
 
-// StreamedChunks is an answer as the streamer hands it to its caller, when it has
-// ended or as far as it has come.
+// StreamedChunks is an answer as a streamer returns it to its caller, complete or as
+// far as it has come.
 type StreamedChunks struct {
 	// Content are the texts; in V1 with the citations' markers.
 	Content          []string         `json:"content"`
@@ -33,9 +33,8 @@ type CompletionUsage struct {
 	TotalTokens      int64 `json:"total_tokens"`
 }
 
-// Collected returns the turn's answer as folded so far. It holds what was
-// suppressed on the wire too, but not what sub-agents said: that is their own
-// answer.
+// Collected returns the turn's answer so far. It has no words of sub-agents: those
+// are answers of their own.
 func (p *Projector) Collected() StreamedChunks {
 	out := StreamedChunks{Content: []string{}, ReasoningContent: []ReasoningChunk{}, Citations: []Citation{}}
 	if p.fold == nil {
@@ -88,7 +87,7 @@ func (p *Projector) Collected() StreamedChunks {
 	return out
 }
 
-// signature finds the provider's signature, whoever the provider is.
+// signature returns the signature in the metadata of any provider.
 func signature(metadata json.RawMessage) string {
 	var providers map[string]struct {
 		Signature string `json:"signature"`
@@ -101,8 +100,8 @@ func signature(metadata json.RawMessage) string {
 	return found
 }
 
-// count takes what the turn's model calls have used. Reports are of a run so
-// far: the latest is the one that counts.
+// count adds up the usage of the turn's runs. A report covers its run so far, so only
+// the latest of each run counts.
 func (p *Projector) count(c chunk.Chunk) {
 	switch c := c.(type) {
 	case *chunk.UsageReport:

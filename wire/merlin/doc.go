@@ -2,13 +2,13 @@
 //
 // V2 sends indexed frames: every block of the answer (a text, a piece of
 // reasoning, the calls of one model phase with their results and progress) has a
-// content index, and every frame says whose it is. V1 sends content alone, with
-// citation markers in it, and progress and attachments as events of their own;
-// its pacing is the server's.
+// content index, and every frame has the index of its block. V1 sends content alone,
+// with citation markers in it, and progress and attachments as events of their own.
+// Its content is paced ([Paced]).
 //
-// Both are projections of the log like any other wire. Where the protocol's own
-// description contradicts itself, the projector does what serves its readers,
-// and [Literal] has the literal behaviour.
+// [Wire] returns each version for a server. A [Projector] writes the wire as its
+// description has it; where the original streamer contradicts that or loses
+// something, [Literal] brings the original behaviour back.
 //
 // [EventManager] is for tools and agents that show what they do, step by step.
 // What it emits are progress chunks, so that steps survive a reload and show on

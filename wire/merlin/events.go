@@ -9,7 +9,7 @@ import (
 
 // EventManager shows what a tool or an agent is doing: a heading with steps
 // under it. Every call of its methods, and of its events', is one progress chunk
-// in the log, and reaches whoever watches at once.
+// in the log, and reaches all readers at once.
 //
 // It may be used from several goroutines.
 type EventManager struct {
@@ -25,9 +25,9 @@ type EventManager struct {
 
 // EventOptions are the options of an [EventManager].
 type EventOptions struct {
-	// ID tells the managers of one emitter apart; "" is "events". Steps are
-	// "events/1", "events/2", …, so that a call that is made again shows the same
-	// steps again.
+	// ID distinguishes the managers of one emitter; "" is "events". Steps have the
+	// ids "events/1", "events/2", …, so that a call that is made again shows the
+	// same steps again.
 	ID string
 	// Name and Icon are the heading. Without a name there is none until
 	// [EventManager.UpdateName].
@@ -36,7 +36,7 @@ type EventOptions struct {
 
 // NewEventManager returns a manager that emits through emit: a tool's
 // tool.Context.EmitProgress, or any function that appends to a log. Options may
-// be nil. An error is emit's, here as in all its methods.
+// be nil. Errors, here and of all methods, are those of emit.
 func NewEventManager(emit func(*chunk.Progress) error, o *EventOptions) (*EventManager, error) {
 	m := &EventManager{emit: emit, id: "events"}
 	if o != nil {
@@ -98,8 +98,8 @@ func (m *EventManager) UpdateName(name, icon string) error {
 	return m.sendHeading("running")
 }
 
-// End ends the heading, for wires that show it as a step of its own. Steps end
-// by themselves.
+// End ends the heading, for wires that show it as a step of its own. It does not
+// end the steps.
 func (m *EventManager) End() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -115,7 +115,7 @@ type ProgressEvent struct {
 	step Step // under m.mu
 }
 
-// Step returns the step as it stands, without its index, which is the wire's.
+// Step returns the step as it is now, without its index, which the wire gives it.
 func (e *ProgressEvent) Step() Step {
 	e.m.mu.Lock()
 	defer e.m.mu.Unlock()

@@ -76,7 +76,7 @@ func TestEventsOfATool(t *testing.T) {
 	}
 	_, live := project(t, records, nil)
 	reloaded, _ := project(t, kept, nil)
-	for what, stream := range map[string]string{"live": text(live), "reloaded": text(reloaded.Plan())} {
+	for what, stream := range map[string]string{"live": text(live), "reloaded": text(plan(t, reloaded))} {
 		c := read(t, stream)
 		if len(c.Blocks) != 2 || !reflect.DeepEqual(c.Blocks[1], want) {
 			t.Errorf("%s: the blocks are %s, want the second to be %s", what, mustJSON(t, c.Blocks), mustJSON(t, want))

@@ -3,40 +3,47 @@ package merlin
 import (
 	"bytes"
 	"encoding/json"
-	"regexp"
 	"unicode/utf8"
 
 	"github.com/spool-run/spool"
-	"github.com/spool-run/spool/internal/sse"
+	"github.com/spool-run/spool/wire"
 )
 
 // maxText is how much encoded text one frame carries.
 const maxText = 255 << 10
 
+// event is an event of the wire before it is encoded.
+type event struct {
+	name string
+	data any
+	// again marks a step or a heading that the client has already, in an earlier
+	// state; reopened, a step that was done in that state and now is not.
+	again, reopened bool
+}
+
+// messageAt is a message of V2, about a content index.
+func messageAt(index int, m Message) event {
+	m.Content, m.Index = new(string), &index
+	return event{name: eventMessage, data: m}
+}
+
 // frameWriter writes the frames of one record or one plan.
 type frameWriter struct {
-	frames []spool.Frame
-	union  bool
+	frames  []spool.Frame
+	literal *Literal
+	first   int // content index of the answer's first block
 }
 
-func (w *frameWriter) event(name string, v any) {
-	w.frames = append(w.frames, spool.Frame{Data: sse.AppendNamedEvent(nil, name, "", encode(v))})
-}
-
-func (w *frameWriter) message(index int, m Message) {
-	switch {
-	case !w.union:
-		m.Content, m.Index = new(string), &index
-	case m.Type == TypeText:
-		text := m.Text
-		m.Content, m.Text, m.Index = &text, "", &index
-	case m.Type == TypeToolCalls, m.Type == TypeToolCallResult:
-		m.ContentIndex = &index
-	case m.Type == TypeReasoning, m.Type == TypeProgress, m.Type == TypeError:
-		m.Index = &index
+// send writes an event as a frame.
+func (w *frameWriter) send(e event) {
+	if e, ok := w.literal.rewrite(e, w.first); ok {
+		w.frames = append(w.frames, spool.Frame{Data: wire.AppendEvent(nil, e.name, encode(e.data))})
 	}
-	w.event(EventMessage, m)
 }
+
+func (w *frameWriter) event(name string, data any) { w.send(event{name: name, data: data}) }
+
+func (w *frameWriter) message(index int, m Message) { w.send(messageAt(index, m)) }
 
 // words writes text as one frame, or as several if it is too long for one.
 func (w *frameWriter) words(s string, write func(piece string)) {
@@ -80,35 +87,4 @@ func encode(v any) json.RawMessage {
 		return json.RawMessage("null")
 	}
 	return bytes.TrimRight(b.Bytes(), "\n")
-}
-
-// AppendEvent appends an event of this name without data: {}.
-func AppendEvent(dst []byte, name string) []byte {
-	return sse.AppendNamedEvent(dst, name, "", []byte("{}"))
-}
-
-// AppendContent appends a V1 message with this content.
-func AppendContent(dst []byte, content string) []byte {
-	return sse.AppendNamedEvent(dst, EventMessage, "", encode(Message{Content: &content}))
-}
-
-// markers are what [marker] makes.
-var markers = regexp.MustCompile(`^\[citation: [0-9]+: [0-9]+\]$`)
-
-// ContentOf returns the content of an event that [Projector] made, with or
-// without an id line, if it may be written in slices: V1's, but for the markers of
-// citations, which clients look for.
-func ContentOf(event []byte) (content string, ok bool) {
-	if bytes.HasPrefix(event, []byte("id:")) {
-		_, event, _ = bytes.Cut(event, []byte("\n"))
-	}
-	data, ok := bytes.CutPrefix(event, []byte("event: message\ndata: "))
-	if !ok || !bytes.HasPrefix(data, []byte(`{"content":`)) {
-		return "", false
-	}
-	var m Message
-	if json.Unmarshal(data, &m) != nil || m.Content == nil || m.Type != "" || m.Error != nil || *m.Content == "" || markers.MatchString(*m.Content) {
-		return "", false
-	}
-	return *m.Content, true
 }

@@ -108,7 +108,7 @@ func FuzzProjector(f *testing.F) {
 			for _, fr := range frames {
 				switch {
 				case fr.Cut:
-					stream = lasting(p.Plan())
+					stream = lasting(plan(t, p))
 				case !fr.Terminal:
 					stream = append(stream, fr)
 				}
@@ -117,10 +117,10 @@ func FuzzProjector(f *testing.F) {
 			if err != nil {
 				t.Fatalf("after record %d (%s): %v\n%s", r.Seq, r.Type, err, text(stream))
 			}
-			plan := lasting(p.Plan())
-			planned, err := state([]byte(text(plan)), &o)
+			now := lasting(plan(t, p))
+			planned, err := state([]byte(text(now)), &o)
 			if err != nil {
-				t.Fatalf("the plan after record %d (%s): %v\n%s", r.Seq, r.Type, err, text(plan))
+				t.Fatalf("the plan after record %d (%s): %v\n%s", r.Seq, r.Type, err, text(now))
 			}
 			if string(live) != string(planned) {
 				t.Fatalf("after record %d (%s) who never left has\n%s\nand the plan says\n%s", r.Seq, r.Type, live, planned)

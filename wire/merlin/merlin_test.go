@@ -10,24 +10,6 @@ import (
 	"github.com/spool-run/spool/wire/merlin"
 )
 
-func TestIndexes(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct{ index, current, want int }{{0, 0, 0}, {3, 5, 5}, {5, 3, 5}, {4, 4, 4}} {
-		if got := merlin.SyncIndex(tt.index, tt.current); got != tt.want {
-			t.Errorf("SyncIndex(%d, %d) = %d, want %d", tt.index, tt.current, got, tt.want)
-		}
-	}
-	for _, tt := range []struct {
-		global, manager int
-		v               merlin.Version
-		want            int
-	}{{2, 5, merlin.V2, 5}, {5, 2, merlin.V2, 5}, {5, 7, merlin.V1, 0}} {
-		if got := merlin.InitialIndex("agent", tt.global, tt.manager, tt.v); got != tt.want {
-			t.Errorf("InitialIndex(%d, %d, V%d) = %d, want %d", tt.global, tt.manager, tt.v, got, tt.want)
-		}
-	}
-}
-
 // Each case is one mend and its literal behaviour: what a projector sends for
 // the chunks of a run, from their records' frames on.
 func TestLiteral(t *testing.T) {
@@ -114,6 +96,26 @@ func TestLiteral(t *testing.T) {
 			o.Literal = tt.literal
 			expect(t, "literal", records, o, tt.want)
 		})
+	}
+}
+
+// Every name of a flag is one member of its own, and all is every one.
+func TestParseLiteral(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]merlin.Literal{
+		"end": {End: true}, "suppression": {Suppression: true}, "first-call": {FirstCall: true}, "empty-arguments": {EmptyArguments: true},
+		"citations": {Citations: true}, "union": {Union: true}, "progress": {Progress: true}, "errors": {Errors: true}, "all": literal,
+	} {
+		if l, err := merlin.ParseLiteral([]string{name}); err != nil || l != want {
+			t.Errorf("%s is %+v, %v", name, l, err)
+		}
+	}
+	if l, err := merlin.ParseLiteral([]string{"union", "end"}); err != nil || l != (merlin.Literal{Union: true, End: true}) {
+		t.Errorf("two are %+v, %v", l, err)
+	}
+	if l, err := merlin.ParseLiteral([]string{"end", "nonsense"}); err == nil || l != (merlin.Literal{}) ||
+		err.Error() != "nonsense: want end, suppression, first-call, empty-arguments, citations, union, progress, errors or all" {
+		t.Errorf("nonsense is %+v, %v", l, err)
 	}
 }
 
@@ -212,7 +214,7 @@ func TestGrandchildren(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			p, frames := project(t, log(t, chunks()...), &tt.o)
-			for _, stream := range []string{text(frames), text(p.Plan())} {
+			for _, stream := range []string{text(frames), text(plan(t, p))} {
 				c := read(t, stream)
 				said, reasoning, steps := "", "", len(c.Steps)
 				for _, b := range c.Blocks {
@@ -265,7 +267,9 @@ func TestCollected(t *testing.T) {
 func TestEventManager(t *testing.T) {
 	t.Parallel()
 	var sent []string
+	var last *chunk.Progress
 	m, err := merlin.NewEventManager(func(p *chunk.Progress) error {
+		last = p
 		sent = append(sent, string(mustJSON(t, []any{p.ID, p.Parent, p.Label, p.State, p.Data})))
 		return nil
 	}, nil)
@@ -301,8 +305,9 @@ func TestEventManager(t *testing.T) {
 		t.Errorf("the emitter's error became %v", err)
 	}
 	check(t, e.AddTags("new"))
-	if got, want := string(mustJSON(t, e.Step().V1())), `{"id":"events/1","name":"read","status":"IN_PROGRESS",`+
-		`"values":[{"type":"TEXT","value":"{\"url\":\"u\"}"},{"type":"TEXT","value":"new"}],"icon":"DEFAULT"}`; got != want {
-		t.Errorf("the step is %s in V1, want %s", got, want)
+	_, frames := project(t, log(t, started(), last), &merlin.Options{Version: merlin.V1})
+	if got, want := text(frames), `{"id":"events/1","name":"read","status":"IN_PROGRESS",`+
+		`"values":[{"type":"TEXT","value":"{\"url\":\"u\"}"},{"type":"TEXT","value":"new"}],"icon":"DEFAULT"}`; !strings.Contains(got, want) {
+		t.Errorf("V1 has %s, want %s in it", got, want)
 	}
 }

@@ -2,6 +2,14 @@ package merlin
 
 import "encoding/json"
 
+// Version is a version of the protocol.
+type Version int
+
+const (
+	V1 Version = 1 // content alone, paced
+	V2 Version = 2 // indexed frames
+)
+
 // Options fix a profile of the wire. The zero value is V2.
 //
 // Everything in it must be deterministic: another node has to build the same
@@ -21,36 +29,8 @@ type Options struct {
 	Resolve func(json.RawMessage) (json.RawMessage, error)
 }
 
-// Literal has the streamer's literal behaviour where it contradicts its own
-// description or loses something.
-type Literal struct {
-	// End sends {"type":"DONE"} as the last message instead of an end event.
-	End bool
-	// Suppression suppresses only the text of what is suppressed and shows its
-	// reasoning.
-	Suppression bool
-	// FirstCall shows only the first of the calls that a model makes at once
-	// (V2).
-	FirstCall bool
-	// EmptyArguments leaves calls without arguments out.
-	EmptyArguments bool
-	// Citations: V1 writes only the last citation of a block, and none that no
-	// later text follows; V2 sends no citations.
-	Citations bool
-	// Union writes V2 messages with the member names of the chunk union: content
-	// for text, contentIndex for the index of calls and results.
-	Union bool
-	// Progress sends a step that is taken up again as a V1 event in V2 too, and
-	// leaves its index out of all its frames but the first. In V1 it sends a
-	// heading that changes as a V2 message.
-	Progress bool
-	// Errors ends a failed answer like any other. By default a message of type
-	// error (in V1 one with empty content) comes before the end.
-	Errors bool
-}
-
-// value resolves a stored value. One that cannot be had is sent as its
-// reference, and is not whole.
+// value resolves a stored value. If that fails it returns the reference, and whole
+// is false.
 func (o *Options) value(v json.RawMessage) (resolved json.RawMessage, whole bool) {
 	if o.Resolve == nil || len(v) == 0 {
 		return v, true

@@ -8,8 +8,8 @@ import (
 	"github.com/spool-run/spool/fold"
 )
 
-// Projector projects one turn of a log. It is given every record of the log
-// from before the turn on and ignores those that are not the turn's.
+// Projector projects one turn of a log. It is given the records of the log from
+// somewhere before the turn, and ignores those of other turns.
 type Projector struct {
 	o        Options
 	turn     string
@@ -17,18 +17,18 @@ type Projector struct {
 	runs     map[string]bool // the turn's runs
 	fold     *fold.MessageFold
 	children map[string]*child // its sub-agents, and theirs, by their sessions
-	byCall   map[string]*child // the latest of each of its own calls
+	byCall   map[string]*child // the latest sub-agent of each of its own calls
 
 	values   values
-	view     view // what a client that never left has
-	begun    bool // its first run has begun
+	view     view // what a client has that was connected all the time
+	begun    bool // the turn's first run has begun
 	ended    bool // the latest run has ended or paused
-	paused   bool // it waits for answers
-	flushed  int  // so many citations were written although no text followed
+	paused   bool // the latest run waits for answers
+	flushed  int  // number of citations that V1 marks although no text follows them
 	terminal []spool.Frame
 	failure  *chunk.ErrorChunk
 
-	used, using chunk.Usage // of the runs before, and of the latest
+	used, using chunk.Usage // by the runs before the latest, and by the latest
 
 	w frameWriter
 }
@@ -41,16 +41,16 @@ type child struct {
 	byCall     map[string]*child // the latest sub-agent of each of its calls
 }
 
-// view is what a client has been sent. Bringing it to a scene writes the frames
-// for what the scene has and the client has not, so that the stream, a plan (a
-// new view brought to the scene) and the scene agree by construction.
+// view is what a client has been sent. To synchronise it with a scene is to write
+// frames for what the client lacks. A plan is what a new view is sent, so that
+// stream, plan and scene cannot disagree.
 type view interface {
 	begin(p *Projector)
-	// sync brings the client to the scene; false if it has what the scene has
-	// not.
+	// sync writes what the client lacks of the scene. It returns false if the
+	// client has something that is not in the scene.
 	sync(p *Projector, s *scene) bool
-	// grow is sync for a delta of the message's last part; false if there may be
-	// more to it.
+	// grow is sync for a delta of the message's last part alone. It returns false
+	// if that is not enough, and sync must be called.
 	grow(p *Projector, part *chunk.Part) bool
 }
 
@@ -64,7 +64,7 @@ func NewProjector(turnID string, o *Options) *Projector {
 		p.o = *o
 	}
 	p.values = newValues(&p.o)
-	p.w.union = p.o.Literal.Union
+	p.w.literal, p.w.first = &p.o.Literal, p.o.FirstIndex
 	p.view = p.newView()
 	return p
 }
@@ -91,12 +91,12 @@ func (p *Projector) Apply(dst []spool.Frame, r chunk.Record) ([]spool.Frame, err
 		return dst, err
 	}
 	if chunk.IsCommand(r.Type) && (p.ended && !p.paused || p.fold.Answered(c, !p.ended) == "") {
-		return dst, nil // it answers nothing here
+		return dst, nil // it is no answer to a call of this turn
 	}
 	base := c.ChunkBase()
 	if started, ok := c.(*chunk.RunStarted); ok {
 		if started.TurnID != p.turn {
-			p.paused = false // another turn's turn
+			p.paused = false // another turn has begun
 			return dst, nil
 		}
 		if p.fold == nil {
@@ -152,7 +152,8 @@ func (p *Projector) apply(r chunk.Record, c chunk.Chunk) {
 	case *chunk.RunFinished:
 		p.end(c)
 	case *chunk.ToolApprovalResponse, *chunk.ToolResultSubmitted:
-		// The run still stands where it paused, unless the log goes on.
+		// The turn is still paused until another run begins, and the stream ends
+		// as it did.
 		n := len(p.w.frames)
 		if p.sync() && len(p.w.frames) > n {
 			p.w.frames = append(p.w.frames, p.terminal...)
@@ -162,7 +163,7 @@ func (p *Projector) apply(r chunk.Record, c chunk.Chunk) {
 	}
 }
 
-// adopt makes the agent of a call that is one of siblings.
+// adopt notes a sub-agent that was started, among those of its parent.
 func (p *Projector) adopt(siblings map[string]*child, c *chunk.SubAgentStart) {
 	kid := &child{session: c.SubSessionID, fold: fold.NewMessageFold(c.SubSessionID), byCall: map[string]*child{},
 		suppressed: p.o.Suppress != nil && p.o.Suppress(c.SubAgentType)}
@@ -171,7 +172,7 @@ func (p *Projector) adopt(siblings map[string]*child, c *chunk.SubAgentStart) {
 	siblings[c.CallID] = kid
 }
 
-// applyChild folds what a sub-agent of the turn says, at whatever depth.
+// applyChild folds a record of a sub-agent of the turn, at whatever depth.
 func (p *Projector) applyChild(dst []spool.Frame, r chunk.Record) ([]spool.Frame, error) {
 	kid := p.children[r.Agent]
 	if kid == nil || chunk.IsCommand(r.Type) {
@@ -209,8 +210,8 @@ func (p *Projector) number(n int, seq uint64) []spool.Frame {
 	return frames
 }
 
-// sync brings the client that never left to the scene. If it has what the scene
-// has not, it is cut, for the wire can take nothing back.
+// sync writes what a connected client lacks of the scene. A client that has
+// something that is not in the scene is cut, since the wire cannot retract.
 func (p *Projector) sync() bool {
 	s := p.scene()
 	n := len(p.w.frames)
@@ -222,7 +223,7 @@ func (p *Projector) sync() bool {
 	return false
 }
 
-// planned returns a new client's view and the frames that bring it here.
+// planned returns the view of a new client and the frames that it is sent.
 func (p *Projector) planned(s *scene) (view, []spool.Frame) {
 	saved := p.w.frames
 	p.w.frames = nil
@@ -234,23 +235,16 @@ func (p *Projector) planned(s *scene) (view, []spool.Frame) {
 	return v, frames
 }
 
-// end writes what is still held back and the frames that say that nothing
-// follows.
+// end writes what is still held back, and the terminal frames.
 func (p *Projector) end(c *chunk.RunFinished) {
 	p.ended = true
-	if !p.o.Literal.Citations {
-		p.flushed = len(p.scene().sources)
-	}
+	p.flushed = p.o.Literal.markedAtEnd(len(p.scene().sources))
 	p.sync()
 	n := len(p.w.frames)
-	if c != nil && c.Outcome == chunk.OutcomeFailed && !p.o.Literal.Errors {
+	if c != nil && c.Outcome == chunk.OutcomeFailed {
 		p.writeFailure(c)
 	}
-	if p.o.Literal.End {
-		p.w.event(EventMessage, Message{Type: TypeDone})
-	} else {
-		p.w.event(EventEnd, struct{}{})
-	}
+	p.w.event(eventEnd, struct{}{})
 	for i := n; i < len(p.w.frames); i++ {
 		p.w.frames[i].Terminal = true
 	}
@@ -266,21 +260,21 @@ func (p *Projector) writeFailure(c *chunk.RunFinished) {
 		f.Message = "the run failed"
 	}
 	if p.o.Version == V1 {
-		p.w.event(EventMessage, Message{Content: new(string), Error: f})
+		p.w.event(eventMessage, Message{Content: new(string), Error: f})
 		return
 	}
 	p.w.message(p.o.FirstIndex+max(0, len(p.scene().blocks)-1), Message{Type: TypeError, Error: f})
 }
 
-// Plan returns the turn's answer, compacted.
-func (p *Projector) Plan() []spool.Frame {
+// Plan returns the turn's answer, compacted. It does not fail.
+func (p *Projector) Plan() ([]spool.Frame, error) {
 	if p.fold == nil {
-		return nil
+		return nil, nil
 	}
 	_, frames := p.planned(p.scene())
 	frames = append(frames, p.terminal...)
 	for i := range frames {
 		frames[i].Seq = 0
 	}
-	return frames
+	return frames, nil
 }

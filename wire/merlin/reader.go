@@ -29,31 +29,31 @@ type Event struct {
 	Attachments []Attachment
 	Name        string
 	Data        json.RawMessage
-	// HasID: who has this event has all that its id, the reader's cursor now,
-	// stands for. Events without one are sent again to whoever comes back.
+	// HasID says that the reader's cursor has moved to this event. Events without an
+	// id are sent again to a client that reconnects with the cursor.
 	HasID bool
 }
 
-// Parse reads one event by its name and data. An event without a name is a
+// parse reads one event by its name and data. An event without a name is a
 // message. Both forms of the end are one. It fails with
 // [chunk.ErrInvalidChunk]. The event keeps no reference to data.
-func Parse(name string, data []byte) (Event, error) {
+func parse(name string, data []byte) (Event, error) {
 	e := Event{Name: name}
 	if name == "" {
-		e.Name = EventMessage
+		e.Name = eventMessage
 	}
 	var into any
-	var attachments V1Attachments
+	var attachments attachmentsV1
 	switch e.Name {
-	case EventInit:
+	case eventInit:
 		e.Kind, into = KindInit, &struct{}{}
-	case EventMessage:
+	case eventMessage:
 		e.Kind, into = KindMessage, &e.Message
-	case EventProgress:
+	case eventProgress:
 		e.Kind, into = KindProgress, &e.Progress
-	case EventAttachments:
+	case eventAttachments:
 		e.Kind, into = KindAttachments, &attachments
-	case EventEnd:
+	case eventEnd:
 		e.Kind, into = KindEnd, &struct{}{}
 	default:
 		if !json.Valid(data) {
@@ -66,26 +66,10 @@ func Parse(name string, data []byte) (Event, error) {
 		return Event{}, chunk.ErrInvalidChunk.With("", err)
 	}
 	e.Attachments = attachments.Payload
-	if e.Kind == KindMessage {
-		e.normalise()
+	if e.Kind == KindMessage && fromLiteral(&e.Message) {
+		return Event{Kind: KindEnd, Name: eventEnd}, nil
 	}
 	return e, nil
-}
-
-// normalise brings the union's member names to those of the frames.
-func (e *Event) normalise() {
-	m := &e.Message
-	if m.Type == TypeDone {
-		*e = Event{Kind: KindEnd, Name: EventEnd}
-		return
-	}
-	if m.Index == nil {
-		m.Index = m.ContentIndex
-	}
-	m.ContentIndex = nil
-	if m.Type == TypeText && m.Text == "" && m.Content != nil {
-		m.Text, m.Content = *m.Content, new(string)
-	}
 }
 
 // Reader reads the wire, in either version. An event is at most 32 MiB.
@@ -98,14 +82,14 @@ type Reader struct {
 func NewReader(body io.Reader) *Reader { return &Reader{events: sse.NewReader(body, nil)} }
 
 // Next returns the next event. At the end of the body it returns io.EOF; if no
-// [KindEnd] came before, the connection was cut, and the reader comes back with
-// [Reader.Cursor], after [Client.Drop].
+// [KindEnd] came before, the connection was cut. Then call [Client.Drop] and
+// reconnect with [Reader.Cursor].
 func (r *Reader) Next() (Event, error) {
 	raw, err := r.events.Next()
 	if err != nil {
 		return Event{}, err
 	}
-	e, err := Parse(string(raw.Name), raw.Data)
+	e, err := parse(string(raw.Name), raw.Data)
 	if err != nil {
 		return Event{}, err
 	}
@@ -116,6 +100,6 @@ func (r *Reader) Next() (Event, error) {
 	return e, nil
 }
 
-// Cursor returns the position after the latest event: the Last-Event-ID of a
-// reader that comes back.
+// Cursor returns the position after the latest event that had an id: the
+// Last-Event-ID with which to reconnect.
 func (r *Reader) Cursor() spool.Cursor { return r.cursor }

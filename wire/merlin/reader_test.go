@@ -26,13 +26,13 @@ func TestParse(t *testing.T) {
 		{"attachments", `{"payload":[{"url":"u","title":"t"}]}`, merlin.KindAttachments},
 		{"later", `[1]`, merlin.KindUnknown},
 	} {
-		if e, err := merlin.Parse(tt.name, []byte(tt.data)); err != nil || e.Kind != tt.kind {
-			t.Errorf("Parse(%s, %s) = %+v, %v", tt.name, tt.data, e, err)
+		if e := parse(t, tt.name, tt.data); e.Kind != tt.kind {
+			t.Errorf("the %s %s is %+v", tt.name, tt.data, e)
 		}
 	}
-	for _, data := range []string{``, `[]`, `{"index":"a"}`, `{"toolCalls":3}`} {
-		if e, err := merlin.Parse("message", []byte(data)); !errors.Is(err, chunk.ErrInvalidChunk) {
-			t.Errorf("Parse(%s) = %+v, %v; want ErrInvalidChunk", data, e, err)
+	for _, data := range []string{`{`, `[]`, `{"index":"a"}`, `{"toolCalls":3}`} {
+		if e, err := merlin.NewReader(strings.NewReader("data: " + data + "\n\n")).Next(); !errors.Is(err, chunk.ErrInvalidChunk) {
+			t.Errorf("the message %s is %+v, %v; want ErrInvalidChunk", data, e, err)
 		}
 	}
 	// Frames and union are the same to a client.
@@ -42,14 +42,20 @@ func TestParse(t *testing.T) {
 		&union:  {`{"type":"text","content":"x","index":1}`, `{"type":"toolCalls","contentIndex":2,"toolCalls":[{"type":"function","function":{"name":"n","arguments":"{}"},"id":"c"}]}`},
 	} {
 		for _, data := range list {
-			e, err := merlin.Parse("message", []byte(data))
-			check(t, err)
-			c.Apply(e)
+			c.Apply(parse(t, "message", data))
 		}
 	}
 	if a, b := mustJSON(t, frames), mustJSON(t, union); !bytes.Equal(a, b) {
 		t.Errorf("frames give %s, the union %s", a, b)
 	}
+}
+
+// parse reads one event.
+func parse(t *testing.T, name, data string) merlin.Event {
+	t.Helper()
+	e, err := merlin.NewReader(strings.NewReader("event: " + name + "\ndata: " + data + "\n\n")).Next()
+	check(t, err)
+	return e
 }
 
 // What grows by small pieces for ever is not copied for each.
@@ -60,8 +66,7 @@ func TestClientGrows(t *testing.T) {
 		"reasoning": `{"index":1,"type":"reasoning","reasoning":"a"}`,
 		"result":    `{"index":1,"type":"toolCallResult","toolCallResult":{"index":0,"delta":"a"}}`,
 	} {
-		e, err := merlin.Parse("message", []byte(event))
-		check(t, err)
+		e := parse(t, "message", event)
 		const n = 10000
 		var c merlin.Client
 		if got := testing.AllocsPerRun(1, func() {

@@ -10,7 +10,7 @@ import (
 	"github.com/spool-run/spool/chunk"
 )
 
-// scene is what a client that has seen everything should have.
+// scene is what a client should have at this point of the log.
 type scene struct {
 	blocks  []block
 	sources []source
@@ -21,7 +21,7 @@ type scene struct {
 type block struct {
 	kind    string // TypeText, TypeReasoning, TypeToolCalls or TypeProgress
 	first   uint64 // sequence of the record that opened it
-	text    string // the text or the reasoning; of calls, what their sub-agents thought
+	text    string // the text or the reasoning; of calls, the reasoning of their sub-agents
 	calls   []call
 	heading *heading
 	steps   []step
@@ -33,7 +33,7 @@ type call struct {
 	ready    bool // its arguments are complete
 	settled  bool
 	result   string // so far
-	whole    bool   // the result is one, not what a sub-agent has said so far
+	whole    bool   // it is the call's own result, and not what its sub-agent has said so far
 	failed   bool
 }
 
@@ -50,13 +50,13 @@ type step struct {
 	icon     string
 	tags     []string
 	values   []Value
-	key      string // what a client sees of it
+	key      string // what a client sees of it, encoded
 }
 
 // source is a citation, or a link that nothing is quoted from.
 type source struct {
 	first      uint64
-	at         int // the block it belongs to; -1 before the first
+	at         int // index of the block it belongs to; -1 before the first
 	doc        string
 	url, title string
 	text       string
@@ -85,8 +85,12 @@ func (p *Projector) scene() *scene {
 			}
 			s.blocks = append(s.blocks, block{kind: kind, first: part.First, text: part.Text})
 		case chunk.PartTool:
-			c, ok := p.call(part.Tool)
-			if !ok || p.o.Literal.FirstCall && group >= 0 && len(s.blocks[group].calls) > 0 {
+			earlier := 0
+			if group >= 0 {
+				earlier = len(s.blocks[group].calls)
+			}
+			c, ok := p.call(part.Tool, earlier)
+			if !ok {
 				continue
 			}
 			if group < 0 {
@@ -115,8 +119,9 @@ type attached struct {
 	block int
 }
 
-// call returns what is shown of a call, and whether anything is.
-func (p *Projector) call(t *chunk.ToolPart) (call, bool) {
+// call returns what is shown of a call, and whether anything is. Earlier calls of
+// the same model phase stand before it.
+func (p *Projector) call(t *chunk.ToolPart, earlier int) (call, bool) {
 	if t == nil {
 		return call{}, false
 	}
@@ -129,7 +134,7 @@ func (p *Projector) call(t *chunk.ToolPart) (call, bool) {
 		c.ready, c.args = true, args.text
 		bare = args.text == "" || args.text == "{}"
 	}
-	if bare && (t.Name == "" || p.o.Literal.EmptyArguments) {
+	if bare && t.Name == "" || p.o.Literal.omits(bare, earlier) {
 		return call{}, false
 	}
 	switch {
@@ -146,8 +151,8 @@ func (p *Projector) call(t *chunk.ToolPart) (call, bool) {
 	return c, true
 }
 
-// place puts a progress part where it belongs: to the call that it is about, by
-// its id, or into a block of its own with those that it stands under.
+// place adds a progress part to the block of the call that its id names, or else to
+// the progress block of its topmost parent.
 func (p *Projector) place(s *scene, part *chunk.Part, parents map[string]string, calls []attached) {
 	st, head, parent := p.values.progress(p.root, part.ID, part)
 	parents[part.ID] = parent
@@ -195,7 +200,7 @@ func (p *Projector) addChildren(s *scene) {
 	for i := range s.blocks {
 		b := &s.blocks[i]
 		n := len(b.steps)
-		waits := false // an earlier call's sub-agent may still think
+		waits := false // an earlier call is not settled: its sub-agent may still add reasoning
 		for j := range b.calls {
 			c := &b.calls[j]
 			kid := p.byCall[c.id]
@@ -207,7 +212,7 @@ func (p *Projector) addChildren(s *scene) {
 			if !c.whole {
 				c.result = text
 			}
-			// One after the other, so that what is shown only grows.
+			// The reasoning of one after that of the other, so that it only grows.
 			if !waits {
 				b.text += thought
 			}
@@ -220,9 +225,9 @@ func (p *Projector) addChildren(s *scene) {
 	}
 }
 
-// words returns what an agent has said and thought. What its own sub-agents say
-// stands where it has called them. Behind a call that is not settled nothing is
-// shown yet, so that what is shown only grows.
+// words returns the text and the reasoning of an agent, with those of its own
+// sub-agents at their calls. It stops at the first call that is not settled, so
+// that the result only grows.
 func (p *Projector) words(kid *child, hidden bool) (text, thought string) {
 	hidden = hidden || kid.suppressed
 	parts := kid.fold.Message().Parts
@@ -233,7 +238,7 @@ func (p *Projector) words(kid *child, hidden bool) (text, thought string) {
 				text += part.Text
 			}
 		case chunk.PartReasoning:
-			if !hidden || p.o.Literal.Suppression {
+			if !hidden || p.o.Literal.revealsThoughts() {
 				thought += part.Text
 			}
 		case chunk.PartTool:
@@ -258,7 +263,7 @@ func (p *Projector) childSteps(b *block, kid *child) {
 	for i := range parts {
 		switch part := &parts[i]; {
 		case part.Type == chunk.PartData && part.Name == "progress":
-			id := kid.session + "/" + part.ID // agents do not know of each other's ids
+			id := kid.session + "/" + part.ID // two agents may use the same id
 			st, head, _ := p.values.progress(kid.session, id, part)
 			b.show(st, head)
 		case part.Type == chunk.PartTool && part.Tool != nil:
@@ -319,6 +324,9 @@ func parseProgress(data json.RawMessage, first uint64, id string) (*step, *headi
 	return st, nil, in.Parent
 }
 
+// reopens reports whether a step that was done goes on.
+func reopens(was, is *step) bool { return was.status == Done && is.status == InProgress }
+
 // step is the step as frames have it, without its index.
 func (s *step) step() Step {
 	return Step{ID: s.id, Name: s.name, Status: s.status, Icon: s.icon, Tags: s.tags, Values: s.values}
@@ -326,7 +334,7 @@ func (s *step) step() Step {
 
 func newSource(part *chunk.Part, at int) source {
 	doc := part.URL
-	if doc == "" { // what has a name is the same wherever it is quoted
+	if doc == "" { // a document without a URL is told by its name
 		doc = "\x00" + part.Filename + "\x00" + part.Title
 	}
 	if doc == "\x00\x00" {
@@ -339,12 +347,11 @@ func newSource(part *chunk.Part, at int) source {
 	return source{first: part.First, at: at, doc: doc, url: part.URL, title: title, text: part.Text}
 }
 
-// quote is where a source's text stands among the attachments.
-type quote struct{ doc, text int } // from 0; text is -1 of a mere link
+// quote is the place of a source's text among the attachments.
+type quote struct{ doc, text int } // from 0; text is -1 for a link without a quotation
 
-// attach returns the attachments that sources and files make, and for each
-// source its place. A document that comes again is the same, and so is a text
-// of it.
+// attach returns the attachments of sources and files, and the place of each
+// source. Each document is listed once, and each text once in its document.
 func attach(sources []source, files []Attachment) ([]Attachment, []quote) {
 	var list []Attachment
 	docs := map[string]int{}

@@ -14,12 +14,12 @@ import (
 	"github.com/spool-run/spool/internal/sse"
 )
 
-// Streamer writes one answer to one response, without a log: for programs that
-// have a model's chunks and a client's socket and nothing else. Who leaves cannot
-// come back to it; what a log is projected on has the same frames.
+// Streamer writes one answer to one response, without a log, for programs that have
+// only a model's chunks and a client's connection. The frames are those of a
+// [Projector]. A client that disconnects cannot resume.
 //
 // It may be used from several goroutines, such as those of parallel sub-agents. V1
-// is not paced here: that is for whoever serves readers.
+// is not paced; see [Paced].
 type Streamer struct {
 	w     io.Writer
 	flush func() error
@@ -36,10 +36,10 @@ type Streamer struct {
 
 // StreamConfig says what a stream is. The zero value is the agent's own words.
 type StreamConfig struct {
-	// AsResultOf is the id of the call that the stream is the result of: it is a
-	// sub-agent's. Its text goes out as pieces of that result.
+	// AsResultOf says that the stream is a sub-agent's, and is the id of its call.
+	// Its text is sent as pieces of that call's result.
 	AsResultOf string
-	// Suppress shows nothing of it. What it says is returned all the same.
+	// Suppress sends nothing of the stream. It is returned all the same.
 	Suppress bool
 }
 
@@ -64,8 +64,8 @@ func NewStreamer(w io.Writer, o *Options) *Streamer {
 }
 
 // Init sends the response's headers, and in V1 the event with which it begins.
-// Other methods do it if it was not done. Access-Control headers are those that
-// the response has already, since a wildcard does not go with credentials.
+// Other methods call it if nobody has. It sets no Access-Control headers: a program
+// that needs them sets them before.
 func (s *Streamer) Init() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -118,13 +118,13 @@ func (s *Streamer) feed(c chunk.Chunk) error {
 	return s.err
 }
 
-// Stream writes a model's answer as it comes and returns it when it has ended. Text,
-// reasoning, calls, progress, citations, files and usage count; other chunks say
-// nothing here.
+// Stream writes a model's answer as it comes, and returns it when it has ended. It
+// takes text, reasoning, calls, progress, citations, files and usage, and ignores
+// other chunks.
 //
-// An error of the stream ends it: it is returned together with what came before,
-// without its calls, which may be half. Whether the answer goes on is the caller's
-// to say. When ctx ends or the client is gone, no more is read.
+// When the stream fails, Stream returns the error and what came before, without its
+// calls, which may be incomplete. The answer is not ended by that: the caller calls
+// End, or Stream again. Nothing more is read when ctx ends or the client is gone.
 func (s *Streamer) Stream(ctx context.Context, chunks iter.Seq2[chunk.Chunk, error], c StreamConfig) (StreamedChunks, error) {
 	v, err := s.open(c)
 	if err != nil {
@@ -135,7 +135,7 @@ func (s *Streamer) Stream(ctx context.Context, chunks iter.Seq2[chunk.Chunk, err
 			err = context.Cause(ctx)
 		}
 		if err == nil {
-			err = s.one(v, event)
+			err = s.take(v, event)
 		}
 		if err != nil {
 			break
@@ -148,15 +148,15 @@ func (s *Streamer) Stream(ctx context.Context, chunks iter.Seq2[chunk.Chunk, err
 	return out, err
 }
 
-// voice is a stream.
-type voice struct {
+// modelStream is one call of [Streamer.Stream].
+type modelStream struct {
 	base      chunk.Base
-	collected *Projector // of it alone
-	hidden    bool       // the agent's own; a sub-agent's words are the projector's to hide
+	collected *Projector // of this stream alone
+	hidden    bool       // it is suppressed; the projector suppresses sub-agents by itself
 }
 
 // open begins a stream.
-func (s *Streamer) open(c StreamConfig) (*voice, error) {
+func (s *Streamer) open(c StreamConfig) (*modelStream, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	o := s.p.o
@@ -164,7 +164,7 @@ func (s *Streamer) open(c StreamConfig) (*voice, error) {
 	if err == nil {
 		o.FirstIndex += len(s.p.scene().blocks)
 	}
-	v := &voice{chunk.Base{AgentID: streamed, RunID: streamed}, NewProjector(streamed, &o), c.Suppress && c.AsResultOf == ""}
+	v := &modelStream{chunk.Base{AgentID: streamed, RunID: streamed}, NewProjector(streamed, &o), c.Suppress && c.AsResultOf == ""}
 	if err == nil && c.AsResultOf != "" {
 		s.kids++
 		v.base.AgentID = fmt.Sprintf("%s.%d", streamed, s.kids)
@@ -182,8 +182,8 @@ func (s *Streamer) open(c StreamConfig) (*voice, error) {
 	return v, err
 }
 
-// one takes a chunk of a stream.
-func (s *Streamer) one(v *voice, event chunk.Chunk) error {
+// take projects a chunk of a stream.
+func (s *Streamer) take(v *modelStream, event chunk.Chunk) error {
 	thought := false
 	switch event.(type) {
 	case *chunk.Thinking:
@@ -203,13 +203,13 @@ func (s *Streamer) one(v *voice, event chunk.Chunk) error {
 	if err := collect(v.collected, event, s.seq+2); err != nil {
 		return err
 	}
-	if v.hidden && !(thought && s.p.o.Literal.Suppression) {
+	if v.hidden && !(thought && s.p.o.Literal.revealsThoughts()) {
 		return s.err
 	}
 	return s.feed(event)
 }
 
-// collect folds a chunk of a stream.
+// collect folds a chunk of a stream for its caller.
 func collect(p *Projector, c chunk.Chunk, seq uint64) error {
 	data, err := chunk.Append(nil, c)
 	if err != nil {
@@ -224,7 +224,7 @@ func (s *Streamer) Result(callID, tool string, result json.RawMessage, failure s
 	return s.emit(&chunk.ToolEnd{ToolCallID: callID, ToolName: tool, Result: result, Success: failure == "", Error: failure})
 }
 
-// EmitProgress is for [NewEventManager].
+// EmitProgress shows a step. It is what [NewEventManager] takes.
 func (s *Streamer) EmitProgress(p *chunk.Progress) error {
 	c := *p
 	return s.emit(&c)
@@ -256,7 +256,7 @@ func (s *Streamer) AppendEvent(name string, payload any) error {
 	return s.err
 }
 
-// End writes what is held back and the end; a failure, if there is one, before it.
+// End writes what is held back, the failure if there is one, and the end.
 func (s *Streamer) End(failure error) error {
 	c := &chunk.RunFinished{Outcome: chunk.OutcomeCompleted, FinishReason: "stop"}
 	if failure != nil {

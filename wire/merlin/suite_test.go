@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/spool-run/spool"
-	"github.com/spool-run/spool/fold"
+	"github.com/spool-run/spool/wire"
 	"github.com/spool-run/spool/wire/merlin"
 	"github.com/spool-run/spool/wire/wiretest"
 )
@@ -35,12 +35,22 @@ func TestWire(t *testing.T) {
 		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()
 			wiretest.Run(t, wiretest.Wire{
-				PerTurn: true,
-				New:     func(turn *fold.Turn) spool.Projector { return merlin.NewProjector(turn.ID, &p.o) },
+				Profile: served(t, &p.o),
 				Fold:    func(stream []byte) (json.RawMessage, error) { return state(stream, &p.o) },
 			})
 		})
 	}
+}
+
+// served is what a server with these options serves. A first index is no option of
+// servers, but of streams that one program writes one after the other.
+func served(t *testing.T, o *merlin.Options) wire.Profile {
+	t.Helper()
+	p := profileOf(t, merlin.Wire(o.Version, merlin.WireOptions{Suppress: o.Suppress, Literal: o.Literal}), "")
+	if o.FirstIndex != 0 {
+		p.Projector = func(s wire.Subject) spool.Projector { return merlin.NewProjector(s.Turn, o) }
+	}
+	return p
 }
 
 // state reads a stream as the strictest client does.

@@ -55,6 +55,13 @@ func project(t *testing.T, records []chunk.Record, o *merlin.Options) (*merlin.P
 	return p, frames
 }
 
+func plan(t *testing.T, p *merlin.Projector) []spool.Frame {
+	t.Helper()
+	frames, err := p.Plan()
+	check(t, err)
+	return frames
+}
+
 func text(frames []spool.Frame) string {
 	var b strings.Builder
 	for _, f := range frames {
@@ -295,7 +302,7 @@ func TestClient(t *testing.T) {
 		{merlin.V2, "Let me look.Tea is old. And hot."},
 	} {
 		p, frames := project(t, records, &merlin.Options{Version: tt.version})
-		for _, stream := range []string{text(frames), text(p.Plan())} {
+		for _, stream := range []string{text(frames), text(plan(t, p))} {
 			c := read(t, stream)
 			if c.Text() != tt.text || !c.Ended || c.Error != nil {
 				t.Errorf("V%d: the client has %q, ended %v, %v", tt.version, c.Text(), c.Ended, c.Error)

@@ -4,11 +4,11 @@ import "encoding/json"
 
 // The names of the events.
 const (
-	EventInit        = "INIT_MESSAGE_CONTENT" // V1: the message begins, or begins again
-	EventMessage     = "message"
-	EventProgress    = "progress"    // V1
-	EventAttachments = "attachments" // V1
-	EventEnd         = "end"
+	eventInit        = "INIT_MESSAGE_CONTENT" // V1: the message begins, or begins again
+	eventMessage     = "message"
+	eventProgress    = "progress"    // V1
+	eventAttachments = "attachments" // V1
+	eventEnd         = "end"
 )
 
 // The types of V2 messages.
@@ -21,7 +21,8 @@ const (
 	TypeProgress       = "progress"
 	TypeAttachments    = "attachments"
 	TypeError          = "error" // not in the protocol's own list: see Literal.Errors
-	TypeDone           = "DONE"  // the end, in its literal form
+
+	typeDone = "DONE" // the end, in its literal form
 )
 
 // Message is the data of a message event. V1 messages have Content alone; in V2
@@ -104,11 +105,11 @@ type Step struct {
 	Icon   string   `json:"icon"`
 }
 
-// V1 returns the step as V1 knows it: without tags, and its values as text.
-func (s Step) V1() V1Step {
+// v1 returns the step as V1 has it: without tags, and its values as text.
+func (s Step) v1() V1Step {
 	values := make([]Value, len(s.Values))
 	for i, v := range s.Values {
-		values[i] = v.V1()
+		values[i] = v.v1()
 	}
 	return V1Step{ID: s.ID, Name: s.Name, Status: s.Status, Values: values, Icon: s.Icon}
 }
@@ -139,8 +140,8 @@ type Value struct {
 // Text returns a text value.
 func Text(s string) Value { return Value{Type: TypeTextValue, Value: encode(s)} }
 
-// V1 returns the value as V1 knows it: text.
-func (v Value) V1() Value {
+// v1 returns the value as V1 has it: text.
+func (v Value) v1() Value {
 	if v.Type == TypeTextValue {
 		return v
 	}
@@ -175,8 +176,8 @@ type V1Metadata struct {
 // TypeHeading marks headings.
 const TypeHeading = "HEADING"
 
-// V1Attachments is the data of an attachments event.
-type V1Attachments struct {
+// attachmentsV1 is the data of an attachments event.
+type attachmentsV1 struct {
 	Payload []Attachment `json:"payload"`
 }
 

@@ -19,12 +19,12 @@ type viewV1 struct {
 
 // piece is a stretch of the content: a text, or a citation's marker.
 type piece struct {
-	first uint64 // of the part that it is of
+	first uint64 // First of its part
 	text  string
-	cites int // a marker: the citations up to and with its own
+	cites int // of a marker: number of citations up to and including its own
 }
 
-func (v *viewV1) begin(p *Projector) { p.w.event(EventInit, struct{}{}) }
+func (v *viewV1) begin(p *Projector) { p.w.event(eventInit, struct{}{}) }
 
 func (v *viewV1) grow(p *Projector, part *chunk.Part) bool {
 	if part.Type == chunk.PartReasoning {
@@ -38,18 +38,14 @@ func (v *viewV1) grow(p *Projector, part *chunk.Part) bool {
 	return true
 }
 
-// content lays the message out: texts, and behind each the markers of what is
-// quoted in it. A marker is held back until a later text begins, or the answer
-// ends.
+// content returns the texts of the message, and behind each the markers of its
+// citations. A marker is held back until a later text begins or the answer ends.
 func (p *Projector) content(s *scene) []piece {
 	var list []piece
 	var held []int
 	_, quotes := attach(s.sources, nil)
 	flush := func() {
-		if p.o.Literal.Citations && len(held) > 1 {
-			held = held[len(held)-1:]
-		}
-		for _, i := range held {
+		for _, i := range p.o.Literal.marked(held) {
 			list = append(list, piece{s.sources[i].first, marker(quotes[i]), i + 1})
 		}
 		held = held[:0]
@@ -70,7 +66,7 @@ func (p *Projector) content(s *scene) []piece {
 	return list
 }
 
-// marker is the text that stands for a citation; a mere link has none.
+// marker is the text that stands for a citation; a link without a quotation has none.
 func marker(q quote) string {
 	if q.text < 0 {
 		return ""
@@ -78,23 +74,32 @@ func marker(q quote) string {
 	return fmt.Sprintf("[citation: %d: %d]", q.doc+1, q.text+1)
 }
 
-func (v *viewV1) sync(p *Projector, s *scene) bool {
-	list := p.content(s)
-	steps, head := p.allSteps(s)
+// retracted reports whether the client has what the scene no longer has, or lacks
+// something in the middle of the content, where nothing can be added.
+func (v *viewV1) retracted(list []piece, steps []step, head *heading) bool {
 	if len(v.pieces) > len(list) || len(v.steps) > len(steps) || v.heading != nil && head == nil {
-		return false
+		return true
 	}
 	for i := range v.pieces {
 		was, is := &v.pieces[i], &list[i]
 		if was.first != is.first || was.cites != is.cites || !strings.HasPrefix(is.text, was.text) ||
 			len(is.text) > len(was.text) && i < len(v.pieces)-1 {
-			return false
+			return true
 		}
 	}
 	for i := range v.steps {
 		if v.steps[i].id != steps[i].id {
-			return false
+			return true
 		}
+	}
+	return false
+}
+
+func (v *viewV1) sync(p *Projector, s *scene) bool {
+	list := p.content(s)
+	steps, head := p.allSteps(s)
+	if v.retracted(list, steps, head) {
+		return false
 	}
 	cites := 0
 	for i := range list {
@@ -105,9 +110,9 @@ func (v *viewV1) sync(p *Projector, s *scene) bool {
 		return false
 	}
 	v.progress(p, steps, head)
-	if !sameAttachments(v.attachments, attachments) { // before the marker of what is quoted from them
+	if !sameAttachments(v.attachments, attachments) { // before the markers that count them
 		v.attachments = attachments
-		p.w.event(EventAttachments, V1Attachments{attachments})
+		p.w.event(eventAttachments, attachmentsV1{attachments})
 	}
 	for i := range list {
 		if i == len(v.pieces) {
@@ -121,13 +126,13 @@ func (v *viewV1) sync(p *Projector, s *scene) bool {
 // write sends what the client lacks of a piece.
 func (v *viewV1) write(p *Projector, i int, text string) {
 	was := &v.pieces[i]
-	p.w.words(text[len(was.text):], func(s string) { p.w.event(EventMessage, Message{Content: &s}) })
+	p.w.words(text[len(was.text):], func(s string) { p.w.event(eventMessage, Message{Content: &s}) })
 	was.text = text
 }
 
 // allSteps returns the steps of all blocks in the order in which they began, and
-// the heading that counts. Steps always have one: to V1's clients it opens the
-// list that steps are shown in.
+// the latest heading. If there are steps there is a heading, empty if need be: V1's
+// clients open the list of steps when it comes.
 func (p *Projector) allSteps(s *scene) (steps []step, head *heading) {
 	for i := range s.blocks {
 		b := &s.blocks[i]
@@ -145,22 +150,23 @@ func (p *Projector) allSteps(s *scene) (steps []step, head *heading) {
 
 func (v *viewV1) progress(p *Projector, steps []step, head *heading) {
 	if head != nil {
-		switch {
-		case v.heading != nil && v.heading.name == head.name && v.heading.icon == head.icon:
-		case v.heading != nil && p.o.Literal.Progress:
-			p.w.message(p.o.FirstIndex, Message{Type: TypeProgress, Progress: &Progress{Name: head.name, Icon: head.icon}})
-		default:
-			p.w.event(EventProgress, V1Progress{Payload: V1Step{Name: head.name, Icon: head.icon}, Metadata: &V1Metadata{TypeHeading}})
+		again := v.heading != nil
+		if !again || v.heading.name != head.name || v.heading.icon != head.icon {
+			p.w.send(event{name: eventProgress, again: again,
+				data: V1Progress{Payload: V1Step{Name: head.name, Icon: head.icon}, Metadata: &V1Metadata{TypeHeading}}})
 		}
 		v.heading = head
 	}
 	for i := range steps {
-		if i == len(v.steps) {
+		again := i < len(v.steps)
+		if !again {
 			v.steps = append(v.steps, steps[i])
 		} else if v.steps[i].key == steps[i].key {
 			continue
 		}
+		e := event{name: eventProgress, again: again, reopened: again && reopens(&v.steps[i], &steps[i])}
 		v.steps[i] = steps[i]
-		p.w.event(EventProgress, V1Progress{Payload: steps[i].step().V1()})
+		e.data = V1Progress{Payload: steps[i].step().v1()}
+		p.w.send(e)
 	}
 }

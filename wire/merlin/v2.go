@@ -31,7 +31,7 @@ func (v *viewV2) grow(p *Projector, part *chunk.Part) bool {
 	return true
 }
 
-// retracted reports whether the client has what the scene has not.
+// retracted reports whether the client has something that is not in the scene.
 func (v *viewV2) retracted(s *scene, cites int) bool {
 	if len(v.blocks) > len(s.blocks) || v.cites > cites {
 		return true
@@ -58,10 +58,7 @@ func (v *viewV2) retracted(s *scene, cites int) bool {
 
 func (v *viewV2) sync(p *Projector, s *scene) bool {
 	attachments, quotes := attach(s.sources, s.files)
-	cites := len(s.sources)
-	if p.o.Literal.Citations {
-		cites = 0
-	}
+	cites := p.o.Literal.cited(len(s.sources))
 	if v.retracted(s, cites) || len(attachments) == 0 && v.attachments != nil {
 		return false
 	}
@@ -96,8 +93,9 @@ func (v *viewV2) sync(p *Projector, s *scene) bool {
 	return true
 }
 
-// index returns the content index of the i-th block.
-func (p *Projector) index(i int) int { return SyncIndex(p.o.FirstIndex+i, p.o.FirstIndex) }
+// index returns the content index of the i-th block. What stands before the first
+// block (i is -1) has the index of the first.
+func (p *Projector) index(i int) int { return p.o.FirstIndex + max(i, 0) }
 
 // words writes what the client lacks of a text or of reasoning.
 func (v *viewV2) words(p *Projector, i int, text string) {
@@ -169,31 +167,27 @@ func (v *viewV2) results(p *Projector, i int, b *block) {
 func (v *viewV2) progress(p *Projector, i int, b *block) {
 	was := &v.blocks[i]
 	if h := b.heading; h != nil {
-		if was.heading == nil || was.heading.name != h.name || was.heading.icon != h.icon {
-			p.w.message(p.index(i), Message{Type: TypeProgress, Progress: &Progress{Name: h.name, Icon: h.icon}})
+		again := was.heading != nil
+		if !again || was.heading.name != h.name || was.heading.icon != h.icon {
+			e := messageAt(p.index(i), Message{Type: TypeProgress, Progress: &Progress{Name: h.name, Icon: h.icon}})
+			e.again = again
+			p.w.send(e)
 		}
 		was.heading = h
 	}
 	for j := range b.steps {
 		st := &b.steps[j]
 		again := j < len(was.steps)
-		switch {
-		case !again:
+		if !again {
 			was.steps = append(was.steps, *st)
-		case was.steps[j].key == st.key:
+		} else if was.steps[j].key == st.key {
 			continue
 		}
-		reopened := again && was.steps[j].status == Done && st.status == InProgress
+		show := st.step()
+		show.Index = &j
+		e := messageAt(p.index(i), Message{Type: TypeProgress, Progress: &Progress{Steps: &show}})
+		e.again, e.reopened = again, again && reopens(&was.steps[j], st)
 		was.steps[j] = *st
-		switch {
-		case p.o.Literal.Progress && reopened:
-			p.w.event(EventProgress, V1Progress{Payload: st.step().V1()})
-		default:
-			show := st.step()
-			if !again || !p.o.Literal.Progress {
-				show.Index = &j
-			}
-			p.w.message(p.index(i), Message{Type: TypeProgress, Progress: &Progress{Steps: &show}})
-		}
+		p.w.send(e)
 	}
 }

@@ -8,10 +8,9 @@ import (
 	"github.com/spool-run/spool/chunk"
 )
 
-// values are the stored values that a scene shows, read. A scene is made for
-// almost every record, and values are large and hardly ever change: each is read
-// once, and what was read is the same string from scene to scene, so that the
-// views compare it for nothing.
+// values caches the stored values that scenes show. A scene is made for almost
+// every record; values are large and hardly ever change. So each is read once, and
+// every scene has the same string, which views compare without looking into it.
 type values struct {
 	o      *Options
 	args   map[string]arguments // by their calls
@@ -24,10 +23,10 @@ func newValues(o *Options) values {
 	return values{o, map[string]arguments{}, map[string]output{}, map[uint64]string{}, map[string]parsed{}}
 }
 
-// arguments are a call's: as they were first complete, as long as they mean the
-// same.
+// arguments are the arguments of a call. Their text stays as it first was as long as
+// it means the same.
 type arguments struct {
-	input json.RawMessage // what they were read of
+	input json.RawMessage // what they were read from
 	typed string
 	text  string
 }
@@ -44,7 +43,7 @@ func (v *values) arguments(t *chunk.ToolPart) {
 	case len(raw) == 0:
 		raw = []byte(t.InputText)
 	case t.InputInvalid && json.Unmarshal(raw, &text) == nil:
-		raw = []byte(text) // text that is no JSON, as a JSON string
+		raw = []byte(text) // text that is not JSON, stored as a JSON string
 	}
 	now := arguments{typed: t.InputText, text: compact(raw)}
 	if whole {
@@ -56,7 +55,7 @@ func (v *values) arguments(t *chunk.ToolPart) {
 	v.args[t.CallID] = now
 }
 
-// output is what a call has given.
+// output is the result of a call.
 type output struct {
 	raw  json.RawMessage
 	text string
@@ -74,7 +73,7 @@ func (v *values) result(t *chunk.ToolPart) string {
 	return text
 }
 
-// url returns a file's.
+// url returns the URL of a file.
 func (v *values) url(part *chunk.Part) string {
 	url, known := v.urls[part.First]
 	switch {
@@ -90,7 +89,7 @@ func (v *values) url(part *chunk.Part) string {
 	return whole.URL
 }
 
-// parsed is a progress part, read.
+// parsed is a progress part that was read.
 type parsed struct {
 	data   json.RawMessage
 	first  uint64
@@ -113,7 +112,7 @@ func (v *values) progress(agent, id string, part *chunk.Part) (*step, *heading, 
 	return st, head, parent
 }
 
-// compact takes the spaces out of JSON; what is no JSON stays as it is.
+// compact removes the spaces from JSON, and leaves other text as it is.
 func compact(raw []byte) string {
 	var b bytes.Buffer
 	if json.Compact(&b, raw) != nil {

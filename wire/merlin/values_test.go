@@ -27,7 +27,7 @@ func TestLargeProgress(t *testing.T) {
 		&chunk.StepCommitted{StepID: "s", Data: []chunk.Part{
 			{Type: chunk.PartData, First: 9, Name: "progress", ID: "p", Data: json.RawMessage(`{"$blob":"sha256:x","size":1}`)}}},
 	), &o)
-	c := read(t, text(p.Plan()))
+	c := read(t, text(plan(t, p)))
 	if len(c.Blocks) != 1 || len(c.Blocks[0].Steps) != 1 || c.Blocks[0].Steps[0].Name != "look" || c.Blocks[0].Steps[0].Icon != "GLOBE" {
 		t.Errorf("the blocks are %+v", c.Blocks)
 	}
@@ -95,7 +95,7 @@ func TestValuesAreReadOnce(t *testing.T) {
 			reads["small values"]++
 			return v, nil
 		}})
-		_ = p.Plan()
+		_ = plan(t, p)
 		// The small ones: a call's arguments, its step, and 200 steps of a sub-agent.
 		want := map[string]int{"args": 1, "result": 2, "file": 1, "small values": 202}
 		if !maps.Equal(reads, want) {
