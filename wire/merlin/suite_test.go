@@ -11,6 +11,7 @@ import (
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/fold"
+	"github.com/spool-run/spool/internal/matrix"
 	"github.com/spool-run/spool/wire/merlin"
 	"github.com/spool-run/spool/wire/wiretest"
 )
@@ -36,6 +37,7 @@ func TestWire(t *testing.T) {
 			t.Parallel()
 			wiretest.Run(t, wiretest.Wire{
 				PerTurn: true,
+				Stride:  matrix.Stride(t, 11),
 				New:     func(turn *fold.Turn) spool.Projector { return merlin.NewProjector(turn.ID, &p.o) },
 				Fold:    func(stream []byte) (json.RawMessage, error) { return state(stream, &p.o) },
 			})
@@ -43,7 +45,7 @@ func TestWire(t *testing.T) {
 	}
 }
 
-// state reads a stream as the strictest client does.
+// fold reads a stream as the strictest client does.
 func state(stream []byte, o *merlin.Options) (json.RawMessage, error) {
 	r := merlin.NewReader(bytes.NewReader(stream))
 	var c merlin.Client
