@@ -8,6 +8,7 @@ import (
 
 	"github.com/spool-run/spool/agent"
 	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/internal/matrix"
 	"github.com/spool-run/spool/model"
 	"github.com/spool-run/spool/model/scripted"
 )
@@ -114,7 +115,8 @@ func shortened(c chunk.Chunk, rng *rand.Rand) chunk.Chunk {
 // The same as TestReattach with answers of all shapes, and records that hold a
 // part of a delta.
 func TestReattachToRandomAnswers(t *testing.T) {
-	for seed := range uint64(300) {
+	for n := range matrix.Points(t, 300, 10) {
+		seed := uint64(n)
 		rng := rand.New(rand.NewPCG(seed, 1))
 		answer := randomAnswer(rng)
 		k := &keeper{}

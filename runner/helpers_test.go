@@ -40,8 +40,11 @@ func inWorld(t *testing.T, test func(w *world)) {
 }
 
 // inRealWorld runs a test that needs a network, which has no time of its own.
-func inRealWorld(t *testing.T, test func(w *world)) {
-	w := &world{t: t, store: memstore.New(nil), ends: new([]func())}
+func inRealWorld(t *testing.T, test func(w *world)) { inWorldOf(t, memstore.New(nil), test) }
+
+// inWorldOf runs a test on a store, which it closes.
+func inWorldOf(t *testing.T, store *memstore.Store, test func(w *world)) {
+	w := &world{t: t, store: store, ends: new([]func())}
 	w.logs = spool.NewLogs(w.store, &spool.Options{
 		NewID: func() string { return fmt.Sprintf("id-%06d", w.ids.Add(1)) },
 	})
@@ -49,7 +52,7 @@ func inRealWorld(t *testing.T, test func(w *world)) {
 		if err := w.logs.Close(); err != nil {
 			t.Error(err)
 		}
-		_ = w.store.(*memstore.Store).Close()
+		_ = store.Close()
 	}()
 	defer func() {
 		for _, end := range slices.Backward(*w.ends) {

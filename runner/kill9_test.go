@@ -17,6 +17,7 @@ import (
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/agent"
 	"github.com/spool-run/spool/fold"
+	"github.com/spool-run/spool/internal/matrix"
 	"github.com/spool-run/spool/internal/wait"
 	"github.com/spool-run/spool/runner"
 	"github.com/spool-run/spool/store/sqlitestore"
@@ -153,35 +154,35 @@ func play(store spool.Store, dir string, s scenario, begin bool) (*fold.Fold, er
 // A process is killed with SIGKILL at some record of a scenario, in SQLite on
 // disk, and another goes on.
 func TestKill9(t *testing.T) {
+	t.Parallel()
 	for i, s := range scenarios() {
 		if s.unknown || s.again {
 			continue // TestKillAtEveryRecord has it; the rest is the same here
 		}
 		t.Run(s.title(), func(t *testing.T) {
-			want, n, done := undisturbed(t, s)
+			t.Parallel()
+			l := undisturbed(t, s)
 			kills := 10
 			if os.Getenv(envChaos) != "" {
-				kills = 2 * n
+				kills = 2 * len(l.log)
 			}
-			t.Run("", func(t *testing.T) { // so that the bubble above is alone
-				t.Parallel()
-				died := 0
-				for j := range kills {
-					// Spread over the records, alternately before and after they are stored.
-					k, when := 1+j*(n-2)/kills, []string{"before", "after"}[j%2]
-					if killed(t, i, s, k, when, want, done) {
-						died++
-					}
+			died, tried := 0, 0
+			for j := range matrix.Points(t, kills, 9) {
+				tried++
+				// Spread over the records, alternately before and after they are stored.
+				k, when := 1+j*(len(l.log)-2)/kills, []string{"before", "after"}[j%2]
+				if killed(t, i, s, k, when, l) {
+					died++
 				}
-				if died < kills*3/4 {
-					t.Errorf("%d of %d died", died, kills)
-				}
-			})
+			}
+			if died < tried*3/4 {
+				t.Errorf("%d of %d died", died, tried)
+			}
 		})
 	}
 }
 
-func killed(t *testing.T, i int, s scenario, k int, when, want string, done map[string]int) (died bool) {
+func killed(t *testing.T, i int, s scenario, k int, when string, l life) (died bool) {
 	t.Helper()
 	dir := t.TempDir()
 	where := fmt.Sprintf("killed %s append %d", when, k)
@@ -225,11 +226,11 @@ func killed(t *testing.T, i int, s scenario, k int, when, want string, done map[
 	if err != nil {
 		t.Fatalf("%s: %v", where, err)
 	}
-	if got := s.outcome(f); got != want {
-		t.Errorf("%s:\n%s\nundisturbed:\n%s", where, got, want)
+	if got := s.outcome(f); got != l.want {
+		t.Errorf("%s:\n%s\nundisturbed:\n%s", where, got, l.want)
 	}
 	after := effectsIn(t, dir)
-	for call := range done {
+	for call := range l.done {
 		switch n := after[call]; {
 		case n == 0, n > 2:
 			t.Errorf("%s: call %s did its work %d times", where, call, n)

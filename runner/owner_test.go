@@ -14,6 +14,7 @@ import (
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/agent"
 	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/internal/matrix"
 	"github.com/spool-run/spool/runner"
 	"github.com/spool-run/spool/store/memstore"
 	"github.com/spool-run/spool/tool"
@@ -24,7 +25,8 @@ type mortal struct {
 	*memstore.Store
 	mu    sync.Mutex
 	dead  bool
-	lives int  // appends until it dies; 0: it does not
+	made  int  // appends that were tried
+	lives int  // it dies at this one; 0: it does not
 	lost  bool // the last append is stored, but nobody learns of it
 }
 
@@ -41,19 +43,19 @@ func (m *mortal) check() error {
 	return nil
 }
 
+// appends counts another one.
+func (m *mortal) appends() int { m.mu.Lock(); defer m.mu.Unlock(); m.made++; return m.made }
+
 func (m *mortal) Append(ctx context.Context, a spool.Append) (spool.Appended, error) {
 	if err := m.check(); err != nil {
 		return spool.Appended{}, err
 	}
-	if m.lives > 0 {
-		if m.lives--; m.lives == 0 {
-			m.die()
-			if !m.lost {
-				return spool.Appended{}, errDead
-			}
+	if m.appends() == m.lives {
+		m.die()
+		if m.lost {
 			_, _ = m.Store.Append(ctx, a)
-			return spool.Appended{}, errDead
 		}
+		return spool.Appended{}, errDead
 	}
 	return m.Store.Append(ctx, a)
 }
@@ -83,13 +85,18 @@ func (m *mortal) Release(ctx context.Context, l spool.Lease) error {
 // can die.
 func (w *world) second(name string) (*world, *mortal) {
 	m := &mortal{Store: w.store.(*memstore.Store)}
-	other := &world{t: w.t, store: m, ends: w.ends}
-	other.logs = spool.NewLogs(m, &spool.Options{
+	return w.on(m, name), m
+}
+
+// on returns a world on a store that is this one's to another process.
+func (w *world) on(store spool.Store, name string) *world {
+	other := &world{t: w.t, store: store, ends: w.ends}
+	other.logs = spool.NewLogs(store, &spool.Options{
 		NewID:        func() string { return fmt.Sprintf("%s-%06d", name, other.ids.Add(1)) },
 		BatchRecords: 1,
 	})
 	*w.ends = append(*w.ends, func() { _ = other.logs.Close() })
-	return other, m
+	return other
 }
 
 func TestKilledOwnersRunIsSettledByAnother(t *testing.T) {
@@ -281,11 +288,13 @@ func TestManySessions(t *testing.T) {
 }
 
 func TestSameSeamsSameLog(t *testing.T) {
+	t.Parallel()
 	plain := func(func(tool.Call)) *agent.Agent { return demo(nil) }
 	for name, make := range map[string]func(func(tool.Call)) *agent.Agent{
 		"plain": plain, "with hooks": hooked(plain), "asked again": breaking(plain),
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			record := func() string {
 				var log string
 				inWorld(t, func(w *world) {
@@ -343,42 +352,40 @@ func TestSessionThatCannotBeServedIsLeftAlone(t *testing.T) {
 // Whatever append an owner dies at, whether that append is stored or not, a next
 // owner that does not recover settles the run with what was shown, and the session goes on.
 func TestLostRunsAreSettledAtEveryAppend(t *testing.T) {
-	for _, lost := range []bool{false, true} {
-		for k, done := 1, false; !done; k++ {
-			inWorld(t, func(w *world) {
-				first, store := w.second("first")
-				store.lives, store.lost = k, lost
-				_, stop := first.start(demo(nil), nil)
-				w.say("s", "u1", "tools")
-				time.Sleep(time.Minute)
-				stop()
-				done = store.check() == nil // it lived to the end
-				shown := w.shown("s")
-				if done && k < 20 {
-					t.Errorf("only %d appends", k)
+	t.Parallel()
+	moments, appends := lived(t, func(w, process *world, _ *effects) {
+		process.start(demo(nil), nil)
+		w.say("s", "u1", "tools")
+		w.fold("s")
+	})
+	if appends < 20 {
+		t.Errorf("only %d appends", appends)
+	}
+	for i := range matrix.Points(t, len(moments), 8) {
+		where := moments[i]
+		where.goOn(t, func(w *world) {
+			shown := w.shown("s")
+			w.start(demo(nil), &runner.Options{FailLost: true})
+			f := w.fold("s")
+			if len(f.Turns) != 1 || f.Live() || len(f.Turns[0].Runs) != 1 {
+				t.Fatalf("%s: %s", where, mustJSON(f.Turns))
+			}
+			if f.Reason != "completed" && (f.Reason != "failed" || f.Error.Code != runner.CodeExecutorLost) {
+				t.Errorf("%s: %s %+v", where, f.Reason, f.Error)
+			}
+			for _, p := range f.Messages[1].Parts {
+				if p.Open || p.Tool != nil && !p.Tool.State.Done() {
+					t.Errorf("%s: left open: %s", where, mustJSON(p))
 				}
-				w.start(demo(nil), &runner.Options{FailLost: true})
-				f := w.fold("s")
-				if len(f.Turns) != 1 || f.Live() || len(f.Turns[0].Runs) != 1 {
-					t.Fatalf("killed at %d: %s", k, mustJSON(f.Turns))
-				}
-				if f.Reason != "completed" && (f.Reason != "failed" || f.Error.Code != runner.CodeExecutorLost) {
-					t.Errorf("killed at %d: %s %+v", k, f.Reason, f.Error)
-				}
-				for _, p := range f.Messages[1].Parts {
-					if p.Open || p.Tool != nil && !p.Tool.State.Done() {
-						t.Errorf("killed at %d: left open: %s", k, mustJSON(p))
-					}
-				}
-				if got := f.Messages[1].Text(); got != shown && f.Reason == "failed" && shown != "" {
-					t.Errorf("killed at %d: shown %q, kept %q", k, shown, got)
-				}
-				w.say("s", "u2", "hello")
-				if f := w.fold("s"); len(f.Turns) != 2 || f.Reason != "completed" {
-					t.Errorf("killed at %d: the session did not go on: %s", k, f.Reason)
-				}
-			})
-		}
+			}
+			if got := f.Messages[1].Text(); got != shown && f.Reason == "failed" && shown != "" {
+				t.Errorf("%s: shown %q, kept %q", where, shown, got)
+			}
+			w.say("s", "u2", "hello")
+			if f := w.fold("s"); len(f.Turns) != 2 || f.Reason != "completed" {
+				t.Errorf("%s: the session did not go on: %s", where, f.Reason)
+			}
+		})
 	}
 }
 

@@ -38,7 +38,7 @@ func TestPauseOutlivesItsProcess(t *testing.T) {
 			continue
 		}
 		name := s.title()
-		want, _, done := undisturbed(t, s)
+		l := undisturbed(t, s)
 		inWorld(t, func(w *world) {
 			s, e := waitingWorld(w, name, 0)
 			head, err := w.log("s").Head(w.t.Context())
@@ -53,10 +53,10 @@ func TestPauseOutlivesItsProcess(t *testing.T) {
 				t.Errorf("something was written while it waits")
 			}
 			f := w.finish(s)
-			if got := outcome(f); got != want {
-				t.Errorf("%s:\n%s\nat once:\n%s", name, got, want)
+			if got := outcome(f); got != l.want {
+				t.Errorf("%s:\n%s\nat once:\n%s", name, got, l.want)
 			}
-			for call, n := range done {
+			for call, n := range l.done {
 				if e.count(call) != n {
 					t.Errorf("%s: call %s did its work %d times", name, call, e.count(call))
 				}

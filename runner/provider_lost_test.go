@@ -12,6 +12,7 @@ import (
 
 	"github.com/spool-run/spool/agent"
 	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/internal/matrix"
 	"github.com/spool-run/spool/model/modeltest"
 	"github.com/spool-run/spool/model/openai"
 	"github.com/spool-run/spool/model/scripted"
@@ -29,15 +30,22 @@ func lostAt(round, number int, fate modeltest.Fate) func(modeltest.Event) modelt
 }
 
 // eachEvent calls test for every event but the first of each answer: who was told
-// nothing yet must ask again.
-func eachEvent(b *modeltest.Background, every int, test func(round, number int)) {
+// nothing yet must ask again. Of these it takes each so many-th, and with the race
+// detector a part of them.
+func eachEvent(t *testing.T, b *modeltest.Background, every, stride int, test func(round, number int)) {
+	t.Helper()
+	type event struct{ round, number int }
+	var list []event
 	n := 0
 	for round, events := range b.Events() {
 		for number := 1; number < events; number++ {
 			if n++; n%every == 0 || os.Getenv(envChaos) != "" {
-				test(round, number)
+				list = append(list, event{round, number})
 			}
 		}
+	}
+	for i := range matrix.Points(t, len(list), stride) {
+		test(list[i].round, list[i].number)
 	}
 }
 
@@ -63,7 +71,7 @@ func overTheNet(t *testing.T, b *modeltest.Background, attempt func(o *modeltest
 // comes back later: the message is the undisturbed one, nothing of it was
 // retracted, and each step was asked for once.
 func TestProviderIsLostAtEveryEvent(t *testing.T) {
-	eachRecording(t, func(t *testing.T, name, want string) {
+	eachRecording(t, func(t *testing.T, name, want string, _ int) {
 		check := func(w *world, b *modeltest.Background, where string) {
 			t.Helper()
 			w.say("s", "u1", "go")
@@ -76,7 +84,7 @@ func TestProviderIsLostAtEveryEvent(t *testing.T) {
 			}
 		}
 		for _, fate := range []modeltest.Fate{modeltest.Cut, modeltest.Close} {
-			eachEvent(background(t, name), 1, func(round, number int) {
+			eachEvent(t, background(t, name), 1, 8, func(round, number int) {
 				inRealWorld(t, func(w *world) {
 					b := background(t, name)
 					b.Before = lostAt(round, number, fate)
@@ -86,7 +94,7 @@ func TestProviderIsLostAtEveryEvent(t *testing.T) {
 				})
 			})
 		}
-		eachEvent(background(t, name), 3, func(round, number int) {
+		eachEvent(t, background(t, name), 3, 3, func(round, number int) {
 			inRealWorld(t, func(w *world) {
 				b := background(t, name)
 				attempts := 0
@@ -117,8 +125,8 @@ func TestProviderIsLostAtEveryEvent(t *testing.T) {
 
 // A provider that falls silent is left and found again.
 func TestProviderStallsAtEveryEvent(t *testing.T) {
-	eachRecording(t, func(t *testing.T, name, want string) {
-		eachEvent(background(t, name), 1, func(round, number int) {
+	eachRecording(t, func(t *testing.T, name, want string, _ int) {
+		eachEvent(t, background(t, name), 1, 8, func(round, number int) {
 			inWorld(t, func(w *world) {
 				b := background(t, name)
 				b.Before = lostAt(round, number, modeltest.Stall)
@@ -162,6 +170,7 @@ func dieOf(t *testing.T, w *world, b *modeltest.Background, round, number int, b
 // When the window in which a provider streams an old answer again has closed, its
 // whole goes on where the stream broke off.
 func TestReattachToTheWhole(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{"text", "server", "calls"} {
 		want := ""
 		inWorld(t, func(w *world) {
@@ -169,7 +178,7 @@ func TestReattachToTheWhole(t *testing.T) {
 			w.say("s", "u1", "go")
 			want = said(w.fold("s"))
 		})
-		eachEvent(background(t, name), 1, func(round, number int) {
+		eachEvent(t, background(t, name), 1, 1, func(round, number int) {
 			inWorld(t, func(w *world) {
 				b := background(t, name)
 				dieOf(t, w, b, round, number, func() { b.Expired = func(int) bool { return true } })
@@ -185,6 +194,7 @@ func TestReattachToTheWhole(t *testing.T) {
 // An answer that the provider does not have any more is retracted, if any of it
 // was shown, and asked for anew.
 func TestReattachToNothing(t *testing.T) {
+	t.Parallel()
 	const name = "reasoning"
 	want := ""
 	inWorld(t, func(w *world) {
@@ -193,7 +203,7 @@ func TestReattachToNothing(t *testing.T) {
 		want = said(w.fold("s"))
 	})
 	retractions := 0
-	eachEvent(background(t, name), 1, func(round, number int) {
+	eachEvent(t, background(t, name), 1, 1, func(round, number int) {
 		inWorld(t, func(w *world) {
 			b, shown := background(t, name), false
 			dieOf(t, w, b, round, number, func() {
@@ -330,8 +340,9 @@ func (h hanging) RoundTrip(r *http.Request) (*http.Response, error) {
 // Whoever reads an answer that two processes have heard on the AI SDK wire, and
 // attaches anywhere in it, ends with what the log says.
 func TestReattachedRunsOnTheWire(t *testing.T) {
+	t.Parallel()
 	const name = "parallel"
-	eachEvent(background(t, name), 20, func(round, number int) {
+	eachEvent(t, background(t, name), 20, 3, func(round, number int) {
 		var log []chunk.Record
 		inWorld(t, func(w *world) {
 			dieOf(t, w, background(t, name), round, number, nil)
@@ -377,6 +388,7 @@ func TestStopCancelsTheAnswersOfChildren(t *testing.T) {
 
 // A child's answer is taken up again as its parent's is.
 func TestChildReattaches(t *testing.T) {
+	t.Parallel()
 	task := func(b *modeltest.Background) *agent.Agent {
 		kid := inMemory(b)
 		kid.Name = "kid"
@@ -388,7 +400,7 @@ func TestChildReattaches(t *testing.T) {
 		w.say("s", "u1", "go")
 		want = said(w.fold("s"))
 	})
-	eachEvent(background(t, "reasoning"), 4, func(_, number int) {
+	eachEvent(t, background(t, "reasoning"), 4, 1, func(_, number int) {
 		inWorld(t, func(w *world) {
 			b := background(t, "reasoning")
 			reached := make(chan struct{})

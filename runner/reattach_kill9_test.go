@@ -58,7 +58,7 @@ func TestKill9WhileTheProviderGoesOn(t *testing.T) {
 			})
 			t.Run("", func(t *testing.T) { // so that the bubble above is alone
 				t.Parallel()
-				eachEvent(background(t, name), 8, func(round, number int) {
+				eachEvent(t, background(t, name), 8, 3, func(round, number int) {
 					killedAt(t, name, round, number, want)
 				})
 			})

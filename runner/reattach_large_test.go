@@ -9,6 +9,7 @@ import (
 
 	"github.com/spool-run/spool/agent"
 	"github.com/spool-run/spool/fold"
+	"github.com/spool-run/spool/internal/matrix"
 	"github.com/spool-run/spool/model/modeltest"
 	"github.com/spool-run/spool/model/scripted"
 	"github.com/spool-run/spool/runner"
@@ -18,6 +19,7 @@ import (
 // A delta that is too large for a record is several: the owner may die between
 // them.
 func TestReattachInTheMiddleOfALargeDelta(t *testing.T) {
+	t.Parallel()
 	whole := strings.Repeat("wörds ", 45_000)
 	var stream strings.Builder
 	n := 0
@@ -45,6 +47,7 @@ func TestReattachInTheMiddleOfALargeDelta(t *testing.T) {
 	for name, of := range map[string]func(*modeltest.Background) *agent.Agent{"root": root, "child": child} {
 		for _, fail := range []bool{false, true} {
 			t.Run(fmt.Sprint(name, ", lost runs fail ", fail), func(t *testing.T) {
+				t.Parallel()
 				text := func(f *fold.Fold) string {
 					if name == "child" {
 						if len(f.Children) == 0 || len(f.Children[0].Messages) < 2 {
@@ -54,9 +57,10 @@ func TestReattachInTheMiddleOfALargeDelta(t *testing.T) {
 					}
 					return f.Messages[1].Text()
 				}
-				between, each := 0, 1
+				thin := matrix.Stride(t, 3)
+				between, each := 0, thin
 				if name == "child" && os.Getenv(envChaos) == "" {
-					each = 3
+					each *= 3
 				}
 				// Behind the last piece it is an answer like others, which
 				// TestReattachAtEveryRecord has.
@@ -101,7 +105,7 @@ func TestReattachInTheMiddleOfALargeDelta(t *testing.T) {
 						}
 					})
 				}
-				if between < 3 {
+				if between*thin < 3 {
 					t.Errorf("it died %d times between the pieces", between)
 				}
 			})

@@ -7,11 +7,13 @@ import (
 	"path/filepath"
 	"regexp"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/spool-run/spool/agent"
 	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/fold"
+	"github.com/spool-run/spool/internal/matrix"
 	"github.com/spool-run/spool/model/modeltest"
 	"github.com/spool-run/spool/model/openai"
 	"github.com/spool-run/spool/runner"
@@ -62,20 +64,26 @@ func inMemory(b *modeltest.Background) *agent.Agent {
 	return listener(openai.Options{BaseURL: "http://127.0.0.1/v1", HTTPClient: &http.Client{Transport: b}, IdleTimeout: time.Minute})
 }
 
-func eachRecording(t *testing.T, test func(t *testing.T, name, want string)) {
+// eachRecording runs a test with what each recording becomes in peace, and how many
+// appends, of a record each, its owner makes.
+func eachRecording(t *testing.T, test func(t *testing.T, name, want string, appends int)) {
+	t.Parallel()
 	for name := range recordings {
 		t.Run(name, func(t *testing.T) {
-			want := ""
+			t.Parallel()
+			want, appends := "", 0
 			inWorld(t, func(w *world) {
 				b := background(t, name)
-				w.start(inMemory(b), nil)
+				process, store := w.second("first")
+				process.start(inMemory(b), nil)
 				w.say("s", "u1", "go")
 				f := w.fold("s")
-				if want = said(f); f.Reason != "completed" || b.Asked() != len(recordings[name]) {
+				synctest.Wait() // it has released the session
+				if want, appends = said(f), store.appends()-1; f.Reason != "completed" || b.Asked() != len(recordings[name]) {
 					t.Fatalf("undisturbed: asked %d times, %s", b.Asked(), want)
 				}
 			})
-			test(t, name, want)
+			test(t, name, want, appends)
 		})
 	}
 }
@@ -108,19 +116,24 @@ func nothingRetracted(t *testing.T, records []chunk.Record, where string) {
 // Whatever record of a background answer the owner dies at, the next one goes on
 // with the same answer, in the same parts, and asks for nothing twice.
 func TestReattachAtEveryRecord(t *testing.T) {
-	eachRecording(t, func(t *testing.T, name, want string) {
-		for k, died := 1, true; died; k++ {
+	eachRecording(t, func(t *testing.T, name, want string, appends int) {
+		if appends < 5 {
+			t.Errorf("only %d appends", appends)
+		}
+		for i := range matrix.Points(t, appends, 8) {
 			for _, lost := range []bool{false, true} {
-				where := fmt.Sprintf("died at append %d (stored: %v)", k, lost)
+				where := fmt.Sprintf("died at append %d (stored: %v)", i+1, lost)
 				inWorld(t, func(w *world) {
 					b := background(t, name)
 					first, store := w.second("first")
-					store.lives, store.lost = k, lost
+					store.lives, store.lost = i+1, lost
 					_, stop := first.start(inMemory(b), &runner.Options{Observer: runner.Observer{Failed: func(string, error) {}}})
 					w.say("s", "u1", "go")
 					time.Sleep(time.Minute)
 					stop()
-					died = store.check() != nil
+					if store.check() == nil {
+						t.Errorf("it outlived append %d of %d", i+1, appends)
+					}
 					unnoted := b.Asked() - answers(w.records("s")) // the provider was asked, and the log does not know
 					w.start(inMemory(b), nil)
 					if got := said(w.fold("s")); got != want {

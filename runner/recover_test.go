@@ -2,6 +2,8 @@ package runner_test
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -11,6 +13,7 @@ import (
 	"github.com/spool-run/spool/agent"
 	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/fold"
+	"github.com/spool-run/spool/internal/matrix"
 	"github.com/spool-run/spool/model/scripted"
 	"github.com/spool-run/spool/runner"
 	"github.com/spool-run/spool/tool"
@@ -40,13 +43,17 @@ func (e *effects) count(call string) int {
 }
 
 func (e *effects) calls() map[string]int {
+	done, _ := e.seen()
+	return done
+}
+
+// seen returns the effects by call, and their ids.
+func (e *effects) seen() (done map[string]int, ids []string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	m := map[string]int{}
-	for c, n := range e.done {
-		m[c] = n
-	}
-	return m
+	done = map[string]int{}
+	maps.Copy(done, e.done)
+	return done, slices.Clone(e.all)
 }
 
 // finish answers what the session waits for until it waits no more.
@@ -76,49 +83,126 @@ func (w *world) reply(s scenario, f *fold.Fold) bool {
 	return len(replies) > 0
 }
 
-// undisturbed plays a scenario in peace.
-func undisturbed(t *testing.T, s scenario) (want string, records int, done map[string]int) {
-	inWorld(t, func(w *world) {
-		other, _ := w.second("first") // with one record an append, as the ones that die
-		var e effects
-		other.start(s.on(w.logs, e.add), nil)
+// life is a scenario played in peace.
+type life struct {
+	want    string // its outcome
+	log     []chunk.Record
+	done    map[string]int // effects by call
+	appends int            // of its owner, one record each
+	moments []moment       // at which its owner could have died
+}
+
+func undisturbed(t *testing.T, s scenario) (l life) {
+	t.Helper()
+	l.moments, l.appends = lived(t, func(w, process *world, e *effects) {
+		process.start(s.on(w.logs, e.add), nil)
 		w.say("s", "u1", s.name)
 		w.hasten(s)
 		f := w.finish(s)
-		want, records, done = s.outcome(f), len(w.settled("s")), e.calls()
+		l.want, l.log, l.done = s.outcome(f), w.settled("s"), e.calls()
 		if f.Reason != "completed" {
-			t.Fatalf("%s undisturbed: %s", s.name, want)
+			t.Fatalf("%s undisturbed: %s", s.name, l.want)
 		}
-		checkLog(t, w.settled("s"))
+		checkLog(t, l.log)
 	})
-	return want, records, done
+	return l
 }
 
 // Whatever record an owner dies at, before or after it is stored, the next one
 // ends with the same messages, state and reason, and no call that has an outcome
 // is made again.
 func TestKillAtEveryRecord(t *testing.T) {
+	t.Parallel()
 	for _, s := range append(scenarios(), hasty()...) {
 		t.Run(s.title(), func(t *testing.T) {
-			want, n, done := undisturbed(t, s)
+			t.Parallel()
+			l := undisturbed(t, s)
+			if l.appends < len(l.log)/2 || len(l.moments) < l.appends {
+				t.Errorf("of %d records %d were appended by the owner, and it could die at %d moments", len(l.log), l.appends, len(l.moments))
+			}
+			for i := range matrix.Points(t, len(l.moments), 16) {
+				l.moments[i].goOn(t, func(w *world) { takeOver(t, w, s, l, l.moments[i]) })
+			}
+		})
+	}
+}
+
+// takeOver goes on where the owner died.
+func takeOver(t *testing.T, w *world, s scenario, l life, died moment) {
+	completed := map[string]bool{}
+	for _, p := range toolParts(w.peek()) {
+		completed[p.CallID] = p.State.Done()
+	}
+	var e effects
+	w.hasten(s)
+	w.start(s.on(w.logs, e.add), nil)
+	f := w.finish(s)
+	checkLog(t, w.settled("s"))
+	if got := s.outcome(f); got != l.want && !s.unknown {
+		t.Errorf("%s:\n%s\nundisturbed:\n%s\n%s", died, got, l.want, kinds(w.settled("s")))
+	}
+	if s.unknown && (f.Reason != "completed" || !strings.HasSuffix(f.Messages[1].Text(), "that was all")) {
+		t.Errorf("%s:\n%s", died, outcome(f))
+	}
+	again, ids := e.seen()
+	times := maps.Clone(died.done)
+	for call, n := range again {
+		times[call] += n
+		if n > 1 {
+			t.Errorf("%s: the next owner made call %s %d times", died, call, n)
+		}
+	}
+	for call, n := range times {
+		switch {
+		case n > 1 && s.unknown, n > 2:
+			t.Errorf("%s: call %s did its work %d times", died, call, n)
+		case completed[call] && again[call] > 0:
+			t.Errorf("%s: call %s was completed, and made again", died, call)
+		}
+	}
+	for call := range l.done {
+		if times[call] == 0 && !s.unknown {
+			t.Errorf("%s: call %s never did its work", died, call)
+		}
+	}
+	known := map[string]bool{}
+	for _, id := range append(ids, died.ids...) {
+		known[id] = true
+	}
+	if len(known) != len(times) {
+		t.Errorf("%s: %d effect ids for %d calls", died, len(known), len(times))
+	}
+}
+
+// Whatever append an owner's store fails at, for good, the owner ends: nothing of
+// it goes on, and it has done nothing that it had not stored to be about to do.
+func TestOwnerEndsWithItsStoreAtEveryAppend(t *testing.T) {
+	t.Parallel()
+	plain := scenario{name: "tools", agent: func(func(tool.Call)) *agent.Agent { return demo(nil) }}
+	for _, s := range append(append(scenarios(), hasty()...), plain) {
+		t.Run(s.title(), func(t *testing.T) {
+			t.Parallel()
+			appends := undisturbed(t, s).appends
 			for _, lost := range []bool{false, true} {
 				died := 0
-				for k := 1; k <= n; k++ {
+				for i := range matrix.Points(t, appends, 16) {
 					inWorld(t, func(w *world) {
-						if dieAt(t, w, s, k, lost, want, done) {
+						if dieAt(t, w, s, i+1, lost) {
 							died++
 						}
 					})
 				}
-				if died < n/2 {
-					t.Errorf("of %d records it died at %d", n, died)
+				if !matrix.Race && died < appends/2 || died == 0 {
+					t.Errorf("of %d appends it died at %d", appends, died)
 				}
 			}
 		})
 	}
 }
 
-func dieAt(t *testing.T, w *world, s scenario, k int, lost bool, want string, done map[string]int) (died bool) {
+// dieAt lets an owner's store fail from its k-th append on. If it is lost, that
+// append is stored, but the owner does not learn of it.
+func dieAt(t *testing.T, w *world, s scenario, k int, lost bool) (died bool) {
 	first, store := w.second("first")
 	store.lives, store.lost = k, lost
 	var e effects
@@ -126,49 +210,23 @@ func dieAt(t *testing.T, w *world, s scenario, k int, lost bool, want string, do
 	w.say("s", "u1", s.name)
 	w.hasten(s)
 	time.Sleep(time.Minute)
-	if w.reply(s, w.peek()) {
+	for store.check() == nil && w.reply(s, w.peek()) {
 		time.Sleep(time.Minute)
 	}
 	stop()
-	died = store.check() != nil
-	where := fmt.Sprintf("died at append %d (stored: %v)", k, lost)
-	completed := map[string]bool{}
-	for _, p := range toolParts(w.peek()) {
-		completed[p.CallID] = p.State.Done()
-	}
-	before := e.calls()
-	w.start(s.on(w.logs, e.add), nil)
-	f := w.finish(s)
-	checkLog(t, w.settled("s"))
-	if got := s.outcome(f); got != want && !s.unknown {
-		t.Errorf("%s:\n%s\nundisturbed:\n%s\n%s", where, got, want, kinds(w.settled("s")))
-	}
-	if s.unknown && (f.Reason != "completed" || !strings.HasSuffix(f.Messages[1].Text(), "that was all")) {
-		t.Errorf("%s:\n%s", where, outcome(f))
+	where := fmt.Sprintf("failed at append %d (stored: %v)", k, lost)
+	dispatched := map[string]bool{}
+	for _, r := range w.records("s") {
+		if r.Type == chunk.TypeToolStart {
+			dispatched[w.decode(r).(*chunk.ToolStart).ToolCallID] = true
+		}
 	}
 	for call, n := range e.calls() {
-		switch {
-		case n > 1 && s.unknown:
-			t.Errorf("%s: call %s did its work %d times", where, call, n)
-		case n > 2:
-			t.Errorf("%s: call %s did its work %d times", where, call, n)
-		case completed[call] && n != before[call]:
-			t.Errorf("%s: call %s was completed, and made again", where, call)
+		if n > 1 || !dispatched[call] {
+			t.Errorf("%s: call %s did its work %d times, and the log knows of it: %v", where, call, n, dispatched[call])
 		}
 	}
-	ids := map[string]bool{}
-	for _, id := range e.all {
-		ids[id] = true
-	}
-	for call := range done {
-		if n := e.count(call); n == 0 && !s.unknown {
-			t.Errorf("%s: call %s never did its work", where, call)
-		}
-	}
-	if len(ids) != len(e.calls()) {
-		t.Errorf("%s: %d effect ids for %d calls", where, len(ids), len(e.calls()))
-	}
-	return died
+	return store.check() != nil
 }
 
 // peek returns the fold of what is stored, whether anything goes on or not.

@@ -4,31 +4,22 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 	"testing"
-	"time"
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/fold"
-	"github.com/spool-run/spool/runner"
+	"github.com/spool-run/spool/internal/matrix"
 	"github.com/spool-run/spool/tool"
 	"github.com/spool-run/spool/wire/aisdk"
 	"github.com/spool-run/spool/wire/wiretest"
 )
 
-// recoveredLog is a scenario's log, whose first owner died at an append.
-func recoveredLog(t *testing.T, s scenario, k int) (records []chunk.Record) {
-	inWorld(t, func(w *world) {
-		first, store := w.second("first")
-		store.lives = k
-		_, stop := first.start(s.on(w.logs, func(tool.Call) {}), &runner.Options{Observer: runner.Observer{Failed: func(string, error) {}}})
-		w.say("s", "u1", s.name)
+// recoveredLog is the log of a scenario whose first owner died.
+func recoveredLog(t *testing.T, s scenario, died moment) (records []chunk.Record) {
+	died.goOn(t, func(w *world) {
 		w.hasten(s)
-		time.Sleep(time.Minute)
-		if w.reply(s, w.peek()) {
-			time.Sleep(time.Minute)
-		}
-		stop()
 		w.start(s.on(w.logs, func(tool.Call) {}), nil)
 		w.finish(s)
 		records = w.settled("s")
@@ -39,26 +30,31 @@ func recoveredLog(t *testing.T, s scenario, k int) (records []chunk.Record) {
 // Whoever reads a run on the AI SDK wire that died, paused or both, and attaches
 // anywhere in it, ends with what the log says.
 func TestRecoveredRunsOnTheWire(t *testing.T) {
-	for i, s := range append(scenarios(), hasty()...) {
-		if s.unknown || s.again && os.Getenv(envChaos) == "" { // the suite's own log has a rollback, too
-			continue
-		}
-		_, n, _ := undisturbed(t, s)
-		first, each := n*2/3, n
-		if os.Getenv(envChaos) != "" {
-			first, each = 2, 5
-		}
-		for k := first; k < n; k += each {
-			log := recoveredLog(t, s, k)
-			for _, ui7 := range []bool{false, true} {
-				if os.Getenv(envChaos) == "" && ui7 != (i%2 == 0) {
-					continue // in turn
-				}
-				t.Run(fmt.Sprintf("%s, died at %d, ui7 %v", s.title(), k, ui7), func(t *testing.T) {
-					onTheWire(t, log, ui7)
-				})
+	t.Parallel()
+	list := slices.DeleteFunc(append(scenarios(), hasty()...), func(s scenario) bool {
+		return s.unknown || s.again && os.Getenv(envChaos) == "" // the suite's own log has a rollback, too
+	})
+	for i := range matrix.Points(t, len(list), 5) {
+		s := list[i]
+		t.Run(s.title(), func(t *testing.T) {
+			t.Parallel()
+			moments := undisturbed(t, s).moments
+			first, each := len(moments)*2/3, len(moments)
+			if os.Getenv(envChaos) != "" {
+				first, each = 2, 5
 			}
-		}
+			for k := first; k < len(moments); k += each {
+				log := recoveredLog(t, s, moments[k])
+				for _, ui7 := range []bool{false, true} {
+					if os.Getenv(envChaos) == "" && ui7 != (i%2 == 0) {
+						continue // in turn
+					}
+					t.Run(fmt.Sprintf("%v, ui7 %v", moments[k], ui7), func(t *testing.T) {
+						onTheWire(t, log, ui7)
+					})
+				}
+			}
+		})
 	}
 }
 
@@ -67,6 +63,7 @@ func onTheWire(t *testing.T, log []chunk.Record, ui7 bool) {
 	t.Helper()
 	wiretest.Run(t, wiretest.Wire{
 		Log:     log,
+		OnlyLog: true, // the wire's own tests have the others
 		PerTurn: true,
 		New: func(turn *fold.Turn) spool.Projector {
 			return aisdk.NewProjector(turn.ID, &aisdk.Options{UI7: ui7})
@@ -101,7 +98,7 @@ func TestSavedFoldOfAPause(t *testing.T) {
 		if s.answer == nil && s.during == nil {
 			continue
 		}
-		log := recoveredLog(t, s, 0) // nobody dies
+		log := undisturbed(t, s).log
 		whole, part := fold.New("s"), fold.New("s")
 		loads := 0
 		for _, r := range log {

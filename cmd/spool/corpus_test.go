@@ -14,6 +14,7 @@ import (
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/fold"
+	"github.com/spool-run/spool/internal/matrix"
 	"github.com/spool-run/spool/model/modeltest"
 	"github.com/spool-run/spool/wire/aisdk"
 	"github.com/spool-run/spool/wire/merlin"
@@ -103,7 +104,7 @@ func TestCorpusOnTheWires(t *testing.T) {
 	}
 	corpusLogs(t, func(t *testing.T, records []chunk.Record, _ *fold.Fold, _ *folded) {
 		for name, w := range wires {
-			w.Log, w.OnlyLog = records, true
+			w.Log, w.OnlyLog, w.Stride = records, true, matrix.Stride(t, 11)
 			t.Run(name, func(t *testing.T) { wiretest.Run(t, w) })
 		}
 	})

@@ -19,6 +19,7 @@ import (
 	"testing/iotest"
 
 	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/internal/matrix"
 	"github.com/spool-run/spool/model"
 )
 
@@ -79,6 +80,7 @@ func Corpus(t *testing.T, dir string, ingest Ingest, update bool) {
 	for file, data := range Streams(t, dir, "*.*") {
 		ext := filepath.Ext(file)
 		t.Run(filepath.Base(file), func(t *testing.T) {
+			t.Parallel()
 			got, err := Fold(Collect(ingest(bytes.NewReader(data))))
 			if err != nil {
 				t.Error(err)
@@ -181,7 +183,8 @@ func Fuzz(f *testing.F, dir string, ingest Ingest) {
 	})
 }
 
-// Splits checks that the parts do not depend on how the bytes arrive.
+// Splits checks that the parts do not depend on how the bytes arrive. With the race
+// detector it splits a stream at fewer places.
 func Splits(t testing.TB, data []byte, ingest Ingest) {
 	t.Helper()
 	want := read(data, ingest)
@@ -192,7 +195,7 @@ func Splits(t testing.TB, data []byte, ingest Ingest) {
 	for range 8 {
 		want.same(t, ingest, "random pieces", &pieces{data, rnd})
 	}
-	for i := 1; i < len(data); i += stride(data, 1<<17) { // byte by byte, it was split everywhere
+	for i := 1; i < len(data); i += stride(data, 1<<17/matrix.Stride(t, 8)) { // byte by byte, it was split everywhere
 		want.same(t, ingest, fmt.Sprintf("split at %d", i), io.MultiReader(bytes.NewReader(data[:i]), bytes.NewReader(data[i:])))
 	}
 }
@@ -249,14 +252,15 @@ func (p *pieces) Read(b []byte) (int, error) {
 }
 
 // Cuts checks that no beginning of a stream passes for a complete answer. Wherever it
-// is cut, it ends in an error or says what the whole stream says.
+// is cut, it ends in an error or says what the whole stream says. With the race detector
+// it is cut at fewer places.
 func Cuts(t testing.TB, data []byte, ingest Ingest) {
 	t.Helper()
 	whole, err := Fold(Collect(ingest(bytes.NewReader(data))))
 	if err != nil {
 		t.Error(err)
 	}
-	for i := 0; i < len(data); i += stride(data, 3<<18) {
+	for i := 0; i < len(data); i += stride(data, 3<<18/matrix.Stride(t, 8)) {
 		got, err := Fold(Collect(ingest(bytes.NewReader(data[:i]))))
 		if err != nil {
 			t.Errorf("cut at %d: %v", i, err)

@@ -13,6 +13,7 @@ import (
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/fold"
+	"github.com/spool-run/spool/internal/matrix"
 	"github.com/spool-run/spool/wire/aisdk"
 )
 
@@ -103,9 +104,13 @@ func checkLog(t *testing.T, l *logOf, o aisdk.Options) {
 	checkCuts(t, l, o, 1)
 }
 
-// checkCuts is checkLog at each n-th cut, and the last.
+// checkCuts is checkLog at each n-th cut, and the last; with the race detector at
+// fewer of a long log.
 func checkCuts(t *testing.T, l *logOf, o aisdk.Options, n int) {
 	t.Helper()
+	if len(l.records) > 60 {
+		n *= matrix.Stride(t, 7)
+	}
 	for _, turn := range l.fold.Turns {
 		var want any // nil if the turn's message was rewound
 		if m := l.fold.Message(turn.MessageID); m != nil {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/fold"
+	"github.com/spool-run/spool/internal/matrix"
 	"github.com/spool-run/spool/wire/aisdk"
 	"github.com/spool-run/spool/wire/wiretest"
 )
@@ -18,8 +19,10 @@ func TestWire(t *testing.T) {
 			t.Fatalf("there is no profile %s", name)
 		}
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			wiretest.Run(t, wiretest.Wire{
 				PerTurn: true,
+				Stride:  matrix.Stride(t, 11),
 				New:     func(turn *fold.Turn) spool.Projector { return aisdk.NewProjector(turn.ID, &o) },
 				Fold: func(stream []byte) (json.RawMessage, error) {
 					c := &aisdk.Client{UI7: o.UI7}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/internal/matrix"
 	"github.com/spool-run/spool/wire/merlin"
 )
 
@@ -109,7 +110,7 @@ func TestClientDrops(t *testing.T) {
 		for _, e := range events {
 			stayed.Apply(e)
 		}
-		for cut := range events {
+		for cut := range matrix.Points(t, len(events), 9) {
 			var c merlin.Client
 			from := 0
 			for i, e := range events[:cut] {

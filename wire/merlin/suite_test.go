@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/internal/matrix"
 	"github.com/spool-run/spool/wire"
 	"github.com/spool-run/spool/wire/merlin"
 	"github.com/spool-run/spool/wire/wiretest"
@@ -36,6 +37,7 @@ func TestWire(t *testing.T) {
 			t.Parallel()
 			wiretest.Run(t, wiretest.Wire{
 				Profile: served(t, &p.o),
+				Stride:  matrix.Stride(t, 11),
 				Fold:    func(stream []byte) (json.RawMessage, error) { return state(stream, &p.o) },
 			})
 		})

@@ -15,7 +15,7 @@ import (
 // checkShape: only the last frame that a record became carries its sequence,
 // none of a plan does, and every frame is whole.
 func checkShape(s *subject) error {
-	r, err := s.project(s.records, true)
+	r, err := s.live()
 	if err != nil {
 		return err
 	}
@@ -95,7 +95,7 @@ func (s *subject) whole(f spool.Frame) error {
 
 // checkDeterminism: two projectors agree, whether or not anybody asks for plans.
 func checkDeterminism(s *subject) error {
-	first, err := s.project(s.records, true)
+	first, err := s.live()
 	if err != nil {
 		return err
 	}
@@ -147,11 +147,11 @@ func checkFrozen(s *subject) error {
 // checkRebuilt: another node that folds the records up to a cut has the same
 // plan, and goes on with the same frames.
 func checkRebuilt(s *subject) error {
-	live, err := s.project(s.records, true)
+	live, err := s.live()
 	if err != nil {
 		return err
 	}
-	for c := 0; c <= len(s.records); c += max(1, s.stride) {
+	for c := 0; c <= len(s.records); c += max(1, s.stride, s.Stride) {
 		p := s.New(s.turn)
 		for _, r := range s.records[:c] {
 			if _, err := p.Apply(nil, r); err != nil {
@@ -185,13 +185,13 @@ func checkPlan(s *subject) error {
 	if s.NoPlan {
 		return nil
 	}
-	r, err := s.project(s.records, true)
+	r, err := s.live()
 	if err != nil {
 		return err
 	}
 	paused := false
 	for n := range len(s.records) + 1 {
-		if !paused && !s.idle(r, n) {
+		if !paused && !s.idle(r, n) && (n%max(1, s.Stride) == 0 || n == len(s.records)) {
 			if err := s.attach(r, n, n); err != nil {
 				return err
 			}
@@ -221,7 +221,7 @@ func (s *subject) idle(r run, c int) bool {
 // checkAttach: whoever attaches during a run has, at its end, the state of who
 // never left, and so has, at the end of the log, whoever attached anywhere.
 func checkAttach(s *subject) error {
-	r, err := s.project(s.records, true)
+	r, err := s.live()
 	if err != nil {
 		return err
 	}
@@ -241,8 +241,8 @@ func (s *subject) attach(r run, from, n int) error {
 	if err != nil {
 		return fmt.Errorf("attached at the start, now at %s: %w", s.at(n), err)
 	}
-	for c := from; c <= n && !s.NoPlan; c++ {
-		if c > from && s.idle(r, c) {
+	for c := range s.cuts(from, n) {
+		if s.NoPlan || c > from && s.idle(r, c) {
 			continue
 		}
 		came, err := s.fold(s.stream(r, c, n))
@@ -259,12 +259,12 @@ func (s *subject) attach(r run, from, n int) error {
 // checkCutInPlan: k frames of a plan from one node and the others from another,
 // which knows only the records up to the cut, are that plan.
 func checkCutInPlan(s *subject) error {
-	r, err := s.project(s.records, true)
+	r, err := s.live()
 	if err != nil {
 		return err
 	}
 	n := len(s.records)
-	for c := 0; c <= n; c += max(1, s.stride) {
+	for c := 0; c <= n; c += max(1, s.stride, s.Stride) {
 		rebuilt, err := s.project(s.records[:c], false)
 		if err != nil {
 			return err
@@ -324,7 +324,7 @@ func checkTruth(s *subject) error {
 	if s.Truth == nil {
 		return nil
 	}
-	r, err := s.project(s.records, true)
+	r, err := s.live()
 	if err != nil {
 		return err
 	}

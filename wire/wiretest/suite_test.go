@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -296,6 +297,27 @@ func TestSuiteFindsFlaws(t *testing.T) {
 		if !finds(t, toyWire(tt.flaw), tt.found) {
 			t.Errorf("a wire that %s passes %q", tt.flaw, tt.found)
 		}
+	}
+}
+
+func TestStrideKeepsTheEnds(t *testing.T) {
+	s := &subject{Wire: Wire{Stride: 4}}
+	for _, tt := range []struct {
+		from, to int
+		want     []int
+	}{{0, 9, []int{0, 4, 8, 9}}, {3, 7, []int{3, 7}}, {5, 5, []int{5}}, {6, 8, []int{6, 8}}} {
+		if got := slices.Collect(s.cuts(tt.from, tt.to)); !slices.Equal(got, tt.want) {
+			t.Errorf("%d…%d: %v", tt.from, tt.to, got)
+		}
+	}
+	s.Stride = 0
+	if got := slices.Collect(s.cuts(2, 5)); !slices.Equal(got, []int{2, 3, 4, 5}) {
+		t.Errorf("every cut: %v", got)
+	}
+	w := toyWire("plans without the first frame")
+	w.Stride = 20
+	if !finds(t, w, "a reader that attaches at any cut ends as one that never left") {
+		t.Error("with a stride it sees nothing")
 	}
 }
 

@@ -9,6 +9,7 @@ package wiretest
 import (
 	"encoding/json"
 	"fmt"
+	"iter"
 	"slices"
 	"testing"
 
@@ -40,6 +41,10 @@ type Wire struct {
 	Log []chunk.Record
 	// OnlyLog leaves out the checks that bring a log of their own.
 	OnlyLog bool
+
+	// Stride leaves out cuts: only each so many-th is tried. 0: every cut. It is
+	// for runs with the race detector, which take ten times as long.
+	Stride int
 
 	stride int // of the checks that rebuild projectors: each so many-th cut
 }
@@ -109,6 +114,8 @@ type subject struct {
 	name    string
 	turn    *fold.Turn
 	records []chunk.Record // what the projector is given
+
+	seen *run // see live
 }
 
 func (w Wire) subjects() ([]*subject, error) {
@@ -156,6 +163,30 @@ func (s *subject) project(records []chunk.Record, plans bool) (run, error) {
 		out.plans = append(out.plans, clone(p.Plan()))
 	}
 	return out, nil
+}
+
+// live is the life of a projector that is given all records and asked for every
+// plan. It is the same at every call, and nobody writes to it.
+func (s *subject) live() (run, error) {
+	if s.seen == nil {
+		r, err := s.project(s.records, true)
+		if err != nil {
+			return run{}, err
+		}
+		s.seen = &r
+	}
+	return *s.seen, nil
+}
+
+// cuts yields the cuts among from…to that are tried, the first and the last always.
+func (s *subject) cuts(from, to int) iter.Seq[int] {
+	return func(yield func(int) bool) {
+		for c := from; c <= to; c++ {
+			if ((c-from)%max(1, s.Stride) == 0 || c == to) && !yield(c) {
+				return
+			}
+		}
+	}
 }
 
 func clone(frames []spool.Frame) []spool.Frame {
