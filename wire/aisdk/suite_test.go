@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"testing"
 
-	"github.com/spool-run/spool"
-	"github.com/spool-run/spool/fold"
 	"github.com/spool-run/spool/wire/aisdk"
 	"github.com/spool-run/spool/wire/wiretest"
 )
@@ -19,8 +17,7 @@ func TestWire(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			wiretest.Run(t, wiretest.Wire{
-				PerTurn: true,
-				New:     func(turn *fold.Turn) spool.Projector { return aisdk.NewProjector(turn.ID, &o) },
+				Profile: o.Profile(),
 				Fold: func(stream []byte) (json.RawMessage, error) {
 					c := &aisdk.Client{UI7: o.UI7}
 					if err := c.Write(stream); err != nil {
