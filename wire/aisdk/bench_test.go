@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/wire"
 	"github.com/spool-run/spool/wire/aisdk"
 )
 
@@ -15,7 +16,7 @@ func BenchmarkDeltas(b *testing.B) {
 	var frames []spool.Frame
 	b.ReportAllocs()
 	for b.Loop() {
-		p := aisdk.NewProjector("t", nil)
+		p := aisdk.NewProjector(wire.Subject{Turn: "t"}, nil)
 		for _, r := range l.records {
 			var err error
 			if frames, err = p.Apply(frames[:0], r); err != nil {
@@ -34,6 +35,6 @@ func BenchmarkPlan(b *testing.B) {
 	_, p := project(b, l, "t", nil)
 	b.ReportAllocs()
 	for b.Loop() {
-		p.Plan()
+		planOf(b, p)
 	}
 }

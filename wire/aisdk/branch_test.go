@@ -11,6 +11,7 @@ import (
 	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/fold"
 	"github.com/spool-run/spool/store/memstore"
+	"github.com/spool-run/spool/wire"
 	"github.com/spool-run/spool/wire/aisdk"
 )
 
@@ -65,7 +66,7 @@ func TestBranchesOfRandomLogs(t *testing.T) {
 			}); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := store.Read(t.Context(), to, 0, 1); !errors.Is(err, spool.ErrTrimmed) {
+			if _, _, err := store.Read(t.Context(), to, 0, 1); !errors.Is(err, spool.ErrTrimmed) {
 				t.Fatalf("the branch says that it has its trace: %v", err)
 			}
 		}
@@ -114,17 +115,17 @@ func checkBranchOnTheWire(t *testing.T, f *fold.Fold, records []chunk.Record) {
 		if m == nil {
 			continue
 		}
-		p := aisdk.NewProjector(turn.ID, &o)
+		p := aisdk.NewProjector(wire.Subject{Turn: turn.ID}, &o)
 		for _, r := range records {
 			if _, err := p.Apply(nil, r); err != nil {
 				t.Fatal(err)
 			}
 		}
-		rd, err := read(&o, p.Plan(), true)
+		rd, err := read(&o, planOf(t, p), true)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if d := diff(canonical(t, rd.client.Message, &o), canonical(t, aisdk.ConvertToUIMessage(m, converting(f, &o)), &o)); d != "" {
+		if d := diff(canonical(t, rd.client.Message, &o), canonical(t, aisdk.ConvertToUIMessage(m, converting(&logOf{fold: f}, &o)), &o)); d != "" {
 			t.Fatalf("%s: turn %s: %s", f.Session, turn.ID, d)
 		}
 	}

@@ -103,48 +103,42 @@ func (p *Projector) ofEnd(c *chunk.SubAgentEnd) {
 // applyChild folds a record of an agent below the turn's.
 func (p *Projector) applyChild(dst []spool.Frame, r chunk.Record) ([]spool.Frame, error) {
 	a := p.child(r.Agent)
-	if a == nil {
-		return dst, nil
-	}
-	switch {
-	case r.Type == chunk.TypeUserMessage, r.Type == chunk.TypeRunStarted:
-	case len(a.runs) == 0, r.Class == chunk.Trace && p.o.SubAgents == Summary:
+	if a == nil || !p.concerns(a, r) {
 		return dst, nil
 	}
 	c, err := chunk.Decode(r.Data)
 	if err != nil {
 		return dst, err
 	}
-	base := c.ChunkBase()
-	if shown := p.o.keeps(c); !shown {
+	run := c.ChunkBase().RunID
+	if !p.o.keeps(c) {
 		if c = p.o.filter(c); c == nil {
 			return dst, nil
 		}
 	}
-	p.w.frames = dst
-	n := len(dst)
 	switch c := c.(type) {
 	case *chunk.UserMessage:
 		a.said[c.CommandID] = &c.Message
 		return dst, nil
 	case *chunk.ToolApprovalResponse, *chunk.ToolResultSubmitted:
-		open := a.Status == chunk.StatusActive
-		if !open && !a.paused || a.fold == nil || !accepts(a.fold.Message(), c, a.kind, a.lastWait(), open) {
+		if !a.accepts(c) {
 			return dst, nil
 		}
 		return p.answer(dst, r, func() {
 			a.fold.Apply(r, c)
 			p.tell(a)
-		}), p.lacking
+		}), nil
 	case *chunk.RunStarted:
 		if !p.startChild(a, r, c) {
 			return dst, nil
 		}
 	default:
-		if chunk.IsCommand(r.Type) || !a.runs[base.RunID] {
+		if chunk.IsCommand(r.Type) || !a.runs[run] {
 			return dst, nil
 		}
 	}
+	p.w.frames = dst
+	n := len(dst)
 	if r.Class == chunk.Kept {
 		a.heard += len(r.Data)
 	}
@@ -153,7 +147,21 @@ func (p *Projector) applyChild(dst []spool.Frame, r chunk.Record) ([]spool.Frame
 	if p.ended && len(p.w.frames) > n {
 		p.w.frames = append(p.w.frames, p.terminal...)
 	}
-	return p.number(n, r.Seq), p.lacking
+	return p.number(n, r.Seq), nil
+}
+
+// concerns reports whether a record of a sub-agent may have to do with the turn.
+func (p *Projector) concerns(a *childAgent, r chunk.Record) bool {
+	if r.Type == chunk.TypeUserMessage || r.Type == chunk.TypeRunStarted {
+		return true
+	}
+	return len(a.runs) > 0 && (r.Class != chunk.Trace || p.o.SubAgents != Summary)
+}
+
+// accepts reports whether an answer is one that the agent waits for.
+func (a *childAgent) accepts(c chunk.Chunk) bool {
+	open := a.Status == chunk.StatusActive
+	return (open || a.paused) && a.fold != nil && accepts(a.fold.Message(), c, a.kind, a.lastWait(), open)
 }
 
 // startChild takes a run of a sub-agent; false if it is no run of this turn's.
@@ -190,21 +198,8 @@ func (p *Projector) startChild(a *childAgent, r chunk.Record, c *chunk.RunStarte
 // and is forgotten.
 func (p *Projector) followChild(a *childAgent, r chunk.Record, c chunk.Chunk) {
 	switch c := c.(type) {
-	case *chunk.RunStarted:
-		p.tell(a)
-		p.sync()
-	case *chunk.RunSuspended:
-		a.Status, a.Reason, a.kind = chunk.StatusPaused, c.Kind, c.Kind
-		if a.paused = strings.HasPrefix(c.Kind, "awaiting_"); a.paused {
-			a.Waits = append(a.Waits, SubAgentWait{Seq: r.Seq, Calls: c.ToolCallIDs})
-		}
-		p.tell(a)
-		p.sync()
-	case *chunk.RunFinished:
-		a.Status, a.Reason = chunk.StatusEnded, string(c.Outcome)
-		if c.Outcome == chunk.OutcomeFailed {
-			a.Status = chunk.StatusFailed
-		}
+	case *chunk.RunStarted, *chunk.RunSuspended, *chunk.RunFinished:
+		a.ends(c, r.Seq)
 		p.tell(a)
 		p.sync()
 	case *chunk.SubAgentStart:
@@ -216,17 +211,9 @@ func (p *Projector) followChild(a *childAgent, r chunk.Record, c chunk.Chunk) {
 		p.sync()
 		p.transient(c)
 	case *chunk.StepDiscarded:
-		if p.o.flattens() && p.view.retracted(p, p.shown()) {
-			p.cut(c.Reason, 0)
-		} else if !p.o.flattens() && len(a.Waits) > 0 {
-			p.sync()
-		}
-	case *chunk.TextDelta, *chunk.Thinking:
-		if p.o.flattens() && !p.view.grow(p, a.fold.Message().Parts) {
-			p.sync()
-		}
-	case *chunk.ToolArgStreamDelta:
-		if p.o.flattens() && !p.view.growArguments(p, a.fold.Message().Parts, c.ToolCallID, ChildCallID(a.Session, c.ToolCallID)) {
+		p.discardChild(a, c)
+	case *chunk.TextDelta, *chunk.Thinking, *chunk.ToolArgStreamDelta:
+		if p.o.flattens() && !p.growChild(a, c) {
 			p.sync()
 		}
 	case *chunk.StepCommitted:
@@ -240,6 +227,41 @@ func (p *Projector) followChild(a *childAgent, r chunk.Record, c chunk.Chunk) {
 		}
 	}
 	p.followLive(a, r)
+}
+
+// ends notes how the agent's run stands where it pauses or ends.
+func (a *childAgent) ends(c chunk.Chunk, seq uint64) {
+	switch c := c.(type) {
+	case *chunk.RunSuspended:
+		a.Status, a.Reason, a.kind = chunk.StatusPaused, c.Kind, c.Kind
+		if a.paused = strings.HasPrefix(c.Kind, "awaiting_"); a.paused {
+			a.Waits = append(a.Waits, SubAgentWait{Seq: seq, Calls: c.ToolCallIDs})
+		}
+	case *chunk.RunFinished:
+		a.Status, a.Reason = chunk.StatusEnded, string(c.Outcome)
+		if c.Outcome == chunk.OutcomeFailed {
+			a.Status = chunk.StatusFailed
+		}
+	}
+}
+
+// discardChild takes a model phase of a sub-agent back, which only those clients
+// have who are shown its words as the message's.
+func (p *Projector) discardChild(a *childAgent, c *chunk.StepDiscarded) {
+	if p.o.flattens() && p.view.retracted(p, p.shown()) {
+		p.cut(c.Reason, 0, 0)
+	} else if !p.o.flattens() && len(a.Waits) > 0 {
+		p.sync()
+	}
+}
+
+// growChild is grow for what a sub-agent says in the message itself.
+func (p *Projector) growChild(a *childAgent, c chunk.Chunk) bool {
+	parts := a.fold.Message().Parts
+	if c, ok := c.(*chunk.ToolArgStreamDelta); ok {
+		return p.view.growArguments(p, parts, c.ToolCallID, ChildCallID(a.Session, c.ToolCallID))
+	}
+	return p.view.grow(p, parts)
 }
 
 // tell brings a sub-agent's data part up to date.

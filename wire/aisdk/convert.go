@@ -10,6 +10,8 @@ import (
 // ConvertOptions say how messages are converted. The zero value converts
 // everything, as the default profile streams it.
 type ConvertOptions struct {
+	// Options are the profile's, whose stream the messages are to equal.
+	Options
 	// GenerateID names the messages; nil keeps their ids. It is given a
 	// message's index in the whole history.
 	GenerateID func(index int, m *chunk.Message) string
@@ -21,31 +23,15 @@ type ConvertOptions struct {
 	// Children returns the sub-agents of a message and the session of the agent
 	// whose message it is; see [SubAgentsOf]. Nil: there are none.
 	Children func(m *chunk.Message) (root string, list []*SubAgent)
-	// UI7, StaticTools, SubAgents, NoStepEvents, LiteralErrors, ChunkFilter and
-	// Resolve are the profile's.
-	UI7           bool
-	StaticTools   bool
-	SubAgents     SubAgents
-	NoStepEvents  bool
-	LiteralErrors bool
-	ChunkFilter   func(chunk.Chunk) bool
-	Resolve       func(json.RawMessage) (json.RawMessage, error)
+	// Resolve returns the value that a stored value stands for: what a blob
+	// reference refers to, anything else as it is. Nil leaves values as they are
+	// stored.
+	Resolve func(json.RawMessage) (json.RawMessage, error)
 	// Live is set for a message whose turn still runs: it gets no closing step.
 	Live bool
 }
 
-func (o *ConvertOptions) profile() *Options {
-	return &Options{UI7: o.UI7, StaticTools: o.StaticTools, SubAgents: o.SubAgents, NoStepEvents: o.NoStepEvents, LiteralErrors: o.LiteralErrors, ChunkFilter: o.ChunkFilter, Resolve: o.Resolve}
-}
-
-// Convert returns the options under which converted messages equal what this
-// profile streams.
-func (o *Options) Convert() *ConvertOptions {
-	if o == nil {
-		return nil
-	}
-	return &ConvertOptions{UI7: o.UI7, StaticTools: o.StaticTools, SubAgents: o.SubAgents, NoStepEvents: o.NoStepEvents, LiteralErrors: o.LiteralErrors, ChunkFilter: o.ChunkFilter, Resolve: o.Resolve}
-}
+func (o *ConvertOptions) shape() *shape { return &shape{Options: o.Options, resolve: o.Resolve} }
 
 // ConvertToUIMessages converts a history. Nil options are the zero value.
 func ConvertToUIMessages(messages []chunk.Message, o *ConvertOptions) []UIMessage {
@@ -72,22 +58,22 @@ func ConvertToUIMessage(m *chunk.Message, o *ConvertOptions) UIMessage {
 }
 
 func convert(m *chunk.Message, index int, o *ConvertOptions) UIMessage {
-	profile := o.profile()
+	as := o.shape()
 	ui := UIMessage{ID: m.ID, Role: string(m.Role), Metadata: m.Metadata, Parts: []UIPart{}}
 	if o.GenerateID != nil {
 		ui.ID = o.GenerateID(index, m)
 	}
 	sources := 0
-	parts := o.parts(m, profile)
+	parts := o.parts(m, as)
 	for i := range parts.list {
-		p := profile.whole(&parts.list[i])
+		p := as.whole(&parts.list[i])
 		if p.Type == chunk.PartSource {
 			sources++
 		}
-		if !profile.visible(p) || o.OmitReasoning && p.Type == chunk.PartReasoning {
+		if !as.visible(p) || o.OmitReasoning && p.Type == chunk.PartReasoning {
 			continue
 		}
-		part := convertPart(p, profile, sources)
+		part := convertPart(p, as, sources)
 		part.ProviderMetadata = ofAgent(parts.agent(i), part.ProviderMetadata)
 		if m.Role == chunk.RoleAssistant {
 			if p.Type == chunk.PartFile {
@@ -103,7 +89,7 @@ func convert(m *chunk.Message, index int, o *ConvertOptions) UIMessage {
 	}
 	if m.Role == chunk.RoleAssistant && !o.Live && !o.NoStepEvents && !o.OmitToolResults {
 		own := parts.own
-		if profile.flattens() {
+		if as.flattens() {
 			own = parts.list
 		}
 		if endsWithTools(own) {
@@ -114,7 +100,7 @@ func convert(m *chunk.Message, index int, o *ConvertOptions) UIMessage {
 }
 
 // parts returns the message's parts with those of its sub-agents.
-func (o *ConvertOptions) parts(m *chunk.Message, profile *Options) shown {
+func (o *ConvertOptions) parts(m *chunk.Message, as *shape) shown {
 	if m.Role != chunk.RoleAssistant {
 		return shown{list: m.Parts}
 	}
@@ -123,14 +109,14 @@ func (o *ConvertOptions) parts(m *chunk.Message, profile *Options) shown {
 	if o.Children != nil {
 		root, list = o.Children(m)
 	}
-	own := profile.filterParts(&chunk.Base{AgentID: root}, m.Parts)
-	list = profile.filterAgents(list)
-	s := shownParts(root, own, list, profile, func(i int) json.RawMessage { return list[i].data(profile) })
+	own := as.filterParts(&chunk.Base{AgentID: root}, m.Parts)
+	list = as.filterAgents(list)
+	s := shownParts(root, own, list, as, func(i int) json.RawMessage { return list[i].data(as) })
 	s.own = own
 	return s
 }
 
-func convertPart(p *chunk.Part, o *Options, source int) UIPart {
+func convertPart(p *chunk.Part, o *shape, source int) UIPart {
 	switch p.Type {
 	case chunk.PartText, chunk.PartReasoning:
 		part := UIPart{Type: prefix(p.Type), Text: p.Text, State: "done"}
@@ -162,7 +148,7 @@ func convertPart(p *chunk.Part, o *Options, source int) UIPart {
 	return UIPart{Type: "step-start"}
 }
 
-func convertTool(t *chunk.ToolPart, o *Options) UIPart {
+func convertTool(t *chunk.ToolPart, o *shape) UIPart {
 	part := UIPart{Type: "dynamic-tool", ToolName: t.Name, ToolCallID: t.CallID, ProviderExecuted: t.ProviderExecuted}
 	if o.StaticTools {
 		part.Type, part.ToolName = "tool-"+t.Name, ""

@@ -3,7 +3,6 @@ package aisdk_test
 import (
 	"encoding/json"
 	"fmt"
-	"reflect"
 	"testing"
 
 	"github.com/spool-run/spool/chunk"
@@ -60,11 +59,6 @@ func TestConvertToolStates(t *testing.T) {
 			t.Errorf("%s:\ngot  %s\nwant %s", test.part.Tool.State, got, want)
 		}
 	}
-	for core, want := range map[string]string{"pending": "input-available", "executing": "input-available", "completed": "output-available", "error": "output-error"} {
-		if got := aisdk.UIState(core); got != want {
-			t.Errorf("%s: %s, want %s", core, got, want)
-		}
-	}
 }
 
 // sameText compares JSON without regard to the order of members.
@@ -104,7 +98,7 @@ func TestConvertMessages(t *testing.T) {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 	got, _ = json.Marshal(aisdk.ConvertToUIMessages(history(), &aisdk.ConvertOptions{OmitReasoning: true, OmitToolResults: true,
-		StaticTools: true, NoStepEvents: true, GenerateID: func(i int, m *chunk.Message) string { return fmt.Sprint(m.Role, "-", i) }})[2])
+		Options: aisdk.Options{StaticTools: true, NoStepEvents: true}, GenerateID: func(i int, m *chunk.Message) string { return fmt.Sprint(m.Role, "-", i) }})[2])
 	want = `{"id":"assistant-2","role":"assistant","parts":[{"type":"text","text":"I search.","state":"done"},
 		{"type":"tool-search","toolCallId":"c","state":"input-available","input":{"q":1}}]}`
 	if !sameText(got, want) {
@@ -171,69 +165,5 @@ func TestMergeAssistantMessages(t *testing.T) {
 	}
 	if after, _ := json.Marshal(in); string(after) != string(before) {
 		t.Error("the messages given were changed")
-	}
-}
-
-func TestParse(t *testing.T) {
-	m, err := aisdk.ParseUIMessage([]byte(`{"id":"u","role":"user","metadata":{"k":1},"parts":[{"type":"text","text":"Hi"},{"type":"step-start"},
-		{"type":"file","url":"data:,x","mediaType":"image/png","filename":"x.png"},{"type":"data-pos","data":{"x":1},"id":"p"},{"type":"text","text":""}]}`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	user, err := aisdk.UserMessage(m)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, _ := json.Marshal(user)
-	if want := `{"id":"u","role":"user","metadata":{"k":1},"parts":[{"type":"text","text":"Hi"},{"type":"file","url":"data:,x","mediaType":"image/png","filename":"x.png"},{"type":"data","name":"pos","id":"p","data":{"x":1}}]}`; !sameText(got, want) {
-		t.Errorf("got %s", got)
-	}
-	if m, err := aisdk.ParseUIMessage([]byte(`{"role":"user","content":"Hi"}`)); err != nil || m.Parts[0].Text != "Hi" {
-		t.Error(m, err)
-	}
-	for _, bad := range []string{`[]`, `{"role":"tool","parts":[]}`, `{"role":"user","content":{}}`, `{"parts":[]}`, `{`} {
-		if _, err := aisdk.ParseUIMessage([]byte(bad)); chunk.CodeOf(err) != chunk.ErrInvalid.Code {
-			t.Errorf("%s: %v", bad, err)
-		}
-	}
-	for _, empty := range []aisdk.UIMessage{{Role: "user"}, {Role: "assistant", Parts: []aisdk.UIPart{{Type: "text", Text: "x"}}}} {
-		if _, err := aisdk.UserMessage(empty); chunk.CodeOf(err) != chunk.ErrInvalid.Code {
-			t.Errorf("%+v: %v", empty, err)
-		}
-	}
-}
-
-func TestAnswers(t *testing.T) {
-	m, err := aisdk.ParseUIMessage([]byte(`{"id":"a","role":"assistant","parts":[{"type":"text","text":"x","state":"done"},
-		{"type":"tool-where","toolCallId":"c1","state":"output-available","input":{},"output":{"lat":1}},
-		{"type":"dynamic-tool","toolName":"x","toolCallId":"c2","state":"output-error","input":{},"errorText":"off"},
-		{"type":"dynamic-tool","toolName":"x","toolCallId":"c3","state":"approval-responded","input":{},"approval":{"id":"a3","approved":false,"reason":"no"}},
-		{"type":"dynamic-tool","toolName":"x","toolCallId":"c4","state":"approval-requested","input":{},"approval":{"id":"a4"}},
-		{"type":"dynamic-tool","toolName":"x","toolCallId":"c5","state":"input-available","input":{}},
-		{"type":"dynamic-tool","toolName":"x","toolCallId":"c6","state":"output-available","preliminary":true,"input":{},"output":1},
-		{"type":"dynamic-tool","toolName":"x","toolCallId":"c7","state":"output-available","input":{}}]}`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := aisdk.Answers(m)
-	want := []aisdk.Answer{{ToolCallID: "c1", Output: json.RawMessage(`{"lat":1}`)}, {ToolCallID: "c2", Error: "off"},
-		{ToolCallID: "c3", ApprovalID: "a3", Reason: "no"}, {ToolCallID: "c7", Output: json.RawMessage("null")}}
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("got  %+v\nwant %+v", got, want)
-	}
-	m.Role = "user"
-	if aisdk.Answers(m) != nil {
-		t.Error("a user's message answers calls")
-	}
-}
-
-func TestMuteOutputs(t *testing.T) {
-	live, _ := project(t, toolsTurn(t), "t", nil)
-	kept := aisdk.MuteOutputs(live, map[string]bool{"c1": true})
-	if n := len(live) - len(kept); n != 2 {
-		t.Errorf("%d frames muted, want the preliminary and the final output of c1", n)
-	}
-	if len(aisdk.MuteOutputs(live, nil)) != len(live) {
-		t.Error("frames were muted for no call")
 	}
 }

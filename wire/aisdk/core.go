@@ -42,17 +42,6 @@ const (
 	CoreError     = "error"
 )
 
-// UIState returns the state of a tool part that stands for a core state.
-func UIState(core string) string {
-	switch core {
-	case CoreCompleted:
-		return StateOutputAvailable
-	case CoreError:
-		return StateOutputError
-	}
-	return StateInputAvailable
-}
-
 // ConvertToCoreMessages converts a history to the core format. Of the options
 // only GenerateID, OmitReasoning, OmitToolResults and Resolve count.
 func ConvertToCoreMessages(messages []chunk.Message, o *ConvertOptions) []CoreMessage {
@@ -71,7 +60,7 @@ func coreFrom(messages []chunk.Message, offset int, o *ConvertOptions) []CoreMes
 			core.ID = o.GenerateID(offset+i, m)
 		}
 		for j := range m.Parts {
-			if part, ok := corePart(o.profile().whole(&m.Parts[j]), o); ok {
+			if part, ok := corePart(o.shape().whole(&m.Parts[j]), o); ok {
 				core.Parts = append(core.Parts, part)
 			}
 		}
@@ -81,7 +70,7 @@ func coreFrom(messages []chunk.Message, offset int, o *ConvertOptions) []CoreMes
 }
 
 func corePart(p *chunk.Part, o *ConvertOptions) (CorePart, bool) {
-	resolve := o.profile().value
+	resolve := o.shape().value
 	switch p.Type {
 	case chunk.PartText, chunk.PartReasoning:
 		return CorePart{Type: string(p.Type), Text: p.Text}, p.Type == chunk.PartText || !o.OmitReasoning

@@ -7,13 +7,14 @@ import (
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/wire"
 	"github.com/spool-run/spool/wire/aisdk"
 )
 
 // project returns what the turn's records become, and the projector.
 func project(t testing.TB, l *logOf, turn string, o *aisdk.Options) ([]spool.Frame, *aisdk.Projector) {
 	t.Helper()
-	p := aisdk.NewProjector(turn, o)
+	p := aisdk.NewProjector(wire.Subject{Turn: turn, Resolve: l.resolve}, o)
 	var frames []spool.Frame
 	for _, r := range l.records {
 		var err error
@@ -22,6 +23,15 @@ func project(t testing.TB, l *logOf, turn string, o *aisdk.Options) ([]spool.Fra
 		}
 	}
 	return frames, p
+}
+
+func planOf(t testing.TB, p spool.Projector) []spool.Frame {
+	t.Helper()
+	plan, err := p.Plan()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return plan
 }
 
 // events returns the events' JSON, one a line, without the transient ones.
@@ -94,7 +104,7 @@ func TestEnds(t *testing.T) {
 			if terminal != want {
 				t.Errorf("%d terminal frames, want %d", terminal, want)
 			}
-			if plan := p.Plan(); !plan[len(plan)-1].Terminal || string(plan[len(plan)-1].Data) != "data: [DONE]\n\n" {
+			if plan := planOf(t, p); !plan[len(plan)-1].Terminal || string(plan[len(plan)-1].Data) != "data: [DONE]\n\n" {
 				t.Error("the plan of a turn that has ended does not end")
 			}
 			checkLog(t, test.log, aisdk.Options{})
@@ -107,7 +117,7 @@ func TestDiscardedPhaseCutsReaders(t *testing.T) {
 		add(&chunk.StepDiscarded{StepID: "r.1", Reason: "crash_recovery"},
 			&chunk.StreamResync{CheckpointID: "c", Reason: "crash_recovery"}).
 		begin().text("Right").said().commit().finish(chunk.OutcomeCompleted, "stop")
-	p := aisdk.NewProjector("t", nil)
+	p := aisdk.NewProjector(wire.Subject{Turn: "t"}, nil)
 	var cut []spool.Frame
 	for _, r := range l.records {
 		frames, err := p.Apply(nil, r)
@@ -133,7 +143,7 @@ func TestDiscardedPhaseCutsReaders(t *testing.T) {
 			t.Errorf("frame %d: sequence %d, cut %v", i, f.Seq, f.Cut)
 		}
 	}
-	if plan := joined(p.Plan()); strings.Contains(plan, "Wrong") || !strings.Contains(plan, `"id":"block-1","delta":"Right"`) {
+	if plan := joined(planOf(t, p)); strings.Contains(plan, "Wrong") || !strings.Contains(plan, `"id":"block-1","delta":"Right"`) {
 		t.Errorf("plan: %s", plan)
 	}
 
@@ -243,7 +253,7 @@ func TestFilter(t *testing.T) {
 		return true
 	}}
 	live, p := project(t, toolsTurn(t), "t", &o)
-	for what, s := range map[string]string{"stream": joined(live), "plan": joined(p.Plan())} {
+	for what, s := range map[string]string{"stream": joined(live), "plan": joined(planOf(t, p))} {
 		for _, gone := range []string{"reasoning", "state-patch", "progress", "step-committed"} {
 			if strings.Contains(s, gone) {
 				t.Errorf("%s is in the %s", gone, what)
@@ -257,7 +267,7 @@ func TestFilter(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := read(&o, p.Plan(), true)
+	b, err := read(&o, planOf(t, p), true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -290,7 +300,7 @@ func TestPlanOfALongText(t *testing.T) {
 		l.text(piece)
 	}
 	_, p := project(t, l, "t", nil)
-	plan := p.Plan()
+	plan := planOf(t, p)
 	bytes := 0
 	for _, f := range plan {
 		bytes += len(f.Data)
@@ -314,11 +324,11 @@ func TestRecordsOfOthersBecomeNothing(t *testing.T) {
 	l := toolsTurn(t)
 	for _, turn := range []string{"other", ""} {
 		frames, p := project(t, l, turn, nil)
-		if len(frames) > 0 || len(p.Plan()) > 0 {
+		if len(frames) > 0 || len(planOf(t, p)) > 0 {
 			t.Errorf("turn %q: %s", turn, joined(frames))
 		}
 	}
-	p := aisdk.NewProjector("t", nil)
+	p := aisdk.NewProjector(wire.Subject{Turn: "t"}, nil)
 	if _, err := p.Apply(nil, chunk.Record{Seq: 1, Type: chunk.TypeRunStarted, Agent: "s", Data: json.RawMessage("not JSON")}); err == nil {
 		t.Error("a record that is no JSON went unnoticed")
 	}
@@ -328,25 +338,25 @@ func TestResolvedValues(t *testing.T) {
 	ref := `{"$blob":"sha256:aa","size":5}`
 	l := newLog(t).user("t").start("r", "t", "t").begin().call("c", "x", "{}").said().dispatch("c", "x", ref).
 		result("c", "x", ref).add(&chunk.Custom{EventName: "n", Data: json.RawMessage(ref)}).commit().finish(chunk.OutcomeCompleted, "stop")
-	o := aisdk.Options{Resolve: func(v json.RawMessage) (json.RawMessage, error) {
+	l.resolve = func(v json.RawMessage) (json.RawMessage, error) {
 		if string(v) == ref {
 			return json.RawMessage(`{"big":` + "\n" + `"value"}`), nil
 		}
 		return v, nil
-	}}
-	live, p := project(t, l, "t", &o)
-	for _, s := range []string{joined(live), joined(p.Plan())} {
+	}
+	live, p := project(t, l, "t", nil)
+	for _, s := range []string{joined(live), joined(planOf(t, p))} {
 		if strings.Contains(s, "$blob") || strings.Count(s, `{"big":"value"}`)+strings.Count(s, `{\"big\":\"value\"}`) != 3 {
 			t.Error(s)
 		}
 	}
-	checkLog(t, l, o)
+	checkLog(t, l, aisdk.Options{})
 }
 
 func TestBlockIDs(t *testing.T) {
 	o := aisdk.Options{BlockID: func(i int) string { return strings.Repeat("b", i+1) }}
 	live, p := project(t, toolsTurn(t), "t", &o)
-	for _, s := range []string{joined(live), joined(p.Plan())} {
+	for _, s := range []string{joined(live), joined(planOf(t, p))} {
 		for _, want := range []string{`{"type":"reasoning-start","id":"b"}`, `{"type":"text-end","id":"bb"}`, `{"type":"text-end","id":"bbb"}`} {
 			if !strings.Contains(s, want) {
 				t.Errorf("%s is not in %s", want, s)
@@ -359,7 +369,7 @@ func TestASettledPhaseThatTakesWordsBackCutsReaders(t *testing.T) {
 	l := newLog(t).user("t").start("r", "t", "t").begin().text("What was never", " said")
 	l.add(&chunk.AssistantMessage{MessageID: "a-t", StepID: "r.1", Parts: []chunk.Part{{Type: chunk.PartText, First: 4, Text: "Other words"}}})
 	l.commit().finish(chunk.OutcomeCompleted, "stop")
-	p := aisdk.NewProjector("t", nil)
+	p := aisdk.NewProjector(wire.Subject{Turn: "t"}, nil)
 	cuts := 0
 	for _, r := range l.records {
 		frames, err := p.Apply(nil, r)

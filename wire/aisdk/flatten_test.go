@@ -10,6 +10,7 @@ import (
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/fold"
+	"github.com/spool-run/spool/wire"
 	"github.com/spool-run/spool/wire/aisdk"
 	"github.com/spool-run/spool/wire/wiretest"
 )
@@ -151,7 +152,7 @@ func TestFlattenedCrowds(t *testing.T) {
 			w := newCrowd(t, seed).play(120)
 			t.Run(fmt.Sprint(name, seed), func(t *testing.T) { checkCuts(t, w.logOf, profiles[name], 3) })
 			o := profiles[name]
-			p := aisdk.NewProjector("t", &o)
+			p := aisdk.NewProjector(wire.Subject{Turn: "t"}, &o)
 			for _, r := range w.records {
 				frames, err := p.Apply(nil, r)
 				if err != nil {
@@ -189,7 +190,7 @@ func TestFlatten(t *testing.T) {
 	said := map[string]string{}
 	calls := map[string]string{}
 	for _, turn := range f.Turns {
-		p := aisdk.NewProjector(turn.ID, &o)
+		p := aisdk.NewProjector(wire.Subject{Turn: turn.ID}, &o)
 		for _, r := range log {
 			frames, err := p.Apply(nil, r)
 			if err != nil {
@@ -201,7 +202,7 @@ func TestFlatten(t *testing.T) {
 				}
 			}
 		}
-		r, err := read(&o, p.Plan(), true)
+		r, err := read(&o, planOf(t, p), true)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -262,7 +263,7 @@ func TestFlattenedArguments(t *testing.T) {
 	}
 	want = strings.ReplaceAll(want, `"}
 {"type":"tool-input-delta","toolCallId":"s.1/c","inputTextDelta":"[1`, `[1`)
-	if got := events(p.Plan()); !strings.HasSuffix(got, want) {
+	if got := events(planOf(t, p)); !strings.HasSuffix(got, want) {
 		t.Errorf("plan:\n%s\nwant it to end with\n%s", got, want)
 	}
 
@@ -288,7 +289,7 @@ func TestFlattenedArguments(t *testing.T) {
 	if len(frames) == 0 || !frames[len(frames)-1].Cut {
 		t.Errorf("whole, behind a step: %s", joined(frames))
 	}
-	if got := events(p.Plan()); !strings.Contains(got, `{"type":"tool-input-available","toolCallId":"s.1/c","toolName":"look","input":{"n":[1]},"dynamic":true}`) {
+	if got := events(planOf(t, p)); !strings.Contains(got, `{"type":"tool-input-available","toolCallId":"s.1/c","toolName":"look","input":{"n":[1]},"dynamic":true}`) {
 		t.Errorf("plan: %s", got)
 	}
 }
@@ -311,12 +312,12 @@ func TestFlattenedHistory(t *testing.T) {
 			t.Fatal(err)
 		}
 		if early == nil && r.Type == chunk.TypeRunSuspended && r.Agent == wiretest.Session {
-			early = aisdk.ConvertToUIMessages(messages(), converting(f, &o))
+			early = aisdk.ConvertToUIMessages(messages(), converting(&logOf{fold: f}, &o))
 		}
 	}
-	whole := aisdk.ConvertToUIMessages(messages(), converting(f, &o))
+	whole := aisdk.ConvertToUIMessages(messages(), converting(&logOf{fold: f}, &o))
 	for i := range whole {
-		page := aisdk.LoadUIMessages(messages(), i, 1, converting(f, &o))
+		page := aisdk.LoadUIMessages(messages(), i, 1, converting(&logOf{fold: f}, &o))
 		a, _ := json.Marshal(page.Messages)
 		b, _ := json.Marshal(whole[i : i+1])
 		if string(a) != string(b) || page.HasMore != (i+1 < len(whole)) {

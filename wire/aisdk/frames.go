@@ -15,11 +15,16 @@ const maxText = 255 << 10
 type frameWriter struct {
 	frames []spool.Frame
 	buf    []byte
+	kind   string // of the event that is being written,
+	call   string // and the call that it is about
+	echo   bool   // what a client answered is being repeated to it
+	noted  func(kind, call string, f spool.Frame)
 }
 
 // open begins an event; close ends it. Between them str, raw and flag add its
 // fields, in the order of the calls.
 func (w *frameWriter) open(kind string) *frameWriter {
+	w.kind, w.call = kind, ""
 	w.buf = append(w.buf[:0], `data: {"type":`...)
 	w.buf = jsonenc.AppendString(w.buf, kind)
 	return w
@@ -70,7 +75,22 @@ func (w *frameWriter) flag(key string, set bool) *frameWriter {
 
 func (w *frameWriter) close() {
 	w.buf = append(w.buf, "}\n\n"...)
-	w.frames = append(w.frames, spool.Frame{Data: bytes.Clone(w.buf)})
+	f := spool.Frame{Data: bytes.Clone(w.buf), Echo: w.echo && repeats(w.kind)}
+	w.frames = append(w.frames, f)
+	if w.noted != nil {
+		w.noted(w.kind, w.call, f)
+	}
+}
+
+// about adds the call that the event is about.
+func (w *frameWriter) about(callID string) *frameWriter {
+	w.call = callID
+	return w.str("toolCallId", callID)
+}
+
+// repeats reports whether an event may hold what a client has said itself.
+func repeats(kind string) bool {
+	return kind == "tool-output-available" || kind == "tool-output-error" || kind == "tool-approval-response"
 }
 
 // text writes s as one event, or as several if it is too long for one frame.

@@ -10,7 +10,11 @@ import (
 	"github.com/spool-run/spool/internal/jsonenc"
 )
 
-const octets = "application/octet-stream"
+const (
+	octets    = "application/octet-stream"
+	done      = "[DONE]"
+	doneFrame = "data: " + done + "\n\n"
+)
 
 func orElse(s, fallback string) string {
 	if s != "" {
@@ -152,7 +156,7 @@ func validReason(reason string) bool {
 // those since n for plans.
 func (p *Projector) end(n int, reason string, metadata json.RawMessage) {
 	p.w.open("finish").str("finishReason", reason).rawOpt("messageMetadata", metadata).close()
-	p.w.frames = append(p.w.frames, spool.Frame{Data: []byte("data: [DONE]\n\n")})
+	p.w.frames = append(p.w.frames, spool.Frame{Data: []byte(doneFrame), Uncounted: true})
 	for i := n; i < len(p.w.frames); i++ {
 		p.w.frames[i].Terminal = true
 	}

@@ -152,13 +152,13 @@ func samePart(a, b *chunk.Part) bool {
 		!bytes.Equal(a.Data, b.Data) || (a.Tool == nil) != (b.Tool == nil) {
 		return false
 	}
-	if a.Tool == nil {
-		return true
-	}
-	x, y := a.Tool, b.Tool
-	if x.CallID != y.CallID || x.State != y.State || x.InputText != y.InputText || x.Error != y.Error || x.Preliminary != y.Preliminary ||
-		!bytes.Equal(x.Input, y.Input) || !bytes.Equal(x.Output, y.Output) || (x.Approval == nil) != (y.Approval == nil) {
+	return a.Tool == nil || sameCall(a.Tool, b.Tool)
+}
+
+func sameCall(a, b *chunk.ToolPart) bool {
+	if a.CallID != b.CallID || a.State != b.State || a.InputText != b.InputText || a.Error != b.Error || a.Preliminary != b.Preliminary ||
+		!bytes.Equal(a.Input, b.Input) || !bytes.Equal(a.Output, b.Output) || (a.Approval == nil) != (b.Approval == nil) {
 		return false
 	}
-	return x.Approval == nil || x.Approval.ID == y.Approval.ID && (x.Approval.Approved == nil) == (y.Approval.Approved == nil)
+	return a.Approval == nil || a.Approval.ID == b.Approval.ID && (a.Approval.Approved == nil) == (b.Approval.Approved == nil)
 }

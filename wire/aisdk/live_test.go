@@ -9,6 +9,7 @@ import (
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/fold"
+	"github.com/spool-run/spool/wire"
 	"github.com/spool-run/spool/wire/aisdk"
 	"github.com/spool-run/spool/wire/wiretest"
 )
@@ -118,7 +119,7 @@ func TestLiveSubAgents(t *testing.T) {
 	}
 	words := 0
 	for _, turn := range f.Turns {
-		p := aisdk.NewProjector(turn.ID, nil)
+		p := aisdk.NewProjector(wire.Subject{Turn: turn.ID}, nil)
 		stayed := newWatcher(t)
 		for _, r := range log {
 			frames, err := p.Apply(nil, r)
@@ -127,7 +128,7 @@ func TestLiveSubAgents(t *testing.T) {
 			}
 			stayed.take(frames)
 			came := newWatcher(t)
-			came.take(p.Plan())
+			came.take(planOf(t, p))
 			if got, want := came.sees(), stayed.sees(); got != want {
 				t.Fatalf("turn %s at %d (%s of %s), who attaches sees\n%s\nwho never left\n%s", turn.ID, r.Seq, r.Type, r.Agent, got, want)
 			}
@@ -158,7 +159,7 @@ func TestSubAgentsCostWhatTheySay(t *testing.T) {
 		one(&chunk.StepCommitted{StepID: "step"})
 	}
 	one(&chunk.RunFinished{Outcome: chunk.OutcomeCompleted, FinishReason: "stop"})
-	p := aisdk.NewProjector("t", nil)
+	p := aisdk.NewProjector(wire.Subject{Turn: "t"}, nil)
 	w := newWatcher(t)
 	for _, r := range l.records {
 		frames, err := p.Apply(nil, r)

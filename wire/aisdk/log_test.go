@@ -15,6 +15,7 @@ type logOf struct {
 	t       testing.TB
 	fold    *fold.Fold
 	records []chunk.Record
+	resolve func(json.RawMessage) (json.RawMessage, error) // of stored values
 	run     string
 	step    int
 }

@@ -17,9 +17,6 @@ type Options struct {
 	UI7 bool
 	// StaticTools names tool parts "tool-{name}" instead of "dynamic-tool".
 	StaticTools bool
-	// Agent is the session of the agent whose turn it is, a root's or a child's;
-	// "" for the first that begins it.
-	Agent string
 	// SubAgents says how sub-agents are shown; "" is Nest.
 	SubAgents SubAgents
 	// NoStepEvents leaves start-step and finish-step out.
@@ -38,18 +35,20 @@ type Options struct {
 	// open or close a run or a step cannot be dropped, only the data frames that
 	// they become.
 	ChunkFilter func(chunk.Chunk) bool
-	// Resolve returns the value that a stored value stands for: what a blob
-	// reference refers to, anything else as it is. Nil sends values as they are
-	// stored.
-	Resolve func(json.RawMessage) (json.RawMessage, error)
+}
+
+// shape is what parts become: a profile, and where large values come from.
+type shape struct {
+	Options
+	resolve func(json.RawMessage) (json.RawMessage, error) // nil: they stay as they are stored
 }
 
 // whole returns the part with its large text. One that is gone stays away.
-func (o *Options) whole(p *chunk.Part) *chunk.Part {
-	if o.Resolve == nil || len(p.Large) == 0 {
+func (o *shape) whole(p *chunk.Part) *chunk.Part {
+	if o.resolve == nil || len(p.Large) == 0 {
 		return p
 	}
-	whole, err := p.Whole(o.Resolve)
+	whole, err := p.Whole(o.resolve)
 	if err != nil {
 		return p
 	}
@@ -62,11 +61,11 @@ func (o *Options) keeps(c chunk.Chunk) bool {
 
 // value resolves a stored value. One that is gone is sent as its reference:
 // clients can show that, and a stream that fails they cannot.
-func (o *Options) value(v json.RawMessage) json.RawMessage {
-	if o.Resolve == nil || len(v) == 0 {
+func (o *shape) value(v json.RawMessage) json.RawMessage {
+	if o.resolve == nil || len(v) == 0 {
 		return v
 	}
-	if resolved, err := o.Resolve(v); err == nil {
+	if resolved, err := o.resolve(v); err == nil {
 		return resolved
 	}
 	return v

@@ -7,13 +7,14 @@ import (
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/fold"
+	"github.com/spool-run/spool/wire"
 )
 
 // Projector projects one turn of a log. It is given every record of the log
 // from before the turn on and ignores those that are not the turn's. What child
 // agents do in it is shown as [Options.SubAgents] says.
 type Projector struct {
-	o      Options
+	o      shape
 	turn   string
 	root   string          // the agent whose turn it is, once known
 	runs   map[string]bool // the turn's runs
@@ -29,6 +30,7 @@ type Projector struct {
 	extra    map[uint64]bool // parts before which an empty step stays, by First
 	failure  *chunk.ErrorChunk
 	stepAt   uint64                 // sequence of the latest step_started
+	numbered uint64                 // the latest sequence that every reader has been given
 	current  bool                   // no later turn has begun
 	pending  []string               // the calls that the pause waits for,
 	kind     string                 // and what it is
@@ -41,32 +43,31 @@ type Projector struct {
 	w frameWriter
 }
 
-var _ spool.Projector = (*Projector)(nil)
+var (
+	_ spool.Projector = (*Projector)(nil)
+	_ spool.Rejoiner  = (*Projector)(nil)
+)
 
-// NewProjector returns a projector of the turn with this id. Nil options are
-// the default profile.
-func NewProjector(turnID string, o *Options) *Projector {
-	p := &Projector{turn: turnID, runs: map[string]bool{}, extra: map[uint64]bool{}}
+// NewProjector returns a projector of the subject's turn. Without an agent it is
+// that of the first agent that begins such a turn. Nil options are the default
+// profile.
+func NewProjector(s wire.Subject, o *Options) *Projector {
+	p := &Projector{turn: s.Turn, root: s.Agent, runs: map[string]bool{}, extra: map[uint64]bool{}}
 	if o != nil {
-		p.o = *o
+		p.o.Options = *o
 	}
-	if resolve := p.o.Resolve; resolve != nil {
-		p.o.Resolve = func(v json.RawMessage) (json.RawMessage, error) {
-			resolved, err := resolve(v)
+	if s.Resolve != nil {
+		p.o.resolve = func(v json.RawMessage) (json.RawMessage, error) {
+			resolved, err := s.Resolve(v)
 			if err != nil && !errors.Is(err, spool.ErrNotFound) && !errors.Is(err, spool.ErrUnsupported) {
 				p.lacking = err
 			}
 			return resolved, err
 		}
 	}
-	p.view = newView(&p.o)
+	p.view = newView(&p.o.Options)
 	return p
 }
-
-// Err says why frames show a stored value as its reference although it may be had
-// another time: they must not be sent, and the projector not be used any more.
-// Apply fails with it, Plan cannot.
-func (p *Projector) Err() error { return p.lacking }
 
 // Message returns the turn's message as folded so far, nil before its first
 // run. It belongs to the projector.
@@ -77,17 +78,30 @@ func (p *Projector) Message() *chunk.Message {
 	return p.fold.Message()
 }
 
-// Apply folds the next record and appends the frames that it becomes to dst.
+// Apply folds the next record and appends the frames that it becomes to dst. It
+// fails where a stored value cannot be had now but may be another time: its frames
+// would show the reference in its place.
 func (p *Projector) Apply(dst []spool.Frame, r chunk.Record) ([]spool.Frame, error) {
-	if p.fold == nil && (r.Type != chunk.TypeRunStarted || p.o.Agent != "" && r.Agent != p.o.Agent) {
+	if p.fold == nil && (r.Type != chunk.TypeRunStarted || p.root != "" && r.Agent != p.root) {
 		return dst, nil
 	}
 	if r.Type == chunk.TypeExecutorSuperseded {
 		p.supersede(r)
 	}
+	var err error
 	if p.fold != nil && r.Agent != p.root {
-		return p.applyChild(dst, r)
+		dst, err = p.applyChild(dst, r)
+	} else {
+		dst, err = p.applyOwn(dst, r)
 	}
+	if err == nil {
+		err = p.lacking
+	}
+	return dst, err
+}
+
+// applyOwn folds a record of the agent whose turn it is.
+func (p *Projector) applyOwn(dst []spool.Frame, r chunk.Record) ([]spool.Frame, error) {
 	if chunk.IsCommand(r.Type) && r.Type != chunk.TypeToolApprovalResponse && r.Type != chunk.TypeToolResultSubmitted {
 		return dst, nil
 	}
@@ -99,7 +113,7 @@ func (p *Projector) Apply(dst []spool.Frame, r chunk.Record) ([]spool.Frame, err
 		if p.ended && !p.paused || !accepts(p.fold.Message(), c, p.kind, p.pending, !p.ended) {
 			return dst, nil // nobody waits for it
 		}
-		return p.answer(dst, r, func() { p.fold.Apply(r, c) }), p.lacking
+		return p.answer(dst, r, func() { p.fold.Apply(r, c) }), nil
 	}
 	base := c.ChunkBase()
 	if started, ok := c.(*chunk.RunStarted); ok {
@@ -116,7 +130,7 @@ func (p *Projector) Apply(dst []spool.Frame, r chunk.Record) ([]spool.Frame, err
 	if !p.runs[base.RunID] {
 		return dst, nil
 	}
-	return p.apply(dst, r, c), p.lacking
+	return p.apply(dst, r, c), nil
 }
 
 func (p *Projector) begin(root string) {
@@ -133,26 +147,17 @@ func (p *Projector) apply(dst []spool.Frame, r chunk.Record, c chunk.Chunk) []sp
 	}
 	p.w.frames = dst
 	n := len(dst)
-	before := len(p.parts())
 	p.fold.Apply(r, c)
+	p.follow(r, c, shown)
+	return p.number(n, r.Seq)
+}
 
+// follow writes what a record of the turn has changed. A chunk that is not shown
+// was dropped by the filter and counts only for the message.
+func (p *Projector) follow(r chunk.Record, c chunk.Chunk, shown bool) {
 	switch c := c.(type) {
-	case *chunk.TextDelta, *chunk.Thinking:
-		if !p.view.grow(p, p.parts()) {
-			p.sync()
-		}
-	case *chunk.ToolArgStreamDelta:
-		if !p.view.growArguments(p, p.parts(), c.ToolCallID, c.ToolCallID) {
-			p.sync()
-		}
-	case *chunk.Custom:
-		if c.Transient {
-			p.transient(c)
-		} else if !p.view.growData(p, c.EventName, c.ID, r.Seq) {
-			p.sync()
-		}
-	case *chunk.Progress:
-		if !p.view.growData(p, "progress", c.ID, r.Seq) {
+	case *chunk.TextDelta, *chunk.Thinking, *chunk.ToolArgStreamDelta, *chunk.Custom, *chunk.Progress:
+		if !p.grow(c, r.Seq) {
 			p.sync()
 		}
 	case *chunk.RunStarted:
@@ -160,18 +165,6 @@ func (p *Projector) apply(dst []spool.Frame, r chunk.Record, c chunk.Chunk) []sp
 	case *chunk.StepStarted:
 		p.stepOn, p.stepAt = true, r.Seq
 		p.sync()
-	case *chunk.SubAgentStart:
-		p.begun(c, r.Seq)
-		p.sync()
-		if shown {
-			p.transient(c)
-		}
-	case *chunk.SubAgentEnd:
-		p.ofEnd(c)
-		p.sync()
-		if shown {
-			p.transient(c)
-		}
 	case *chunk.StepCommitted:
 		p.stepOn = p.stepOn && c.More
 		p.sync()
@@ -179,7 +172,7 @@ func (p *Projector) apply(dst []spool.Frame, r chunk.Record, c chunk.Chunk) []sp
 			p.transient(c)
 		}
 	case *chunk.StepDiscarded:
-		p.discard(c, before, shown)
+		p.discard(c, shown)
 	case *chunk.RunSuspended:
 		p.syncEnd()
 		if shown {
@@ -193,12 +186,37 @@ func (p *Projector) apply(dst []spool.Frame, r chunk.Record, c chunk.Chunk) []sp
 		p.sync()
 		p.reportError(c)
 	default:
+		switch c := c.(type) {
+		case *chunk.SubAgentStart:
+			p.begun(c, r.Seq)
+		case *chunk.SubAgentEnd:
+			p.ofEnd(c)
+		}
 		p.sync()
 		if shown {
 			p.transient(c)
 		}
 	}
-	return p.number(n, r.Seq)
+}
+
+// grow is sync for the chunks that come often and change one part; it reports
+// false if there is more to it than that.
+func (p *Projector) grow(c chunk.Chunk, seq uint64) bool {
+	switch c := c.(type) {
+	case *chunk.TextDelta, *chunk.Thinking:
+		return p.view.grow(p, p.parts())
+	case *chunk.ToolArgStreamDelta:
+		return p.view.growArguments(p, p.parts(), c.ToolCallID, c.ToolCallID)
+	case *chunk.Custom:
+		if c.Transient {
+			p.transient(c)
+			return true
+		}
+		return p.view.growData(p, c.EventName, c.ID, seq)
+	case *chunk.Progress:
+		return p.view.growData(p, "progress", c.ID, seq)
+	}
+	return false
 }
 
 // startRun begins a run's frames, which may be all that a client is sent: they
@@ -208,6 +226,8 @@ func (p *Projector) startRun(c *chunk.RunStarted) {
 	// With the metadata of the turn's earlier runs: readers who passed their
 	// ends were not sent the finish frames that carry it.
 	p.metadata = p.fold.Message().Metadata
+	p.w.echo = true
+	defer func() { p.w.echo = false }()
 	p.w.open("start").str("messageId", c.MessageID).rawOpt("messageMetadata", p.metadata).close()
 	for _, call := range p.answered {
 		if s := p.view.tools[call]; s != nil {
@@ -252,7 +272,11 @@ func (p *Projector) number(n int, seq uint64) []spool.Frame {
 		}
 	}
 	if len(frames) > n {
-		frames[len(frames)-1].Seq = seq
+		last := &frames[len(frames)-1]
+		last.Seq = seq
+		if !last.Terminal { // those are not sent to all
+			p.numbered = seq
+		}
 	}
 	return frames
 }
@@ -266,7 +290,7 @@ func (p *Projector) sync() bool {
 		p.view.sync(p, parts)
 		return true
 	}
-	p.cut("rollback", 0)
+	p.cut("rollback", 0, 0)
 	return false
 }
 
@@ -310,88 +334,4 @@ func endsWithTools(parts []chunk.Part) bool {
 		}
 	}
 	return tools
-}
-
-// discard takes a model phase back: ai 7 clients drop it themselves, others are
-// cut if they were sent any of it.
-func (p *Projector) discard(c *chunk.StepDiscarded, before int, shown bool) {
-	wasOn := p.stepOn
-	p.stepOn = false
-	switch {
-	case p.o.UI7 && !p.o.NoStepEvents && wasOn && !p.childrenSince(p.stepAt):
-		old := p.view
-		p.w.open("reset-step").close()
-		p.view = p.fresh()
-		p.view.stepOn, p.view.dangling = false, true
-		for i := range p.parts() {
-			part := &p.parts()[i]
-			if key, ok := dataKey(part); ok && !sameJSON(old.data[key], part.Data) {
-				p.view.writeData(p, part)
-			}
-		}
-		if shown {
-			p.transient(c)
-		}
-	case wasOn && !p.o.NoStepEvents || p.view.retracted(p, p.shown()):
-		p.view.closeBlocks(p, true)
-		if shown {
-			p.transient(c)
-		}
-		p.cut(c.Reason, c.Step)
-	default:
-		p.sync()
-		if shown {
-			p.transient(c)
-		}
-	}
-}
-
-// fresh returns the view of a client that attaches now.
-func (p *Projector) fresh() *view {
-	v := newView(&p.o)
-	v.compact = true
-	saved := p.w.frames
-	p.w.frames = nil
-	v.sync(p, p.shown())
-	p.w.frames = saved
-	v.compact = false
-	return v
-}
-
-// cut closes what is open, says why, and cuts the reader.
-func (p *Projector) cut(reason string, step int) {
-	p.view.closeBlocks(p, true)
-	data, _ := json.Marshal(struct {
-		Reason string `json:"reason"`
-		Step   int    `json:"step,omitempty"`
-	}{reason, step})
-	p.w.open("data-stream-resync").raw("data", data).flag("transient", true).close()
-	p.w.frames[len(p.w.frames)-1].Cut = true
-	p.view = p.fresh()
-}
-
-// Plan returns the turn's message from start, compacted: as many frames as it
-// has parts, and one more for each 256 KiB of them.
-func (p *Projector) Plan() []spool.Frame {
-	if p.fold == nil || p.fold.Message().ID == "" {
-		return nil
-	}
-	m := p.fold.Message()
-	v := newView(&p.o)
-	v.compact = true
-	p.w.frames = nil
-	p.w.open("start").str("messageId", m.ID).rawOpt("messageMetadata", p.metadata).close()
-	v.sync(p, p.shown())
-	if p.view.dangling {
-		p.emptyStep(v)
-	}
-	for _, a := range p.children {
-		p.planLive(a)
-	}
-	frames := append(p.w.frames, p.terminal...)
-	p.w.frames = nil
-	for i := range frames {
-		frames[i].Seq = 0
-	}
-	return frames
 }

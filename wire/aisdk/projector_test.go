@@ -12,8 +12,8 @@ import (
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/chunk"
-	"github.com/spool-run/spool/fold"
 	"github.com/spool-run/spool/internal/matrix"
+	"github.com/spool-run/spool/wire"
 	"github.com/spool-run/spool/wire/aisdk"
 )
 
@@ -90,10 +90,11 @@ func diff(got, want any) string {
 }
 
 // converting are the options under which a fold's messages equal the stream's.
-func converting(f *fold.Fold, o *aisdk.Options) *aisdk.ConvertOptions {
-	c := o.Convert()
-	c.Children = func(m *chunk.Message) (string, []*aisdk.SubAgent) { return f.Session, aisdk.SubAgentsOf(f, m.ID) }
-	return c
+func converting(l *logOf, o *aisdk.Options) *aisdk.ConvertOptions {
+	return &aisdk.ConvertOptions{Options: *o, Resolve: l.resolve,
+		Children: func(m *chunk.Message) (string, []*aisdk.SubAgent) {
+			return l.fold.Session, aisdk.SubAgentsOf(l.fold, m.ID)
+		}}
 }
 
 // checkLog checks the law for each turn of a log: attached at any cut, a reader
@@ -114,14 +115,14 @@ func checkCuts(t *testing.T, l *logOf, o aisdk.Options, n int) {
 	for _, turn := range l.fold.Turns {
 		var want any // nil if the turn's message was rewound
 		if m := l.fold.Message(turn.MessageID); m != nil {
-			want = canonical(t, aisdk.ConvertToUIMessage(m, converting(l.fold, &o)), &o)
+			want = canonical(t, aisdk.ConvertToUIMessage(m, converting(l, &o)), &o)
 		}
 
 		var frames [][]spool.Frame
 		var plans [][]spool.Frame
-		p := aisdk.NewProjector(turn.ID, &o)
+		p := aisdk.NewProjector(wire.Subject{Turn: turn.ID, Resolve: l.resolve}, &o)
 		for _, r := range l.records {
-			plans = append(plans, p.Plan())
+			plans = append(plans, planOf(t, p))
 			out, err := p.Apply(nil, r)
 			if err != nil {
 				t.Fatal(err)
@@ -129,7 +130,7 @@ func checkCuts(t *testing.T, l *logOf, o aisdk.Options, n int) {
 			checkFrames(t, out, r)
 			frames = append(frames, out)
 		}
-		plans = append(plans, p.Plan())
+		plans = append(plans, planOf(t, p))
 		frames = append(frames, nil)
 		var streamed any
 		for cut := range plans {
@@ -169,7 +170,7 @@ func checkCuts(t *testing.T, l *logOf, o aisdk.Options, n int) {
 			}
 		}
 
-		kept := aisdk.NewProjector(turn.ID, &o)
+		kept := aisdk.NewProjector(wire.Subject{Turn: turn.ID, Resolve: l.resolve}, &o)
 		for _, r := range l.records {
 			if r.Class == chunk.Kept {
 				if _, err := kept.Apply(nil, r); err != nil {
@@ -177,7 +178,7 @@ func checkCuts(t *testing.T, l *logOf, o aisdk.Options, n int) {
 				}
 			}
 		}
-		if got, want := joined(kept.Plan()), joined(plans[len(plans)-1]); got != want {
+		if got, want := joined(planOf(t, kept)), joined(plans[len(plans)-1]); got != want {
 			t.Fatalf("turn %s, from kept records alone:\n%s\nwant\n%s", turn.ID, got, want)
 		}
 	}
@@ -248,7 +249,7 @@ func TestEveryCutOfRandomLogs(t *testing.T) {
 func TestGoldenToolsTurn(t *testing.T) {
 	for name, o := range profiles {
 		t.Run(name, func(t *testing.T) {
-			p := aisdk.NewProjector("t", &o)
+			p := aisdk.NewProjector(wire.Subject{Turn: "t"}, &o)
 			var live []spool.Frame
 			for _, r := range toolsTurn(t).records {
 				var err error
@@ -256,7 +257,7 @@ func TestGoldenToolsTurn(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			golden(t, "tools-"+name+".sse", joined(live)+": plan\n\n"+joined(p.Plan()))
+			golden(t, "tools-"+name+".sse", joined(live)+": plan\n\n"+joined(planOf(t, p)))
 		})
 	}
 }

@@ -44,6 +44,8 @@ type ReplayOptions struct {
 	GenerateMessageID func(agentID string) string
 	AgentID           string
 	Options           Options
+	// Resolve is that of [ConvertOptions].
+	Resolve func(json.RawMessage) (json.RawMessage, error)
 }
 
 // ReplayResult is a replay and what it left open for live deltas to go on with.
@@ -63,8 +65,8 @@ func CreateReplayEvents(c ReplayContent, o *ReplayOptions) ReplayResult {
 	if result.MessageID == "" {
 		result.MessageID = messageID(o.GenerateMessageID, o.AgentID)
 	}
-	p := &Projector{o: o.Options, stepOn: true}
-	v := newView(&p.o)
+	p := &Projector{o: shape{Options: o.Options, resolve: o.Resolve}, stepOn: true}
+	v := newView(&p.o.Options)
 	v.compact = true
 	if o.GenerateBlockID != nil {
 		var names []string

@@ -182,7 +182,7 @@ func (a *SubAgent) call(id string) *chunk.ToolPart {
 }
 
 // data is what a data-subagent part holds of the agent now.
-func (a *SubAgent) data(o *Options) json.RawMessage {
+func (a *SubAgent) data(o *shape) json.RawMessage {
 	d := SubAgentData{SessionID: a.Session, Parent: parentOf(a.Session), Type: a.Type, CallID: a.CallID,
 		Status: a.Status, Reason: a.Reason, Messages: []UIMessage{}}
 	if a.Status == chunk.StatusPaused {
@@ -196,8 +196,7 @@ func (a *SubAgent) data(o *Options) json.RawMessage {
 			}
 		}
 	}
-	as := o.Convert()
-	as.Live = true
+	as := &ConvertOptions{Options: o.Options, Resolve: o.resolve, Live: true}
 	for i, m := range a.Messages {
 		d.Messages = append(d.Messages, convert(m, i, as))
 	}
@@ -212,7 +211,7 @@ func (a *SubAgent) data(o *Options) json.RawMessage {
 // among them: each where the record stands that made it visible, which is where
 // a client that never left got it. Root is the agent whose message it is; data
 // gives what the data part of the i-th sub-agent holds.
-func shownParts(root string, own []chunk.Part, agents []*SubAgent, o *Options, data func(i int) json.RawMessage) shown {
+func shownParts(root string, own []chunk.Part, agents []*SubAgent, o *shape, data func(i int) json.RawMessage) shown {
 	if len(agents) == 0 {
 		return shown{list: own}
 	}

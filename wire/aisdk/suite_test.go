@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"testing"
 
-	"github.com/spool-run/spool"
-	"github.com/spool-run/spool/fold"
 	"github.com/spool-run/spool/internal/matrix"
 	"github.com/spool-run/spool/wire/aisdk"
 	"github.com/spool-run/spool/wire/wiretest"
@@ -21,9 +19,8 @@ func TestWire(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			wiretest.Run(t, wiretest.Wire{
-				PerTurn: true,
+				Profile: o.Profile(),
 				Stride:  matrix.Stride(t, 11),
-				New:     func(turn *fold.Turn) spool.Projector { return aisdk.NewProjector(turn.ID, &o) },
 				Fold: func(stream []byte) (json.RawMessage, error) {
 					c := &aisdk.Client{UI7: o.UI7}
 					if err := c.Write(stream); err != nil {

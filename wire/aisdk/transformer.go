@@ -7,6 +7,7 @@ import (
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/wire"
 )
 
 // TransformerOptions configure a [Transformer]. The zero value works.
@@ -41,7 +42,7 @@ func NewTransformer(o *TransformerOptions) *Transformer {
 	if o != nil {
 		t.o = *o
 	}
-	t.p = NewProjector("", &t.o.Options)
+	t.p = NewProjector(wire.Subject{}, &t.o.Options)
 	t.p.noRuns = true
 	return t
 }

@@ -80,42 +80,53 @@ func (v *view) retracted(p *Projector, parts shown) bool {
 	if p.o.flattens() && len(p.children) > 0 && v.misplaced(p, parts.list) {
 		return true
 	}
-	var have view
-	tools, data := 0, 0
+	var found tally
 	for i := range parts.list {
-		part := &parts.list[i]
-		if !p.o.visible(part) {
-			continue
-		}
-		switch part.Type {
-		case chunk.PartText, chunk.PartReasoning:
-			if n := len(have.blocks); n < len(v.blocks) {
-				sent := &v.blocks[n]
-				if sent.kind != part.Type || !strings.HasPrefix(part.Text, sent.text) || sent.closed && len(part.Text) != len(sent.text) {
-					return true
-				}
-				have.blocks = v.blocks[:n+1]
-			}
-		case chunk.PartTool:
-			if v.tools[part.Tool.CallID] != nil {
-				tools++
-			}
-		case chunk.PartData:
-			if key, ok := dataKey(part); !ok {
-				have.loose++
-			} else if _, sent := v.data[key]; sent {
-				data++
-			}
-		case chunk.PartStep:
-			have.steps++
-		case chunk.PartSource:
-			have.sources++
-		case chunk.PartFile:
-			have.files++
+		if part := &parts.list[i]; p.o.visible(part) && !v.find(part, &found) {
+			return true
 		}
 	}
-	return len(have.blocks) < len(v.blocks) || tools < len(v.tools) || data < len(v.data) || have.loose < v.loose ||
-		have.steps < v.steps || have.sources < v.sources || have.files < v.files
+	return found.blocks < len(v.blocks) || found.tools < len(v.tools) || found.data < len(v.data) || found.loose < v.loose ||
+		found.steps < v.steps || found.sources < v.sources || found.files < v.files
+}
+
+// tally counts parts of a message, by their kinds.
+type tally struct{ blocks, steps, tools, data, loose, sources, files int }
+
+// find counts a part of the message. It reports false if the client has other
+// words in its place.
+func (v *view) find(part *chunk.Part, found *tally) bool {
+	switch part.Type {
+	case chunk.PartText, chunk.PartReasoning:
+		if found.blocks < len(v.blocks) {
+			if !v.blocks[found.blocks].begins(part) {
+				return false
+			}
+			found.blocks++
+		}
+	case chunk.PartTool:
+		if v.tools[part.Tool.CallID] != nil {
+			found.tools++
+		}
+	case chunk.PartData:
+		if key, ok := dataKey(part); !ok {
+			found.loose++
+		} else if _, sent := v.data[key]; sent {
+			found.data++
+		}
+	case chunk.PartStep:
+		found.steps++
+	case chunk.PartSource:
+		found.sources++
+	case chunk.PartFile:
+		found.files++
+	}
+	return true
+}
+
+// begins reports whether a block can become the part.
+func (b *sentBlock) begins(part *chunk.Part) bool {
+	return b.kind == part.Type && strings.HasPrefix(part.Text, b.text) && (!b.closed || len(part.Text) == len(b.text))
 }
 
 // sync writes what the client lacks.

@@ -6,12 +6,14 @@
 package native
 
 import (
+	"bytes"
 	"encoding/json"
 	"strconv"
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/internal/sse"
+	"github.com/spool-run/spool/wire"
 )
 
 // Framing is what the data of an event holds.
@@ -24,40 +26,80 @@ const (
 	Event
 )
 
-// Projector shows every record, one frame each. The zero Projector frames them
-// bare.
+// Projector shows records, one frame each. What a record becomes depends on the
+// record alone.
 type Projector struct {
-	Framing Framing
+	framing Framing
+	agent   string // whose records are shown, "" for everybody's
+	child   bool   // it is no root
+	self    bool   // without the agents below it
 }
 
 var _ spool.Projector = (*Projector)(nil)
 
-// New returns a projector.
-func New(f Framing) *Projector { return &Projector{Framing: f} }
+// NewProjector returns a projector of what the subject's agent and those below it
+// do. Nil options are the zero value.
+func NewProjector(s wire.Subject, o *Options) *Projector {
+	if o == nil {
+		o = &Options{}
+	}
+	return &Projector{framing: o.Framing, agent: s.Agent, child: chunk.RootID(s.Agent) != s.Agent, self: o.Self}
+}
 
 // Apply appends the record's frame. It never fails.
 func (p *Projector) Apply(dst []spool.Frame, r chunk.Record) ([]spool.Frame, error) {
-	return append(dst, spool.Frame{Data: AppendRecord(nil, p.Framing, r), Seq: r.Seq}), nil
+	if !p.shows(r.Type, r.Agent) {
+		return dst, nil
+	}
+	return append(dst, spool.Frame{Data: render(p.framing, r.Seq, r.Data), Seq: r.Seq}), nil
 }
 
 // Plan returns no frames.
-func (p *Projector) Plan() []spool.Frame { return nil }
+func (p *Projector) Plan() ([]spool.Frame, error) { return nil, nil }
 
-// AppendRecord appends a record's event, without its id.
-func AppendRecord(dst []byte, f Framing, r chunk.Record) []byte {
-	if f == Bare {
-		if dst == nil {
-			dst = make([]byte, 0, len(r.Data)+len("data: \n\n"))
-		}
-		return sse.AppendEvent(dst, "", r.Data)
+// shows reports whether a record is the agent's, or of one below it. The root's
+// stream is the whole log; a child's has also what concerns all agents.
+func (p *Projector) shows(kind chunk.Type, agent string) bool {
+	switch own := p.agent; {
+	case own == "", agent == own:
+		return true
+	case p.child && kind == chunk.TypeExecutorSuperseded:
+		return true
+	case p.self:
+		return false
+	default:
+		return !p.child || len(agent) > len(own) && agent[len(own)] == '.' && agent[:len(own)] == own
 	}
-	data := make([]byte, 0, len(r.Data)+64)
-	data = append(data, `{"type":"chunk","chunk":`...)
-	data = append(data, r.Data...)
-	data = append(data, `,"sequence":`...)
-	data = strconv.AppendUint(data, r.Seq, 10)
-	data = append(data, '}')
-	return sse.AppendEvent(dst, "", data)
+}
+
+const (
+	dataOpen  = `data: `
+	chunkOpen = `{"type":"chunk","chunk":`
+	seqOpen   = `,"sequence":`
+	dataClose = "\n\n"
+)
+
+// render returns a record's event, without its id.
+func render(f Framing, seq uint64, data []byte) []byte {
+	size := len(dataOpen) + len(data) + len(dataClose)
+	var digits [20]byte
+	var number []byte
+	if f == Event {
+		number = strconv.AppendUint(digits[:0], seq, 10)
+		size += len(chunkOpen) + len(seqOpen) + len(number) + len("}")
+	}
+	out := append(make([]byte, 0, size), dataOpen...)
+	if f == Event {
+		out = append(out, chunkOpen...)
+	}
+	out = append(out, data...)
+	if f == Event {
+		out = append(append(append(out, seqOpen...), number...), '}')
+	}
+	if bytes.IndexByte(data, '\n') >= 0 || bytes.IndexByte(data, '\r') >= 0 {
+		return sse.AppendEvent(nil, "", out[len(dataOpen):]) // several data lines
+	}
+	return append(out, dataClose...)
 }
 
 // Terminal returns the event that closes the stream of a log that has become

@@ -12,6 +12,7 @@ import (
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/internal/sse"
+	"github.com/spool-run/spool/wire"
 )
 
 func TestApplyCopies(t *testing.T) {
@@ -24,13 +25,16 @@ func TestApplyCopies(t *testing.T) {
 		{Bare, `data: {"type":"later","x":"\u003c"}` + "\n\n"},
 		{Event, `data: {"type":"chunk","chunk":{"type":"later","x":"\u003c"},"sequence":7}` + "\n\n"},
 	} {
-		p := New(tt.f)
+		if got := string(render(tt.f, 7, []byte("{\n\"type\":\r\n1\r}"))); strings.ContainsAny(strings.ReplaceAll(strings.TrimSuffix(got, "\n\n"), "\ndata: ", ""), "\r\n") {
+			t.Errorf("framing %d: line ends are no data lines: %q", tt.f, got)
+		}
+		p := NewProjector(wire.Subject{}, &Options{Framing: tt.f})
 		frames, err := p.Apply([]spool.Frame{{}}, r)
 		if err != nil || len(frames) != 2 || string(frames[1].Data) != tt.want || frames[1].Seq != 7 || frames[1].Terminal {
 			t.Errorf("framing %d: Apply = %v, %v; want %q", tt.f, frames, err, tt.want)
 		}
-		if plan := p.Plan(); len(plan) != 0 {
-			t.Errorf("framing %d: Plan = %v", tt.f, plan)
+		if plan, err := p.Plan(); len(plan) != 0 || err != nil {
+			t.Errorf("framing %d: Plan = %v, %v", tt.f, plan, err)
 		}
 	}
 }
@@ -73,7 +77,7 @@ func TestReader(t *testing.T) {
 		for i, data := range []string{`{"type":"text_delta","delta":"a"}`, `{"type":"later","chunk":1,"sequence":"x","error":{}}`} {
 			seq := uint64(i + 5)
 			body = sse.AppendID(body, spool.Cursor{Seq: seq, Incarnation: 2}.String())
-			body = AppendRecord(body, f, chunk.Record{Seq: seq, Data: json.RawMessage(data)})
+			body = append(body, render(f, seq, []byte(data))...)
 		}
 		body = append(body, Terminal(chunk.StatusEnded, "completed", "")...)
 		r := NewReader(bytes.NewReader(body))
@@ -135,7 +139,7 @@ func FuzzParse(f *testing.F) {
 		}
 		for _, framing := range []Framing{Bare, Event} {
 			body := sse.AppendID(nil, "9")
-			body = AppendRecord(body, framing, chunk.Record{Seq: 9, Data: line})
+			body = append(body, render(framing, 9, line)...)
 			again, err := NewReader(bytes.NewReader(body)).Next()
 			if err != nil || again.Kind != KindChunk || again.Seq != 9 || !bytes.Equal(again.Chunk, line) {
 				t.Fatalf("framing %d: %q read as %+v, %v", framing, body, again, err)

@@ -2,6 +2,7 @@ package wiretest
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -20,50 +21,60 @@ func checkShape(s *subject) error {
 		return err
 	}
 	for i, frames := range r.frames {
-		seq := s.records[i].Seq
-		// Terminal frames are left out for readers who pass them, so the frame
-		// before them may carry the sequence too.
-		last := slices.IndexFunc(frames, func(f spool.Frame) bool { return f.Terminal })
-		if last < 0 {
-			last = len(frames)
-		}
-		cut, carried := false, len(frames) == 0
-		for j, f := range frames {
-			at := fmt.Sprintf("frame %d of record %d (%s)", j+1, seq, s.records[i].Type)
-			cut = cut || f.Cut
-			carried = carried || f.Seq == seq
-			switch {
-			case f.Seq != 0 && f.Seq != seq:
-				return fmt.Errorf("%s carries sequence %d", at, f.Seq)
-			case f.Seq != 0 && j != len(frames)-1 && j != last-1:
-				return fmt.Errorf("%s carries the sequence and is not the last", at)
-			case f.Seq != 0 && f.Cut:
-				return fmt.Errorf("%s cuts its reader and carries the sequence", at)
-			case f.Cut && s.NoPlan:
-				return fmt.Errorf("%s cuts its reader, who has no plan to come back to", at)
-			case j > last && !f.Terminal:
-				return fmt.Errorf("%s follows a terminal one and is none", at)
-			}
-			if err := s.whole(f); err != nil {
-				return fmt.Errorf("%s: %w", at, err)
-			}
-		}
-		if !carried && !cut {
-			return fmt.Errorf("no frame of record %d (%s) carries its sequence", seq, s.records[i].Type)
+		if err := s.checkFrames(frames, s.records[i]); err != nil {
+			return err
 		}
 	}
 	for c, plan := range r.plans {
 		for j, f := range plan {
+			err := s.whole(f)
 			if f.Seq != 0 || f.Cut {
-				return fmt.Errorf("frame %d of the plan at %s carries a sequence or a cut", j+1, s.at(c))
+				err = errors.New("it carries a sequence or a cut")
 			}
-			if err := s.whole(f); err != nil {
+			if err != nil {
 				return fmt.Errorf("frame %d of the plan at %s: %w", j+1, s.at(c), err)
 			}
 		}
-		if s.NoPlan && len(plan) > 0 {
+		if s.ofLog() && len(plan) > 0 {
 			return fmt.Errorf("the plan at %s has frames", s.at(c))
 		}
+	}
+	return nil
+}
+
+// checkFrames checks the shape of what a record became.
+func (s *subject) checkFrames(frames []spool.Frame, r chunk.Record) error {
+	// Terminal frames are left out for readers who pass them, so the frame
+	// before them may carry the sequence too.
+	last := slices.IndexFunc(frames, func(f spool.Frame) bool { return f.Terminal })
+	if last < 0 {
+		last = len(frames)
+	}
+	cut, carried := false, len(frames) == 0
+	for j, f := range frames {
+		cut = cut || f.Cut
+		carried = carried || f.Seq == r.Seq
+		var err error
+		switch {
+		case f.Seq != 0 && f.Seq != r.Seq:
+			err = fmt.Errorf("it carries sequence %d", f.Seq)
+		case f.Seq != 0 && j != len(frames)-1 && j != last-1:
+			err = errors.New("it carries the sequence and is not the last")
+		case f.Seq != 0 && f.Cut:
+			err = errors.New("it cuts its reader and carries the sequence")
+		case f.Cut && s.ofLog():
+			err = errors.New("it cuts its reader, who has no plan to come back to")
+		case j > last && !f.Terminal:
+			err = errors.New("it follows a terminal one and is none")
+		default:
+			err = s.whole(f)
+		}
+		if err != nil {
+			return fmt.Errorf("frame %d of record %d (%s): %w", j+1, r.Seq, r.Type, err)
+		}
+	}
+	if !carried && !cut {
+		return fmt.Errorf("no frame of record %d (%s) carries its sequence", r.Seq, r.Type)
 	}
 	return nil
 }
@@ -119,7 +130,7 @@ func checkDeterminism(s *subject) error {
 // checkFrozen: frames are shared between readers, so that nothing may write to
 // them again; nor may Apply write to what is in dst.
 func checkFrozen(s *subject) error {
-	p := s.New(s.turn)
+	p := s.projector()
 	var frames, plan, frozen, frozenPlan []spool.Frame
 	for _, r := range s.records {
 		n := len(frames)
@@ -138,7 +149,9 @@ func checkFrozen(s *subject) error {
 			return fmt.Errorf("record %d (%s) changed an earlier plan: %s", r.Seq, r.Type, d)
 		}
 		frozen = append(frozen, clone(frames[n:])...)
-		plan = p.Plan()
+		if plan, err = p.Plan(); err != nil {
+			return err
+		}
 		frozenPlan = clone(plan)
 	}
 	return nil
@@ -152,13 +165,17 @@ func checkRebuilt(s *subject) error {
 		return err
 	}
 	for c := 0; c <= len(s.records); c += max(1, s.stride, s.Stride) {
-		p := s.New(s.turn)
+		p := s.projector()
 		for _, r := range s.records[:c] {
 			if _, err := p.Apply(nil, r); err != nil {
 				return err
 			}
 		}
-		if d := difference(live.plans[c], p.Plan()); d != "" {
+		plan, err := p.Plan()
+		if err != nil {
+			return err
+		}
+		if d := difference(live.plans[c], plan); d != "" {
 			return fmt.Errorf("the plan at %s: %s", s.at(c), d)
 		}
 		rest := s.records[c:]
@@ -182,7 +199,7 @@ func checkRebuilt(s *subject) error {
 // Who was there when a run paused was sent away, and has nothing from then on
 // until the next run, even though answers may come in.
 func checkPlan(s *subject) error {
-	if s.NoPlan {
+	if s.ofLog() {
 		return nil
 	}
 	r, err := s.live()
@@ -242,7 +259,7 @@ func (s *subject) attach(r run, from, n int) error {
 		return fmt.Errorf("attached at the start, now at %s: %w", s.at(n), err)
 	}
 	for c := range s.cuts(from, n) {
-		if s.NoPlan || c > from && s.idle(r, c) {
+		if s.ofLog() || c > from && s.idle(r, c) {
 			continue
 		}
 		came, err := s.fold(s.stream(r, c, n))
@@ -285,7 +302,7 @@ func checkCutInPlan(s *subject) error {
 
 // checkKept: trimming the trace of a settled turn changes nothing.
 func checkKept(s *subject) error {
-	if s.NoPlan {
+	if s.ofLog() {
 		return nil
 	}
 	for _, seq := range ends(s.records) {
@@ -349,7 +366,7 @@ func checkTruth(s *subject) error {
 // checkLong: thousands of deltas are planned in frames as large as they may be,
 // cut between characters.
 func checkLong(s *subject) error {
-	if s.NoPlan || s.OnlyLog || s.turn != nil && s.turn.ID != s.firstTurn() {
+	if s.ofLog() || s.OnlyLog || s.turn != nil && s.turn.ID != s.firstTurn() {
 		return nil
 	}
 	b := &builder{now: 1763730000000}
@@ -416,7 +433,7 @@ func (s *subject) at(c int) string {
 func difference(a, b []spool.Frame) string {
 	for i := range min(len(a), len(b)) {
 		x, y := a[i], b[i]
-		if !bytes.Equal(x.Data, y.Data) || x.Seq != y.Seq || x.Terminal != y.Terminal || x.Cut != y.Cut {
+		if !bytes.Equal(x.Data, y.Data) || marks(x) != marks(y) {
 			return fmt.Sprintf("frame %d is %q %+v here and %q %+v there", i+1, x.Data, marks(x), y.Data, marks(y))
 		}
 	}
@@ -426,8 +443,14 @@ func difference(a, b []spool.Frame) string {
 	return ""
 }
 
-func marks(f spool.Frame) string {
-	return fmt.Sprintf("(seq %d, terminal %v, cut %v)", f.Seq, f.Terminal, f.Cut)
+// marks is a frame without its bytes.
+func marks(f spool.Frame) (m struct {
+	Seq, Since                     uint64
+	Terminal, Cut, Echo, Uncounted bool
+}) {
+	m.Seq, m.Since = f.Seq, f.Since
+	m.Terminal, m.Cut, m.Echo, m.Uncounted = f.Terminal, f.Cut, f.Echo, f.Uncounted
+	return m
 }
 
 // firstLine shows where two canonical states part.

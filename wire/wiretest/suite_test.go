@@ -3,6 +3,7 @@ package wiretest
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,19 +13,21 @@ import (
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/fold"
+	"github.com/spool-run/spool/wire"
 )
 
 // toy is a small wire of one turn: text, the outcomes of calls, and the end.
 type toy struct {
-	turn  *fold.Turn
+	turn  string
 	fold  *fold.MessageFold
 	runs  map[string]bool
 	calls []string // "id=outcome", in order
 	end   string
 	flaw  string
-	n     int
+	n     *int // records that became frames
 	held  []spool.Frame
 	last  []byte
+	seen  uint64 // the latest sequence on a frame
 }
 
 type toyFrame struct {
@@ -37,9 +40,14 @@ type toyFrame struct {
 
 var flips int // shared by all projectors of the random flaw
 
-func newToy(flaw string) func(*fold.Turn) spool.Projector {
-	return func(turn *fold.Turn) spool.Projector {
-		return &toy{turn: turn, fold: fold.NewMessageFold(Session), runs: map[string]bool{}, flaw: flaw}
+func newToy(flaw string) func(wire.Subject) spool.Projector {
+	shared := new(int)
+	return func(s wire.Subject) spool.Projector {
+		p := &toy{turn: s.Turn, fold: fold.NewMessageFold(Session), runs: map[string]bool{}, flaw: flaw, n: new(int)}
+		if flaw == "shares a count" {
+			*shared, p.n = 0, shared
+		}
+		return p
 	}
 }
 
@@ -53,7 +61,7 @@ func (p *toy) Apply(dst []spool.Frame, r chunk.Record) ([]spool.Frame, error) {
 	if err != nil {
 		return dst, err
 	}
-	if started, ok := chunk.As[*chunk.RunStarted](c); ok && r.Agent == Session && started.TurnID == p.turn.ID {
+	if started, ok := chunk.As[*chunk.RunStarted](c); ok && r.Agent == Session && started.TurnID == p.turn {
 		p.runs[c.ChunkBase().RunID] = true
 	}
 	if !p.runs[c.ChunkBase().RunID] || r.Agent != Session {
@@ -68,6 +76,7 @@ func (p *toy) Apply(dst []spool.Frame, r chunk.Record) ([]spool.Frame, error) {
 	case *chunk.RunStarted:
 		p.end = ""
 		frames = append(frames, p.frame(toyFrame{Again: true}))
+		frames[0].Echo = true
 	case *chunk.TextDelta:
 		half := len(c.Delta) / 2
 		for half > 0 && !utf8.RuneStart(c.Delta[half]) {
@@ -81,7 +90,13 @@ func (p *toy) Apply(dst []spool.Frame, r chunk.Record) ([]spool.Frame, error) {
 		}
 	case *chunk.StepDiscarded:
 		f := p.frame(toyFrame{Lost: true})
-		f.Cut = true
+		f.Cut, f.Since = true, p.seen
+		switch p.flaw {
+		case "takes back what is to come":
+			f.Since = r.Seq + 1
+		case "takes back less than it cut":
+			f.Since = r.Seq
+		}
 		return append(dst, f), nil
 	case *chunk.RunSuspended:
 		p.end = c.Kind
@@ -91,10 +106,13 @@ func (p *toy) Apply(dst []spool.Frame, r chunk.Record) ([]spool.Frame, error) {
 	if p.end != "" && len(frames) == 0 && (r.Type == chunk.TypeRunFinished || r.Type == chunk.TypeRunSuspended) {
 		f := p.frame(toyFrame{End: p.end})
 		f.Terminal = true
-		frames = append(frames, f)
+		frames = append(frames, f, spool.Frame{Data: []byte("data: {}\n\n"), Terminal: true, Uncounted: true})
 	}
 	if len(frames) > 0 {
 		frames[len(frames)-1].Seq = r.Seq
+		if !frames[0].Terminal {
+			p.seen = r.Seq
+		}
 	}
 	frames = p.spoil(frames, r)
 	return append(dst, frames...), nil
@@ -105,18 +123,18 @@ func (p *toy) spoil(frames []spool.Frame, r chunk.Record) []spool.Frame {
 	if len(frames) == 0 {
 		return frames
 	}
-	p.n++
+	*p.n++
 	switch p.flaw {
-	case "drops a frame":
-		if p.n == 4 {
+	case "drops a frame", "shares a count":
+		if *p.n == 4 {
 			return nil
 		}
 	case "drops the first of two frames":
-		if len(frames) == 2 && p.n == 4 {
+		if len(frames) == 2 && *p.n == 4 {
 			return frames[1:]
 		}
 	case "doubles a frame":
-		if p.n == 3 {
+		if *p.n == 3 {
 			return append([]spool.Frame{{Data: frames[0].Data}}, frames...)
 		}
 	case "swaps frames of a record":
@@ -148,6 +166,12 @@ func (p *toy) spoil(frames []spool.Frame, r chunk.Record) []spool.Frame {
 	case "uses a buffer again":
 		p.last = append(p.last[:0], frames[0].Data...)
 		frames[0].Data = p.last
+	case "echoes words":
+		frames[0].Echo = r.Type == chunk.TypeTextDelta
+	case "takes back without a cut":
+		frames[0].Since = 1
+	case "does not count words":
+		frames[0].Uncounted = r.Type == chunk.TypeTextDelta
 	case "forgets the end":
 		if frames[0].Terminal {
 			return nil
@@ -156,9 +180,9 @@ func (p *toy) spoil(frames []spool.Frame, r chunk.Record) []spool.Frame {
 	return frames
 }
 
-func (p *toy) Plan() []spool.Frame {
+func (p *toy) Plan() ([]spool.Frame, error) {
 	if len(p.runs) == 0 {
-		return nil
+		return nil, nil
 	}
 	text := p.fold.Message().Text()
 	size := 32 << 10 // escapes take room
@@ -183,8 +207,16 @@ func (p *toy) Plan() []spool.Frame {
 		frames = append(frames, f)
 	}
 	switch p.flaw {
+	case "cannot plan its calls":
+		if len(p.calls) > 0 {
+			return nil, errors.New("calls cannot be planned")
+		}
+	case "plans echoes":
+		if len(frames) > 0 {
+			frames[0].Echo = true
+		}
 	case "plans without the first frame":
-		return frames[min(1, len(frames)):]
+		return frames[min(1, len(frames)):], nil
 	case "plans once":
 		defer func() { p.calls = nil }()
 	case "plans with sequences":
@@ -192,7 +224,29 @@ func (p *toy) Plan() []spool.Frame {
 			frames[0].Seq = 1
 		}
 	}
-	return frames
+	return frames, nil
+}
+
+// ledger is a small wire of a log: the types of its records.
+type ledger struct {
+	flaw string
+	n    int
+}
+
+func (l *ledger) Apply(dst []spool.Frame, r chunk.Record) ([]spool.Frame, error) {
+	n := r.Seq
+	if l.flaw == "counts records itself" {
+		l.n++
+		n = uint64(l.n)
+	}
+	return append(dst, spool.Frame{Data: fmt.Appendf(nil, "data: {\"call\":\"%d %s\"}\n\n", n, r.Type), Seq: r.Seq}), nil
+}
+
+func (l *ledger) Plan() ([]spool.Frame, error) { return nil, nil }
+
+func ledgerWire(flaw string) Wire {
+	return Wire{Fold: foldToy, Log: Corpus(), Profile: wire.Profile{Key: "ledger", Log: &wire.LogView{},
+		Projector: func(wire.Subject) spool.Projector { return &ledger{flaw: flaw} }}}
 }
 
 func foldToy(stream []byte) (json.RawMessage, error) {
@@ -262,12 +316,17 @@ func toyTruth(log []chunk.Record, turn *fold.Turn) (json.RawMessage, error) {
 }
 
 func toyWire(flaw string) Wire {
-	return Wire{New: newToy(flaw), PerTurn: true, Fold: foldToy, Truth: toyTruth, Log: Corpus()}
+	w := Wire{Profile: wire.Profile{Key: "toy", Projector: newToy(flaw)}, Fold: foldToy, Truth: toyTruth, Log: Corpus()}
+	if flaw == "has no key" {
+		w.Profile.Key = ""
+	}
+	return w
 }
 
 func TestSuitePassesAGoodWire(t *testing.T) {
 	t.Parallel()
 	Run(t, toyWire(""))
+	Run(t, ledgerWire(""))
 }
 
 func TestSuiteFindsFlaws(t *testing.T) {
@@ -293,9 +352,36 @@ func TestSuiteFindsFlaws(t *testing.T) {
 		{"plans once", "a reader that was cut inside a plan goes on"},
 		{"plans from trace alone", "kept records alone give the same"},
 		{"plans a frame a character", "a long answer is planned in few frames"},
+		{"has no key", "frames are marked as what they are"},
+		{"echoes words", "frames are marked as what they are"},
+		{"plans echoes", "frames are marked as what they are"},
+		{"takes back without a cut", "frames are marked as what they are"},
+		{"takes back what is to come", "frames are marked as what they are"},
+		{"takes back less than it cut", "who was cut does not come back to the same cut"},
+		{"does not count words", "frames that are not counted say nothing"},
+		{"shares a count", "the projectors of a profile share nothing"},
+		{"cannot plan its calls", "the same records become the same frames"},
+		{"cannot plan its calls", "frames never change after they were made"},
+		{"cannot plan its calls", "a rebuilt projector is the live one"},
 	} {
 		if !finds(t, toyWire(tt.flaw), tt.found) {
 			t.Errorf("a wire that %s passes %q", tt.flaw, tt.found)
+		}
+	}
+	if !finds(t, ledgerWire("counts records itself"), "frames of a log depend on their record alone") {
+		t.Error("a log whose frames depend on earlier records passes")
+	}
+}
+
+// Each check but those of the content is there because a flaw needs it: what one
+// of these flaws breaks, the checks of the content do not see.
+func TestMarksAreNotContent(t *testing.T) {
+	t.Parallel()
+	for _, flaw := range []string{"has no key", "echoes words", "plans echoes", "takes back without a cut", "does not count words", "takes back less than it cut"} {
+		for _, c := range checks {
+			if c.content && finds(t, toyWire(flaw), c.name) {
+				t.Errorf("a wire that %s fails %q, which is not about marks", flaw, c.name)
+			}
 		}
 	}
 }

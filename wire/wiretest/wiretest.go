@@ -1,9 +1,9 @@
 // Package wiretest is the suite that every wire passes.
 //
 // A wire is a deterministic fold over a log with two outputs, and whoever
-// attaches anywhere must end with what the log says. The suite takes a
-// projector, a fold of its frames as a client reads them, and a log that holds
-// every chunk type, and attaches at every cut.
+// attaches anywhere must end with what the log says. The suite takes the value
+// that is served, a fold of its frames as a client reads them, and a log that
+// holds every chunk type, and attaches at every cut.
 package wiretest
 
 import (
@@ -16,16 +16,15 @@ import (
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/fold"
+	"github.com/spool-run/spool/wire"
 )
 
 // Wire is a wire as the suite sees it.
 type Wire struct {
-	// New returns a fresh projector. On a wire whose streams are turns, it is
-	// that turn's; else turn is nil.
-	New func(turn *fold.Turn) spool.Projector
-	// PerTurn says that a stream shows one turn. The projector is then given the
-	// records after the turn's Start, later turns' too.
-	PerTurn bool
+	// Profile is what is served. If it shows turns, the projector of one is given
+	// the records after the turn's Start, later turns' too. Else it is given the
+	// log.
+	Profile wire.Profile
 	// Fold reads a stream from its first byte, as a client does, and returns the
 	// client's state as JSON. It fails if the stream breaks the protocol. The
 	// stream may stop between any two frames.
@@ -33,8 +32,6 @@ type Wire struct {
 	// Truth, if set, says what the client's state must be in the end, made from
 	// the log and not from the wire's frames.
 	Truth func(log []chunk.Record, turn *fold.Turn) (json.RawMessage, error)
-	// NoPlan says that readers of this wire start at the log's beginning.
-	NoPlan bool
 	// Raw says that frames are not events of a text/event-stream.
 	Raw bool
 	// Log is what is projected; nil for [Corpus], and then [Agents].
@@ -81,13 +78,19 @@ func Run(t *testing.T, w Wire) {
 	below.Log, below.OnlyLog, below.stride = Agents(), true, 17
 	t.Run("with children", func(t *testing.T) { Run(t, below) })
 	for _, flaw := range flaws {
+		if flaw.ofLogs && !w.ofLog() {
+			continue
+		}
 		t.Run("it is seen when the wire "+flaw.name, func(t *testing.T) {
-			if found, err := w.finds(flaw.wrap); err != nil || !found {
+			if found, err := w.finds(flaw); err != nil || !found {
 				t.Errorf("the suite sees nothing (%v)", err)
 			}
 		})
 	}
 }
+
+// ofLog reports whether a stream shows the log, and no turn.
+func (w *Wire) ofLog() bool { return w.Profile.Log != nil }
 
 // checks are the promises of a wire. Each fails with what is wrong. Those of the
 // content compare what readers end with.
@@ -97,7 +100,12 @@ var checks = []struct {
 	content bool
 }{
 	{"frames have the right shape", checkShape, false},
+	{"frames are marked as what they are", checkMarks, false},
+	{"frames that are not counted say nothing", checkUncounted, false},
+	{"who was cut does not come back to the same cut", checkSince, false},
 	{"the same records become the same frames", checkDeterminism, false},
+	{"the projectors of a profile share nothing", checkApart, false},
+	{"frames of a log depend on their record alone", checkStateless, false},
 	{"frames never change after they were made", checkFrozen, false},
 	{"a rebuilt projector is the live one", checkRebuilt, false},
 	{"a reader that never left sees what the plan says", checkPlan, true},
@@ -119,7 +127,7 @@ type subject struct {
 }
 
 func (w Wire) subjects() ([]*subject, error) {
-	if !w.PerTurn {
+	if w.ofLog() {
 		return []*subject{{Wire: w, name: "log", records: w.Log}}, nil
 	}
 	f := fold.New(chunk.RootID(w.Log[0].Agent))
@@ -145,22 +153,47 @@ type run struct {
 	plans  [][]spool.Frame // plans[0] is the plan before the first record
 }
 
+// agent is whose stream it is.
+func (s *subject) agent() string { return chunk.RootID(s.Log[0].Agent) }
+
+// projector returns one that has seen nothing.
+func (s *subject) projector() spool.Projector {
+	of := wire.Subject{Agent: s.agent(), Resolve: func(v json.RawMessage) (json.RawMessage, error) { return v, nil }}
+	if s.turn != nil {
+		of.Turn = s.turn.ID
+	}
+	return s.Profile.Projector(of)
+}
+
 // project gives the records to a fresh projector and asks for every plan.
 func (s *subject) project(records []chunk.Record, plans bool) (run, error) {
-	p := s.New(s.turn)
-	out := run{plans: [][]spool.Frame{clone(p.Plan())}}
-	for _, r := range records {
+	p := s.projector()
+	out := run{}
+	plan := func() error {
+		frames, err := p.Plan()
+		if err != nil {
+			return fmt.Errorf("the plan behind %d records: %w", len(out.frames), err)
+		}
+		out.plans = append(out.plans, clone(frames))
+		return nil
+	}
+	if err := plan(); err != nil {
+		return run{}, err
+	}
+	for i, r := range records {
 		frames, err := p.Apply(nil, r)
 		if err != nil {
 			return run{}, fmt.Errorf("record %d (%s): %w", r.Seq, r.Type, err)
 		}
 		out.frames = append(out.frames, clone(frames))
-		if plans {
-			out.plans = append(out.plans, clone(p.Plan()))
+		if plans || i == len(records)-1 {
+			if err := plan(); err != nil {
+				return run{}, err
+			}
 		}
 	}
-	if !plans {
-		out.plans = append(out.plans, clone(p.Plan()))
+	if len(records) == 0 && !plans {
+		out.plans = append(out.plans, out.plans[0])
 	}
 	return out, nil
 }
@@ -200,6 +233,11 @@ func clone(frames []spool.Frame) []spool.Frame {
 // stream is what a reader receives that attached when the projector had seen c
 // records and is still there when it has seen n.
 func (s *subject) stream(r run, c, n int) []byte {
+	return s.streamOf(r, c, n, func(spool.Frame) bool { return true })
+}
+
+// streamOf is stream of a reader that is given only some frames.
+func (s *subject) streamOf(r run, c, n int, given func(spool.Frame) bool) []byte {
 	var b []byte
 	var held []spool.Frame // terminal frames of the last record that became any
 	take := func(frames []spool.Frame) {
@@ -207,9 +245,11 @@ func (s *subject) stream(r run, c, n int) []byte {
 			held = nil
 		}
 		for _, f := range frames {
-			if f.Terminal {
+			switch {
+			case !given(f):
+			case f.Terminal:
 				held = append(held, f)
-			} else {
+			default:
 				b = append(b, f.Data...)
 			}
 		}
@@ -217,7 +257,7 @@ func (s *subject) stream(r run, c, n int) []byte {
 	take(r.plans[c])
 	for i := c; i < n; i++ {
 		take(r.frames[i])
-		if !s.NoPlan && slices.ContainsFunc(r.frames[i], func(f spool.Frame) bool { return f.Cut }) {
+		if !s.ofLog() && slices.ContainsFunc(r.frames[i], func(f spool.Frame) bool { return f.Cut }) {
 			b, held = nil, nil // the reader comes back
 			take(r.plans[i+1])
 		}

@@ -1,0 +1,298 @@
+package aisdk
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+
+	"github.com/spool-run/spool/chunk"
+)
+
+// ErrMalformed is the error of a body that cannot be read.
+var ErrMalformed = &chunk.Error{Code: "malformed_json", Message: "the body is not JSON of the expected shape"}
+
+// The triggers of a body.
+const (
+	TriggerSubmit     = "submit-message"
+	TriggerRegenerate = "regenerate-message"
+)
+
+// Body is what a client posts: ours, or a stock one, of whose history only the last
+// message is read.
+type Body struct {
+	Session   string // sessionId, else id; "" if the body names none
+	Message   *chunk.Message
+	Answers   []Answer         // of a last assistant message, to its calls
+	Replace   *[]chunk.Message // history given beside message; nil: none
+	State     json.RawMessage  // nil: none given
+	Trigger   string           // "" is submit-message
+	MessageID string           // the message the trigger is about
+	WhenBusy  chunk.WhenBusy
+	CommandID string // the caller's own idempotency key; may be ""
+}
+
+// Answer is what a client says about one call: its output, or a decision. Whether
+// anyone waits for it is not the client's to say.
+type Answer struct {
+	// Agent is the session whose call it is, once it is known; "" for the one that
+	// is asked. See [SplitCallID].
+	Agent      string
+	CallID     string
+	Output     json.RawMessage // of a call that the client ran
+	Error      string          // of one that failed
+	ApprovalID string          // set for a decision
+	Approved   bool
+	Reason     string
+}
+
+// rawBody is a body as it is sent.
+type rawBody struct {
+	ID        string            `json:"id"`
+	SessionID string            `json:"sessionId"`
+	Message   json.RawMessage   `json:"message"`
+	Messages  []json.RawMessage `json:"messages"`
+	State     json.RawMessage   `json:"state"`
+	Trigger   string            `json:"trigger"`
+	MessageID string            `json:"messageId"`
+	WhenBusy  chunk.WhenBusy    `json:"whenBusy"`
+	CommandID string            `json:"commandId"`
+	Metadata  json.RawMessage   `json:"metadata"` // of the user's message, unless that has its own
+}
+
+// ParseBody reads what a client posts. Members that it does not know are ignored.
+// It fails with [ErrMalformed].
+func ParseBody(data []byte) (*Body, error) {
+	var raw rawBody
+	if err := decodeOne(data, &raw); err != nil {
+		return nil, err
+	}
+	b := &Body{
+		Session:   orElse(raw.SessionID, raw.ID),
+		Trigger:   raw.Trigger,
+		MessageID: raw.MessageID,
+		WhenBusy:  raw.WhenBusy,
+		CommandID: raw.CommandID,
+	}
+	if !isNull(raw.State) {
+		b.State = raw.State
+	}
+	switch b.WhenBusy {
+	case "", chunk.BusyReject, chunk.BusyQueue, chunk.BusyInterrupt, chunk.BusySteer:
+	default:
+		return nil, ErrMalformed.Because("whenBusy is one of reject, queue, interrupt and steer")
+	}
+	switch b.Trigger {
+	case "", TriggerSubmit, TriggerRegenerate:
+	default:
+		return nil, ErrMalformed.Because("trigger is submit-message or regenerate-message")
+	}
+	var err error
+	if !isNull(raw.Message) {
+		err = b.takeMessage(raw.Message, raw.Messages)
+	} else if n := len(raw.Messages); n > 0 {
+		err = b.takeLast(raw.Messages[n-1])
+	}
+	if err != nil {
+		return nil, err
+	}
+	if b.Message != nil && b.Message.Metadata == nil && len(raw.Metadata) > 0 && raw.Metadata[0] == '{' {
+		b.Message.Metadata = raw.Metadata
+	}
+	return b, nil
+}
+
+// takeMessage takes the member message and, if there is one, the history beside it.
+func (b *Body) takeMessage(message json.RawMessage, history []json.RawMessage) error {
+	m, answers, err := ParseMessage(message, chunk.RoleUser)
+	if err != nil {
+		return err
+	}
+	if m.Role == chunk.RoleUser {
+		b.Message = &m
+	}
+	b.Answers = answers
+	if history == nil {
+		return nil
+	}
+	list := make([]chunk.Message, 0, len(history))
+	for _, data := range history {
+		m, _, err := ParseMessage(data, "")
+		if err != nil {
+			return err
+		}
+		if m.Role != chunk.RoleSystem {
+			list = append(list, m)
+		}
+	}
+	b.Replace = &list
+	return nil
+}
+
+// takeLast takes the last message of a history.
+func (b *Body) takeLast(data json.RawMessage) error {
+	m, answers, err := ParseMessage(data, "")
+	if err != nil {
+		return err
+	}
+	switch m.Role {
+	case chunk.RoleUser:
+		b.Message = &m
+	case chunk.RoleAssistant:
+		b.Answers = answers
+		b.MessageID = orElse(b.MessageID, m.ID)
+	}
+	return nil
+}
+
+// ParseMessage reads a message that a client sent, and what it says about calls: a
+// [UIMessage], {role, content} whose content is a string or a list of parts, or a
+// bare string. The role is that of messages that name none; without one, they are
+// refused. Parts that are of no kind that messages have are left out. It fails with
+// [ErrMalformed]. [ConvertToUIMessage] is the way back.
+func ParseMessage(data []byte, role chunk.Role) (chunk.Message, []Answer, error) {
+	var m chunk.Message
+	if data = bytes.TrimSpace(data); len(data) > 0 && data[0] == '"' {
+		var text string
+		if err := json.Unmarshal(data, &text); err != nil {
+			return m, nil, ErrMalformed.With("", err)
+		}
+		if role == "" {
+			return m, nil, ErrMalformed.Because("a message in messages is an object with a role")
+		}
+		return chunk.Message{Role: role, Parts: []chunk.Part{{Type: chunk.PartText, Text: text}}}, nil, nil
+	}
+	var raw struct {
+		UIMessage
+		Parts   []sentPart      `json:"parts"`
+		Content json.RawMessage `json:"content"`
+	}
+	if err := decodeOne(data, &raw); err != nil {
+		return m, nil, err
+	}
+	m = chunk.Message{ID: raw.ID, Role: chunk.Role(orElse(raw.Role, string(role)))}
+	switch m.Role {
+	case chunk.RoleUser, chunk.RoleAssistant, chunk.RoleSystem:
+	default:
+		return m, nil, ErrMalformed.Because("a message's role is user, assistant or system")
+	}
+	if !isNull(raw.Metadata) {
+		m.Metadata = raw.Metadata
+	}
+	var err error
+	if raw.Parts == nil && !isNull(raw.Content) {
+		m.Parts, err = parseContent(raw.Content)
+		return m, nil, err
+	}
+	var answers []Answer
+	m.Parts = partsOf(raw.Parts)
+	for i := range raw.Parts {
+		if a, ok := raw.Parts[i].answer(); ok {
+			answers = append(answers, a)
+		}
+	}
+	return m, answers, nil
+}
+
+// parseContent reads the member that older clients and plain callers use.
+func parseContent(data json.RawMessage) ([]chunk.Part, error) {
+	var text string
+	if json.Unmarshal(data, &text) == nil {
+		return []chunk.Part{{Type: chunk.PartText, Text: text}}, nil
+	}
+	var parts []sentPart
+	if err := json.Unmarshal(data, &parts); err != nil {
+		return nil, ErrMalformed.Because("a message's content is a string or a list of parts")
+	}
+	return partsOf(parts), nil
+}
+
+// sentPart is a part as a client sends it: what is not the client's to say is not
+// read.
+type sentPart struct {
+	UIPart
+	ProviderExecuted json.RawMessage `json:"providerExecuted"`
+}
+
+func partsOf(sent []sentPart) (parts []chunk.Part) {
+	for i := range sent {
+		if part, ok := sent[i].part(); ok {
+			parts = append(parts, part)
+		}
+	}
+	return parts
+}
+
+// part returns what the part is in a message.
+func (p *UIPart) part() (chunk.Part, bool) {
+	switch {
+	case p.Type == "text":
+		return chunk.Part{Type: chunk.PartText, Text: p.Text}, true
+	case p.Type == "reasoning":
+		return chunk.Part{Type: chunk.PartReasoning, Text: p.Text, ProviderMetadata: p.ProviderMetadata}, true
+	case p.Type == "step-start":
+		return chunk.Part{Type: chunk.PartStep}, true
+	case p.Type == "file":
+		return chunk.Part{Type: chunk.PartFile, URL: p.URL, MediaType: p.MediaType, Filename: p.Filename}, true
+	case p.Type == "source-url", p.Type == "source-document":
+		return chunk.Part{Type: chunk.PartSource, ID: p.SourceID, URL: p.URL, Title: p.Title, MediaType: p.MediaType, Filename: p.Filename}, true
+	case strings.HasPrefix(p.Type, "data-"):
+		return chunk.Part{Type: chunk.PartData, Name: strings.TrimPrefix(p.Type, "data-"), ID: p.ID, Data: p.Data}, true
+	case p.isCall():
+		t := &chunk.ToolPart{CallID: p.ToolCallID, Name: orElse(p.ToolName, strings.TrimPrefix(p.Type, "tool-")), Input: p.Input,
+			Output: p.Output, Error: p.ErrorText, State: chunk.ToolPending}
+		switch p.State {
+		case StateOutputAvailable:
+			t.State = chunk.ToolCompleted
+		case StateOutputError:
+			t.State = chunk.ToolFailed
+		case StateOutputDenied:
+			t.State = chunk.ToolDenied
+		}
+		return chunk.Part{Type: chunk.PartTool, Tool: t}, true
+	}
+	return chunk.Part{}, false
+}
+
+// isCall reports whether the part is of a call that has an id.
+func (p *UIPart) isCall() bool {
+	return p.ToolCallID != "" && (p.Type == "dynamic-tool" || strings.HasPrefix(p.Type, "tool-"))
+}
+
+// answer reads what the client added to a call. Name and input are the session's
+// own business: only ids and the answer count.
+func (p *UIPart) answer() (Answer, bool) {
+	if !p.isCall() {
+		return Answer{}, false
+	}
+	a := Answer{CallID: p.ToolCallID}
+	switch p.State {
+	case StateOutputAvailable:
+		if p.Preliminary { // not the client's
+			return Answer{}, false
+		}
+		if a.Output = p.Output; len(a.Output) == 0 {
+			a.Output = json.RawMessage("null")
+		}
+	case StateOutputError:
+		a.Error = orElse(p.ErrorText, "the tool failed")
+	case StateApprovalResponded:
+		if p.Approval == nil || p.Approval.Approved == nil || p.Approval.ID == "" {
+			return Answer{}, false
+		}
+		a.ApprovalID, a.Approved, a.Reason = p.Approval.ID, *p.Approval.Approved, p.Approval.Reason
+	default:
+		return Answer{}, false
+	}
+	return a, true
+}
+
+// decodeOne decodes exactly one JSON object.
+func decodeOne(data []byte, v any) error {
+	if t := bytes.TrimSpace(data); len(t) == 0 || t[0] != '{' {
+		return ErrMalformed.Because("the body is not a JSON object")
+	}
+	if err := json.Unmarshal(data, v); err != nil {
+		return ErrMalformed.With("", err)
+	}
+	return nil
+}

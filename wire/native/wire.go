@@ -1,0 +1,106 @@
+package native
+
+import (
+	"errors"
+
+	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/wire"
+)
+
+// Options fix a profile of the wire. The zero value follows the turn and shows all
+// agents, in bare framing.
+type Options struct {
+	Framing Framing
+	// Self leaves out what the agents below the one that is asked for do.
+	Self bool
+	// Follow lets the stream outlive the turn.
+	Follow bool
+}
+
+// Wire returns the wire. Requests choose their profile by ?framing=bare|event,
+// ?follow=session and ?agent=tree|self.
+func Wire() wire.Wire {
+	return wire.Wire{
+		Name:     "native",
+		Attach:   []string{"/stream/{session}"},
+		Follow:   "follow=session",
+		Position: position,
+		Profile: func(r wire.Request) (wire.Profile, error) {
+			o, err := options(r)
+			if err != nil {
+				return wire.Profile{}, err
+			}
+			return o.Profile(), nil
+		},
+		Read: read,
+	}
+}
+
+// Profile returns the profile that the options fix.
+func (o Options) Profile() wire.Profile {
+	key := "native/bare"
+	if o.Framing == Event {
+		key = "native/event"
+	}
+	if o.Self {
+		key += "/self"
+	} else {
+		key += "/tree"
+	}
+	return wire.Profile{
+		Key:       key,
+		Projector: func(s wire.Subject) spool.Projector { return NewProjector(s, &o) },
+		Log:       &wire.LogView{Follow: o.Follow, End: Terminal, Lost: Resync},
+	}
+}
+
+// options reads what a request asks for.
+func options(r wire.Request) (o Options, err error) {
+	switch r.Query.Get("follow") {
+	case "":
+	case "session":
+		o.Follow = true
+	default:
+		return o, chunk.ErrInvalid.Because("follow is session, or is left out")
+	}
+	switch r.Query.Get("framing") {
+	case "", "bare":
+	case "event":
+		o.Framing = Event
+	default:
+		return o, chunk.ErrInvalid.Because("framing is bare or event")
+	}
+	switch r.Query.Get("agent") {
+	case "", "tree":
+	case "self":
+		o.Self = true
+	default:
+		return o, chunk.ErrInvalid.Because("agent is self or tree")
+	}
+	return o, nil
+}
+
+func position(r wire.Request) (wire.Position, error) {
+	pos, err := wire.ReadPosition(r)
+	if err == nil && pos.Cursor.InPlan {
+		return wire.Position{}, spool.ErrCursorMalformed.Because("a place inside an attach plan is no place in the log")
+	}
+	return pos, err
+}
+
+// read takes an event apart for programs that print.
+func read(_ string, data []byte) wire.Event {
+	m, err := Parse(data)
+	switch {
+	case err != nil:
+		return wire.Event{Last: true, Err: err}
+	case m.Kind == KindEnd:
+		return wire.Event{Last: true}
+	case m.Kind == KindFail:
+		return wire.Event{Last: true, Err: errors.New("the run failed: " + m.Error)}
+	case m.Kind == KindResync:
+		return wire.Event{Last: true, Err: errors.New("the position cannot be served: " + m.Reason)}
+	}
+	return wire.Event{Line: m.Chunk}
+}
