@@ -168,7 +168,11 @@ func waitingAgents(a *agent) {
 	walk.finish(chunk.OutcomeCompleted, "stop", "", "")
 	a.done(walk, `"walked"`, "")
 	a.emit(&chunk.RunSuspended{Kind: "awaiting_children", Children: []string{book.session, place.session}, StepID: a.stepID, Data: a.settled()})
+	answeredAgents(a, book, place, phone)
+}
 
+// answeredAgents get what they waited for, and go on from the deepest up.
+func answeredAgents(a, book, place, phone *agent) {
 	book.command(&chunk.ToolApprovalResponse{CommandID: "cmd-3", ApprovalID: "appr-pay", Approved: true})
 	phone.command(&chunk.ToolResultSubmitted{CommandID: "cmd-4", ToolCallID: "location", Result: json.RawMessage(`{"lat":52.5}`)})
 	phone.command(&chunk.ToolResultSubmitted{CommandID: "cmd-5", ToolCallID: "location", Result: json.RawMessage(`{"lat":0}`)}) // late

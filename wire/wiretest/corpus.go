@@ -127,7 +127,16 @@ func waitingTurn(a *agent) {
 	a.stepID, a.step = step, 2
 	a.end("call-5", "location", `{"lat":52.5}`, "")
 	a.commit(false)
+	askedChild(a)
+	a.beginStep()
+	a.text("", "Trains leave hourly.")
+	a.closeModel("stop", false)
+	a.commit(false)
+	a.finish(chunk.OutcomeCompleted, "stop", "", "")
+}
 
+// askedChild is a step that asks a child, which answers.
+func askedChild(a *agent) {
 	a.beginStep()
 	a.callArgs("call-6", "research", true, `{"topic":"trains"}`)
 	a.closeModel("tool-calls", false)
@@ -148,11 +157,6 @@ func waitingTurn(a *agent) {
 	a.emit(&chunk.SubAgentEnd{SubAgentType: child.kind, SubSessionID: child.session, CallID: "call-6", Result: json.RawMessage(`"hourly"`)})
 	a.end("call-6", "research", `"hourly"`, "")
 	a.commit(false)
-	a.beginStep()
-	a.text("", "Trains leave hourly.")
-	a.closeModel("stop", false)
-	a.commit(false)
-	a.finish(chunk.OutcomeCompleted, "stop", "", "")
 }
 
 // crashedTurn loses its executor in a model phase, and is stopped by its user.
