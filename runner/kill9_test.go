@@ -209,7 +209,7 @@ func killed(t *testing.T, i int, s scenario, k int, when string, l life) (died b
 		t.Fatal(err)
 	}
 	completed, before := map[string]bool{}, effectsIn(t, dir)
-	records, err := store.Read(t.Context(), "s", 0, 1000)
+	records, _, err := store.Read(t.Context(), "s", 0, 1000)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -172,7 +172,7 @@ func TestProducerWritesOnlyWhatIsIts(t *testing.T) {
 // records returns what the log holds now.
 func (w *world) records(session string) []chunk.Record {
 	w.t.Helper()
-	records, err := w.store.Read(w.t.Context(), session, 0, 1000)
+	records, _, err := w.store.Read(w.t.Context(), session, 0, 1000)
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -143,7 +143,7 @@ func killedAt(t *testing.T, name string, round, number int, want string) {
 	if got := said(f); got != want || b.Asked() != len(recordings[name]) || len(b.Cancelled()) != 0 {
 		t.Errorf("%s: asked %d times, cancelled %v\n%s\nundisturbed:\n%s", where, b.Asked(), b.Cancelled(), got, want)
 	}
-	records, err := store.Read(t.Context(), "s", 0, 1000)
+	records, _, err := store.Read(t.Context(), "s", 0, 1000)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/spool-run/spool/model/modeltest"
 	"github.com/spool-run/spool/model/scripted"
 	"github.com/spool-run/spool/runner"
+	"github.com/spool-run/spool/wire"
 	"github.com/spool-run/spool/wire/aisdk"
 )
 
@@ -94,7 +95,7 @@ func TestReattachInTheMiddleOfALargeDelta(t *testing.T) {
 						if name == "root" { // the child's parent cannot resume
 							nothingRetracted(t, log, fmt.Sprint("died at append ", k))
 						}
-						projected := aisdk.NewProjector(f.Turns[0].ID, nil)
+						projected := aisdk.NewProjector(wire.Subject{Turn: f.Turns[0].ID}, nil)
 						for _, r := range log {
 							if _, err := projected.Apply(nil, r); err != nil {
 								t.Fatal(err)

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/fold"
 	"github.com/spool-run/spool/internal/matrix"
@@ -64,10 +63,7 @@ func onTheWire(t *testing.T, log []chunk.Record, ui7 bool) {
 	wiretest.Run(t, wiretest.Wire{
 		Log:     log,
 		OnlyLog: true, // the wire's own tests have the others
-		PerTurn: true,
-		New: func(turn *fold.Turn) spool.Projector {
-			return aisdk.NewProjector(turn.ID, &aisdk.Options{UI7: ui7})
-		},
+		Profile: aisdk.Options{UI7: ui7}.Profile(),
 		Fold: func(stream []byte) (json.RawMessage, error) {
 			c := &aisdk.Client{UI7: ui7}
 			if err := c.Write(stream); err != nil {

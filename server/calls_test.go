@@ -77,7 +77,7 @@ func TestAttachAsksTheStoreOnce(t *testing.T) {
 	live := k.own("live")
 	k.say("live", "m1", "question")
 	live.start("m1")
-	live.put(&chunk.TextDelta{Delta: "so far"})
+	live.text("so far")
 
 	// Each stream is read to where it stands still: its end, or the words so far.
 	const end, soFar = "", "so far"

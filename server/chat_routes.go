@@ -17,12 +17,16 @@ const (
 
 // send takes a chat POST and streams the run that answers it.
 func (s *Server) send(of wire.Wire) handler {
+	parse := of.Body
+	if parse == nil {
+		parse = frontend.ParseBody
+	}
 	return func(w http.ResponseWriter, r *request) error {
 		data, err := body(w, r.Request, maxChatBody)
 		if err != nil {
 			return err
 		}
-		b, err := frontend.ParseBody(data)
+		b, err := parse(data)
 		if err != nil {
 			return err
 		}

@@ -1,9 +1,6 @@
 package server_test
 
 import (
-	"github.com/spool-run/spool/server/frontend"
-	"github.com/spool-run/spool/server/wires"
-	"github.com/spool-run/spool/wire/merlin"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,6 +11,9 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/spool-run/spool/server/frontend"
+	"github.com/spool-run/spool/server/wires"
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/chunk"

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spool-run/spool/server/chat"
 	"github.com/spool-run/spool/server/frontend"
+	"github.com/spool-run/spool/wire"
 )
 
 // command answers a request that appends a command with where the session stands
@@ -41,12 +42,12 @@ func (s *Server) interrupt(w http.ResponseWriter, r *request) error {
 
 // decide takes a human's decision on a call.
 func (s *Server) decide(w http.ResponseWriter, r *request) error {
-	parse := func(data []byte) (chat.Answer, error) { return frontend.ParseDecision(r.vars["id"], data) }
+	parse := func(data []byte) (wire.Answer, error) { return frontend.ParseDecision(r.vars["id"], data) }
 	return command(s, w, r, "answer", maxOtherBody, parse, chat.Submit)
 }
 
 // submit takes the outcome of a call that the client executed.
 func (s *Server) submit(w http.ResponseWriter, r *request) error {
-	parse := func(data []byte) (chat.Answer, error) { return frontend.ParseResult(r.vars["call"], data) }
+	parse := func(data []byte) (wire.Answer, error) { return frontend.ParseResult(r.vars["call"], data) }
 	return command(s, w, r, "answer", maxOtherBody, parse, chat.Submit)
 }

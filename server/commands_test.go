@@ -1,12 +1,14 @@
 package server_test
 
 import (
-	"github.com/spool-run/spool/server/frontend"
 	"encoding/json"
 	"net/http"
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/spool-run/spool/server/frontend"
+	"github.com/spool-run/spool/wire"
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/chunk"
@@ -48,7 +50,7 @@ func TestBusy(t *testing.T) {
 
 func (k *kit) log(session string) []chunk.Record {
 	k.Helper()
-	recs, err := k.store.Read(k.Context(), session, 0, 1000)
+	recs, _, err := k.store.Read(k.Context(), session, 0, 1000)
 	if err != nil {
 		k.Fatal(err)
 	}
@@ -189,7 +191,7 @@ func TestClientTool(t *testing.T) {
 	repeat := k.stream("POST", "/api/chat/s", body("output-available", "c1"))
 	replay := k.stream("GET", "/api/chat/s/stream", "")
 	o = k.own("s")
-	answer := chat.AnswerID(chat.Answer{CallID: "c1"})
+	answer := chat.AnswerID(wire.Answer{CallID: "c1"})
 	o.start(answer, "u1")
 	o.text("You are here")
 	o.finish()

@@ -1,12 +1,13 @@
 package server_test
 
 import (
-	"github.com/spool-run/spool/server/frontend"
 	"encoding/json"
 	"io/fs"
 	"net/http"
 	"net/http/httptest"
 	"testing/fstest"
+
+	"github.com/spool-run/spool/server/frontend"
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/agent"

@@ -1,7 +1,6 @@
 package server_test
 
 import (
-	"github.com/spool-run/spool/server/wires"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +11,9 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/spool-run/spool/server/wires"
+	"github.com/spool-run/spool/wire"
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/chunk"
@@ -372,7 +374,7 @@ func TestMerlinPause(t *testing.T) {
 			back := k.merlin("GET", path, "", "Last-Event-ID", post.r.Cursor().String())
 			anew := k.merlin("GET", path, "")
 			o = k.own("s")
-			o.start(chat.AnswerID(chat.Answer{CallID: "c1"}), "m1")
+			o.start(chat.AnswerID(wire.Answer{CallID: "c1"}), "m1")
 			o.text("You are here.")
 			o.finish()
 			back.c = post.c

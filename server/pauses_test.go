@@ -11,6 +11,7 @@ import (
 	"github.com/spool-run/spool/fold"
 	"github.com/spool-run/spool/server/chat"
 	"github.com/spool-run/spool/store/memstore"
+	"github.com/spool-run/spool/wire"
 )
 
 // ask pauses the run at a call that the client is to answer.
@@ -49,7 +50,7 @@ func TestCutAcrossPause(t *testing.T) {
 	}})
 	next := k.stream("POST", "/api/chat/s", body)
 	o = k.own("s")
-	o.start(chat.AnswerID(chat.Answer{CallID: "c1"}), "u1")
+	o.start(chat.AnswerID(wire.Answer{CallID: "c1"}), "u1")
 	o.text("You are ", "here.")
 	o.finish()
 	second := next.all()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/server/chat"
+	"github.com/spool-run/spool/wire"
 )
 
 // Problem is the body of every error answer.
@@ -32,7 +33,7 @@ var (
 	errBodyTimeout = &chunk.Error{Code: "body_timeout", Message: "the body did not come in time"}
 	errTooMany     = &chunk.Error{Code: "too_many_readers", Message: "as many streams are open here as may be", Hint: "raise MaxReaders, or add servers"}
 	errDraining    = &chunk.Error{Code: "draining", Message: "the server is shutting down"}
-	errMalformed   = chat.ErrMalformed
+	errMalformed   = wire.ErrMalformed
 	errUnexpected  = &chunk.Error{Code: "internal", Message: "something went wrong here"}
 )
 

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/spool-run/spool/server/chat"
+	"github.com/spool-run/spool/wire"
 )
 
 // TestQueuedBehindARun: a message that waits behind an open run takes nothing
@@ -91,7 +92,7 @@ func TestPageLoadOnAnAnsweredPause(t *testing.T) {
 	}
 	page := k.stream("GET", "/api/chat/s", "", "X-Resume-From-Sequence", fmt.Sprint(s.StreamSequence))
 	o = k.own("s")
-	o.start(chat.AnswerID(chat.Answer{CallID: "c1"}), "u1")
+	o.start(chat.AnswerID(wire.Answer{CallID: "c1"}), "u1")
 	o.text("Here.")
 	o.finish()
 	next.all()

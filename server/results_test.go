@@ -1,9 +1,10 @@
 package server_test
 
 import (
-	"github.com/spool-run/spool/server/chat"
 	"net/http"
 	"testing"
+
+	"github.com/spool-run/spool/server/chat"
 
 	"github.com/spool-run/spool/agent"
 	"github.com/spool-run/spool/model/scripted"

@@ -13,7 +13,7 @@ import (
 )
 
 func (s *Server) snapshot(w http.ResponseWriter, r *request) error {
-	agents, err := subAgents(r.Request)
+	agents, err := frontend.ParseSubAgents(r.URL.Query().Get("agents"))
 	if err != nil {
 		return err
 	}
@@ -41,7 +41,7 @@ func (s *Server) messages(w http.ResponseWriter, r *request) error {
 	if o.Limit, err = number(r.URL.Query(), "limit"); err != nil {
 		return err
 	}
-	if o.SubAgents, err = subAgents(r.Request); err != nil {
+	if o.SubAgents, err = frontend.ParseSubAgents(r.URL.Query().Get("agents")); err != nil {
 		return err
 	}
 	page, err := frontend.Messages(r.Context(), s.front, r.session, o)

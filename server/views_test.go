@@ -1,16 +1,16 @@
 package server_test
 
 import (
-	"github.com/spool-run/spool/server/frontend"
 	"fmt"
 	"io"
 	"net/http"
 	"strings"
 	"testing"
 
+	"github.com/spool-run/spool/server/frontend"
+
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/chunk"
-	"github.com/spool-run/spool/server/chat"
 )
 
 func TestSegment(t *testing.T) {

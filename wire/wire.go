@@ -30,6 +30,9 @@ type Wire struct {
 	Send, Attach []string
 	// Profile returns what a request gets.
 	Profile func(Request) (Profile, error)
+	// Body reads what is posted. It fails with [ErrMalformed]. nil: bodies are those
+	// of the AI SDK's clients.
+	Body func(data []byte) (*Body, error)
 	// Position reads where the client of a GET stands. nil: [ReadPosition].
 	Position func(Request) (Position, error)
 	// Follow is the query with which a stream outlives the turn, "" if none does.

@@ -1,12 +1,13 @@
 package main
 
 import (
-	"github.com/spool-run/spool/server/frontend"
 	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"github.com/spool-run/spool/server/frontend"
 
 	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/fold"
@@ -28,7 +29,8 @@ func TestEveryBranchGoesOn(t *testing.T) {
 	defer store.Close()
 	logs, end := runAgent(t, store, demoAgent(scripted.New(nil), 0, 0))
 	defer end()
-	d := &chat.Deps{Logs: logs, ContentReplay: true}
+	front := &frontend.Deps{Deps: chat.Deps{Logs: logs, ContentReplay: true}}
+	d := &front.Deps
 	// settled waits for the session to rest, and says what it then holds.
 	settled := func(session string) (parts, state string) {
 		t.Helper()
@@ -48,7 +50,7 @@ func TestEveryBranchGoesOn(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		s, err := frontend.BuildSnapshot(t.Context(), d, frontend.SnapshotParams{Session: session})
+		s, err := frontend.BuildSnapshot(t.Context(), front, frontend.SnapshotParams{Session: session})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -68,7 +70,7 @@ func TestEveryBranchGoesOn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := chat.HandleChatStream(t.Context(), d, chat.Params{Method: "POST", Session: scene, Body: b}); err != nil {
+		if _, err := chat.Handle(t.Context(), d, chat.Params{Session: scene, Body: b, Profile: aisdk.Options{}.Profile()}); err != nil {
 			t.Fatal(err)
 		}
 		parts, state := settled(scene)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"net/url"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -16,6 +17,8 @@ import (
 	"github.com/spool-run/spool/fold"
 	"github.com/spool-run/spool/internal/matrix"
 	"github.com/spool-run/spool/model/modeltest"
+	"github.com/spool-run/spool/server/wires"
+	"github.com/spool-run/spool/wire"
 	"github.com/spool-run/spool/wire/aisdk"
 	"github.com/spool-run/spool/wire/merlin"
 	"github.com/spool-run/spool/wire/native"
@@ -91,21 +94,23 @@ func TestCorpusInTheLog(t *testing.T) {
 // Whoever attaches to an ingested stream anywhere, on any wire, ends with the same
 // message.
 func TestCorpusOnTheWires(t *testing.T) {
-	wires := map[string]wiretest.Wire{
-		"native": {NoPlan: true, New: func(*fold.Turn) spool.Projector { return native.New(native.Bare) }, Fold: foldNative},
-	}
-	for name, o := range map[string]aisdk.Options{"aisdk 6": {}, "aisdk 7": {UI7: true}} {
-		wires[name] = wiretest.Wire{PerTurn: true, Fold: foldUI(o.UI7),
-			New: func(turn *fold.Turn) spool.Projector { return aisdk.NewProjector(turn.ID, &o) }}
-	}
-	for name, o := range map[string]merlin.Options{"merlin v1": {Version: merlin.V1}, "merlin v2": {}} {
-		wires[name] = wiretest.Wire{PerTurn: true, Fold: foldMerlin,
-			New: func(turn *fold.Turn) spool.Projector { return merlin.NewProjector(turn.ID, &o) }}
+	clients := map[string]struct {
+		wire, ui string
+		fold     func([]byte) (json.RawMessage, error)
+	}{
+		"native": {"native", "", foldNative}, "aisdk 6": {"aisdk", "6", foldUI(false)}, "aisdk 7": {"aisdk", "7", foldUI(true)},
+		"merlin v1": {"merlin-v1", "", foldMerlin}, "merlin v2": {"merlin-v2", "", foldMerlin},
 	}
 	corpusLogs(t, func(t *testing.T, records []chunk.Record, _ *fold.Fold, _ *folded) {
-		for name, w := range wires {
-			w.Log, w.OnlyLog, w.Stride = records, true, matrix.Stride(t, 11)
-			t.Run(name, func(t *testing.T) { wiretest.Run(t, w) })
+		for name, c := range clients {
+			w, _ := wires.Find(wires.List(wires.Options{}), c.wire)
+			profile, err := w.Profile(wire.Request{Query: url.Values{"ui": {c.ui}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Run(name, func(t *testing.T) {
+				wiretest.Run(t, wiretest.Wire{Profile: profile, Fold: c.fold, Log: records, OnlyLog: true, Stride: matrix.Stride(t, 11)})
+			})
 		}
 	})
 }

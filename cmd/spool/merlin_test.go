@@ -19,6 +19,7 @@ import (
 	"github.com/spool-run/spool/model/replay"
 	"github.com/spool-run/spool/model/scripted"
 	"github.com/spool-run/spool/server"
+	"github.com/spool-run/spool/server/wires"
 	"github.com/spool-run/spool/store/memstore"
 	"github.com/spool-run/spool/wire/merlin"
 )
@@ -27,12 +28,12 @@ import (
 func live(t *testing.T, a *agent.Agent, flags ...string) (url string) {
 	t.Helper()
 	logs, end := runAgent(t, memstore.New(nil), a)
-	f := merlinServe{merlinFlags{Literal: flags}, "none"}
-	o, err := f.options()
+	f := wires.ServeFlags{Flags: wires.Flags{Literal: flags}, Pacing: "none"}
+	o, err := f.Options()
 	if err != nil {
 		t.Fatal(err)
 	}
-	srv := server.New(logs, &server.Options{Merlin: o})
+	srv := server.New(logs, &server.Options{Wires: o})
 	h := httptest.NewServer(srv)
 	t.Cleanup(func() {
 		_ = srv.Shutdown(context.Background())
@@ -134,15 +135,21 @@ func TestEventsOfAHook(t *testing.T) {
 }
 
 func TestMerlinFlags(t *testing.T) {
-	if _, err := (&merlinFlags{Literal: []string{"end", "nonsense"}}).literal(); err == nil {
+	if _, err := (&wires.Flags{Literal: []string{"end", "nonsense"}}).Options(); err == nil {
 		t.Error("nonsense is taken for a literal behaviour")
 	}
-	l, err := (&merlinFlags{Literal: []string{"all"}}).literal()
-	if want := (merlin.Literal{End: true, Suppression: true, FirstCall: true, EmptyArguments: true, Citations: true, Union: true, Progress: true, Errors: true}); err != nil || l != want {
-		t.Errorf("all are %+v, %v", l, err)
+	o, err := (&wires.Flags{Literal: []string{"all"}}).Options()
+	if want := (merlin.Literal{End: true, Suppression: true, FirstCall: true, EmptyArguments: true, Citations: true, Union: true, Progress: true, Errors: true}); err != nil || o.Merlin.Literal != want {
+		t.Errorf("all are %+v, %v", o.Merlin.Literal, err)
 	}
-	all, some := (&merlinFlags{Suppress: []string{"*"}}).suppress(), (&merlinFlags{Suppress: []string{"scout"}}).suppress()
-	if !all("x") || some("x") || !some("scout") || (&merlinFlags{}).suppress() != nil {
+	suppress := func(types ...string) func(string) bool {
+		o, err := (&wires.Flags{Suppress: types}).Options()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return o.Merlin.Suppress
+	}
+	if all, some := suppress("*"), suppress("scout"); !all("x") || some("x") || !some("scout") || suppress() != nil {
 		t.Error("the wrong agents are suppressed")
 	}
 	url := live(t, &agent.Agent{Name: "a", Model: scripted.New(&scripted.Options{})}, "end", "union")

@@ -9,6 +9,7 @@ import (
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/fold"
+	"github.com/spool-run/spool/wire"
 )
 
 // Submit gives an answer to a run that is paused, or that has asked already and
@@ -18,7 +19,7 @@ import (
 // [ErrNoSuchCall], [ErrAlreadyAnswered] for another answer than the one that
 // counts, [ErrTooLate], [ErrNotWaiting], [ErrResultInvalid] if Deps.Agents
 // say so, and the store's.
-func Submit(ctx context.Context, d *Deps, session string, a Answer) (*Settled, error) {
+func Submit(ctx context.Context, d *Deps, session string, a wire.Answer) (*Settled, error) {
 	g, err := d.Visit(ctx, session)
 	if err != nil {
 		return nil, err
@@ -39,7 +40,7 @@ func Submit(ctx context.Context, d *Deps, session string, a Answer) (*Settled, e
 	if err := g.View(ctx, look); err != nil || known {
 		return s, err
 	}
-	if err := g.command(ctx, spool.Row{}, a.chunk(AnswerID(a))); err != nil {
+	if err := g.command(ctx, spool.Row{}, answerChunk(a, AnswerID(a))); err != nil {
 		return nil, err
 	}
 	if err := g.View(ctx, look); err != nil {
@@ -53,7 +54,7 @@ func Submit(ctx context.Context, d *Deps, session string, a Answer) (*Settled, e
 
 // given says whether the session has got this very answer. An error means that
 // it will not take it.
-func given(f, owner *fold.Fold, t *chunk.ToolPart, a Answer) (bool, error) {
+func given(f, owner *fold.Fold, t *chunk.ToolPart, a wire.Answer) (bool, error) {
 	switch {
 	case t == nil:
 		return false, ErrNoSuchCall.With(f.Session, nil)

@@ -5,13 +5,14 @@ import (
 
 	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/fold"
+	"github.com/spool-run/spool/wire"
 )
 
 // locate finds the call that an answer is for, among those of the fold's agent
 // and of all below it, and whose it is; the answer comes back with that agent and
 // the call's own id. A call has the id that its agent gave it or, if that is not
 // the one asked, that of [chunk.ChildCallID]; approvals have ids of their own.
-func locate(f *fold.Fold, a Answer) (owner *fold.Fold, t *chunk.ToolPart, found Answer) {
+func locate(f *fold.Fold, a wire.Answer) (owner *fold.Fold, t *chunk.ToolPart, found wire.Answer) {
 	if a.ApprovalID != "" {
 		a.Agent, t = f.FindCall(func(t *chunk.ToolPart) bool { return t.Approval != nil && t.Approval.ID == a.ApprovalID })
 		return f.Child(a.Agent), t, a
@@ -36,14 +37,14 @@ func locate(f *fold.Fold, a Answer) (owner *fold.Fold, t *chunk.ToolPart, found 
 // asks says whether a call waits for this kind of answer now: its agent's run is
 // paused, or has asked already and goes on with other calls. An output does not
 // stand in for a decision.
-func asks(owner *fold.Fold, t *chunk.ToolPart, a Answer) bool {
+func asks(owner *fold.Fold, t *chunk.ToolPart, a wire.Answer) bool {
 	open := owner.OpenRun() != nil
 	return (open || owner.Status == chunk.StatusPaused) && t.Takes(a.ApprovalID != "", open)
 }
 
 // waitsFor is asks for a call that may not be there, and that may wait for a child
 // instead.
-func waitsFor(owner *fold.Fold, t *chunk.ToolPart, a Answer) bool {
+func waitsFor(owner *fold.Fold, t *chunk.ToolPart, a wire.Answer) bool {
 	return owner != nil && t != nil && asks(owner, t, a) &&
 		(a.ApprovalID != "" || owner.OpenRun() != nil || owner.Reason != chunk.SuspendedChildren ||
 			slices.ContainsFunc(owner.PendingCalls(), func(c fold.PendingCall) bool { return c.Agent == owner.Session && c.CallID == t.CallID }))
@@ -51,7 +52,7 @@ func waitsFor(owner *fold.Fold, t *chunk.ToolPart, a Answer) bool {
 
 // fits checks a client's result against what the tool of the call declares, if the
 // agent is known here.
-func (d *Deps) fits(owner *fold.Fold, t *chunk.ToolPart, a Answer) error {
+func (d *Deps) fits(owner *fold.Fold, t *chunk.ToolPart, a wire.Answer) error {
 	if a.ApprovalID != "" || a.Error != "" {
 		return nil
 	}

@@ -6,7 +6,6 @@ package chat
 
 import (
 	"context"
-	"encoding/json"
 	"time"
 
 	"github.com/spool-run/spool"
@@ -47,44 +46,10 @@ type Deps struct {
 type Params struct {
 	Session   string // "": a POST takes the body's, or mints one
 	Principal string
-	Body      *Body
+	Body      *wire.Body
 	Profile   wire.Profile
 	Position  wire.Position
 	Run       string // of a counted position: which run; from [SplitRunID]
-}
-
-// Body is what a POST brings.
-type Body struct {
-	Session   string // "" if the body names none
-	Message   *chunk.Message
-	Answers   []Answer         // of a last assistant message, to its calls
-	Replace   *[]chunk.Message // history given beside the message; nil: none
-	State     json.RawMessage  // nil: none given
-	Trigger   Trigger
-	MessageID string // the message the trigger is about
-	WhenBusy  chunk.WhenBusy
-	CommandID string // the caller's own idempotency key; may be ""
-}
-
-// Trigger is what a POST wants.
-type Trigger string
-
-const (
-	TriggerSubmit     Trigger = "submit-message" // also ""
-	TriggerRegenerate Trigger = "regenerate-message"
-)
-
-// Answer is what a client says about one call: its output, or a decision.
-type Answer struct {
-	// Agent is the session whose call it is, once it is known; "" for the one
-	// that is asked.
-	Agent      string
-	CallID     string
-	Output     json.RawMessage
-	Error      string
-	ApprovalID string // set for a decision
-	Approved   bool
-	Reason     string
 }
 
 // The names of the views.

@@ -7,7 +7,6 @@ import (
 
 // Errors of chat requests. The HTTP handler maps their codes to statuses.
 var (
-	ErrMalformed         = &chunk.Error{Code: "malformed_json", Message: "the body is not JSON of the expected shape"}
 	ErrNoMessage         = &chunk.Error{Code: "no_message", Message: "the body holds neither a message nor an answer to a pending call", Hint: "send message, or messages that end with the user's"}
 	ErrNothingToContinue = &chunk.Error{Code: "nothing_to_continue", Message: "no call of this session waits for these answers"}
 	ErrNoSuchCall        = &chunk.Error{Code: "no_such_call", Message: "the session has no such call or approval"}

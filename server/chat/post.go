@@ -14,6 +14,7 @@ import (
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/fold"
+	"github.com/spool-run/spool/wire"
 )
 
 // decision is what a POST comes to: commands to append, if any, and the commands
@@ -95,9 +96,9 @@ func busy(f *fold.Fold) error {
 	return e
 }
 
-func (d *Deps) decide(f *fold.Fold, b *Body) (decision, error) {
+func (d *Deps) decide(f *fold.Fold, b *wire.Body) (decision, error) {
 	switch {
-	case b.Trigger == TriggerRegenerate:
+	case b.Trigger == wire.TriggerRegenerate:
 		return d.regenerate(f, b)
 	case b.Message != nil:
 		return d.submit(f, b)
@@ -110,7 +111,7 @@ func (d *Deps) decide(f *fold.Fold, b *Body) (decision, error) {
 }
 
 // submit is a new message, or an edit of an earlier one.
-func (d *Deps) submit(f *fold.Fold, b *Body) (decision, error) {
+func (d *Deps) submit(f *fold.Fold, b *wire.Body) (decision, error) {
 	if len(b.Message.Parts) == 0 {
 		return decision{}, ErrNoMessage.Because("the message is empty").With(f.Session, nil)
 	}
@@ -161,7 +162,7 @@ func (d *Deps) submit(f *fold.Fold, b *Body) (decision, error) {
 // edit takes the place of an earlier user message and all that followed. A
 // repeat is known by the turn it opened still being the last: editing back and
 // forth between two texts is two edits.
-func (d *Deps) edit(f *fold.Fold, b *Body) (decision, error) {
+func (d *Deps) edit(f *fold.Fold, b *wire.Body) (decision, error) {
 	id, repeated := numbered(f, "edit-"+hash(b.MessageID, messageContent(b.Message)))
 	if repeated {
 		return decision{follow: []string{id}}, nil
@@ -184,7 +185,7 @@ func (d *Deps) edit(f *fold.Fold, b *Body) (decision, error) {
 }
 
 // regenerate answers the user message before an assistant message anew.
-func (d *Deps) regenerate(f *fold.Fold, b *Body) (decision, error) {
+func (d *Deps) regenerate(f *fold.Fold, b *wire.Body) (decision, error) {
 	key := "regen-" + hash(b.MessageID)
 	if b.MessageID != "" && f.Message(b.MessageID) == nil {
 		if id, repeated := numbered(f, key); repeated {
@@ -265,7 +266,7 @@ func nextNumber(f *fold.Fold, key string) string {
 }
 
 // answers are outputs and decisions for calls that wait.
-func (d *Deps) answers(f *fold.Fold, b *Body) (decision, error) {
+func (d *Deps) answers(f *fold.Fold, b *wire.Body) (decision, error) {
 	var dec decision
 	var known []string
 	for _, a := range b.Answers {
@@ -282,7 +283,7 @@ func (d *Deps) answers(f *fold.Fold, b *Body) (decision, error) {
 			return decision{}, err
 		}
 		dec.follow = append(dec.follow, id)
-		dec.chunks = append(dec.chunks, a.chunk(id))
+		dec.chunks = append(dec.chunks, answerChunk(a, id))
 	}
 	if len(dec.chunks) > 0 {
 		return dec, nil
@@ -300,7 +301,7 @@ func (d *Deps) answers(f *fold.Fold, b *Body) (decision, error) {
 
 // AnswerID is the command id of an answer: the first answer to a call or an
 // approval wins, whichever way it came.
-func AnswerID(a Answer) string {
+func AnswerID(a wire.Answer) string {
 	if a.ApprovalID != "" {
 		return "approval-" + hash(a.ApprovalID)
 	}
@@ -310,7 +311,7 @@ func AnswerID(a Answer) string {
 	return "result-" + hash(a.CallID)
 }
 
-func (a *Answer) chunk(id string) chunk.Chunk {
+func answerChunk(a wire.Answer, id string) chunk.Chunk {
 	if a.ApprovalID != "" {
 		return &chunk.ToolApprovalResponse{Base: chunk.Base{AgentID: a.Agent}, CommandID: id, ApprovalID: a.ApprovalID, Approved: a.Approved, Reason: a.Reason}
 	}

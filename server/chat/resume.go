@@ -12,6 +12,7 @@ import (
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/fold"
+	"github.com/spool-run/spool/wire"
 )
 
 // ResumeOptions say how a session goes on.
@@ -38,23 +39,23 @@ func (o *ResumeOptions) Check() error {
 		o.Mode = chunk.ModeContinue
 	case chunk.ModeContinue, chunk.ModeWithMessage, chunk.ModeRetry, chunk.ModeFromCheckpoint:
 	default:
-		return ErrMalformed.Because("mode is one of continue, with_message, retry, from_checkpoint and branch")
+		return wire.ErrMalformed.Because("mode is one of continue, with_message, retry, from_checkpoint and branch")
 	}
 	switch {
 	case o.CommandID != "" && chunk.CheckID(o.CommandID) != nil:
 		return chunk.CheckID(o.CommandID)
 	case o.RunID != "" && o.Mode != chunk.ModeContinue:
-		return ErrMalformed.Because("runId is for mode continue")
+		return wire.ErrMalformed.Because("runId is for mode continue")
 	case (o.CheckpointID != "") != (o.Mode == chunk.ModeFromCheckpoint):
-		return ErrMalformed.Because("checkpointId is for mode from_checkpoint, and needed there")
+		return wire.ErrMalformed.Because("checkpointId is for mode from_checkpoint, and needed there")
 	case o.Message == nil && o.Mode == chunk.ModeWithMessage:
 		return ErrNoMessage.Because("mode with_message needs a message")
 	case o.Message == nil:
 		return nil
 	case o.Mode == chunk.ModeContinue || o.Mode == chunk.ModeRetry:
-		return ErrMalformed.Because("mode " + o.Mode + " takes no message")
+		return wire.ErrMalformed.Because("mode " + o.Mode + " takes no message")
 	case o.Message.Role != chunk.RoleUser:
-		return ErrMalformed.Because("the message's role is user")
+		return wire.ErrMalformed.Because("the message's role is user")
 	case len(o.Message.Parts) == 0:
 		return ErrNoMessage.Because("the message is empty")
 	}
@@ -67,7 +68,7 @@ const resumePatience = 2 * time.Second
 // Resume lets a session go on, and returns when its run has begun, or when it is
 // clear that there will be none. Errors: [spool.ErrNotFound] for an unknown
 // session, [ErrNothingToResume], [ErrNoSuchCheckpoint], a [*BusyError],
-// [ErrMalformed] and [ErrNoMessage] for options that make no sense, and the
+// [wire.ErrMalformed] and [ErrNoMessage] for options that make no sense, and the
 // store's.
 func Resume(ctx context.Context, d *Deps, session string, o ResumeOptions) (*Settled, error) {
 	if err := o.Check(); err != nil {

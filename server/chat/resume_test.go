@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"encoding/json"
 	"testing"
 
 	"github.com/spool-run/spool"
@@ -8,13 +9,13 @@ import (
 	"github.com/spool-run/spool/fold"
 )
 
-// FuzzParseResume: whatever comes, it is a resume or an error with a code, and
-// what was read can be stored.
-func FuzzParseResume(f *testing.F) {
+// FuzzResume: whatever is asked for, it is a resume or an error with a code, and
+// what comes of it can be stored.
+func FuzzResume(f *testing.F) {
 	for _, s := range []string{
-		``, `{}`, `{"mode":"continue","runId":"r"}`, `{"mode":"with_message","message":"hi"}`, `{"mode":"retry","commandId":"c"}`,
+		`{}`, `{"mode":"continue","runId":"r"}`, `{"mode":"with_message","message":{"role":"user","parts":[{"type":"text","text":"hi"}]}}`,
+		`{"mode":"retry","commandId":"c"}`, `{"mode":"with_message","message":{"role":"user","parts":[]}}`, `{"message":{"role":"system"}}`,
 		`{"mode":"from_checkpoint","checkpointId":"cp","message":{"id":"a/b","role":"user","parts":[{"type":"text","text":"x"}]}}`,
-		`{"mode":"with_message","message":{"parts":[]}}`, `{"message":{"role":"system"}}`,
 	} {
 		f.Add([]byte(s))
 	}
@@ -32,8 +33,11 @@ func FuzzParseResume(f *testing.F) {
 		f.Fatal("the run is not interrupted")
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		o, err := ParseResume(data)
-		if err != nil {
+		var o ResumeOptions
+		if json.Unmarshal(data, &o) != nil {
+			return
+		}
+		if err := o.Check(); err != nil {
 			if chunk.CodeOf(err) == "" {
 				t.Fatalf("%v has no code", err)
 			}

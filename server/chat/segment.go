@@ -7,6 +7,7 @@ import (
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/fold"
+	"github.com/spool-run/spool/wire"
 )
 
 // segment streams the run that answers one of the commands, from its start, and
@@ -106,7 +107,7 @@ func (a *attach) lead(ctx context.Context, p *spool.Projection, command string, 
 	if !ok {
 		return nil, nil
 	}
-	return r.Rejoin(func(callID string) bool { return AnswerID(Answer{CallID: callID}) == command })
+	return r.Rejoin(func(callID string) bool { return AnswerID(wire.Answer{CallID: callID}) == command })
 }
 
 func leadBytes(frames []spool.Frame, at spool.Cursor) []byte {

@@ -7,43 +7,49 @@ import (
 
 	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/server/chat"
+	"github.com/spool-run/spool/wire"
+	"github.com/spool-run/spool/wire/aisdk"
 )
 
+// ParseBody reads a chat POST of an AI SDK client, or of a plain caller: see
+// [aisdk.ParseBody].
+func ParseBody(data []byte) (*wire.Body, error) { return aisdk.ParseBody(data) }
+
 // ParseDecision reads the body of a decision: {approved, reason}.
-func ParseDecision(approvalID string, data []byte) (chat.Answer, error) {
+func ParseDecision(approvalID string, data []byte) (wire.Answer, error) {
 	var body struct {
 		Approved *bool  `json:"approved"`
 		Reason   string `json:"reason"`
 	}
 	if err := decodeOne(data, &body); err != nil {
-		return chat.Answer{}, err
+		return wire.Answer{}, err
 	}
 	if body.Approved == nil {
-		return chat.Answer{}, chat.ErrMalformed.Because("approved is true or false")
+		return wire.Answer{}, wire.ErrMalformed.Because("approved is true or false")
 	}
-	return chat.Answer{ApprovalID: approvalID, Approved: *body.Approved, Reason: body.Reason}, nil
+	return wire.Answer{ApprovalID: approvalID, Approved: *body.Approved, Reason: body.Reason}, nil
 }
 
 // ParseResult reads the body of a call's outcome: {output} or {error}; result is
 // another name for output.
-func ParseResult(callID string, data []byte) (chat.Answer, error) {
+func ParseResult(callID string, data []byte) (wire.Answer, error) {
 	var body struct {
 		Output json.RawMessage `json:"output"`
 		Result json.RawMessage `json:"result"`
 		Error  string          `json:"error"`
 	}
 	if err := decodeOne(data, &body); err != nil {
-		return chat.Answer{}, err
+		return wire.Answer{}, err
 	}
-	a := chat.Answer{CallID: callID, Output: body.Output, Error: body.Error}
+	a := wire.Answer{CallID: callID, Output: body.Output, Error: body.Error}
 	if a.Output == nil {
 		a.Output = body.Result
 	}
 	switch {
 	case a.Output == nil && a.Error == "":
-		return chat.Answer{}, chat.ErrMalformed.Because("the body has neither output nor error")
+		return wire.Answer{}, wire.ErrMalformed.Because("the body has neither output nor error")
 	case a.Output != nil && a.Error != "":
-		return chat.Answer{}, chat.ErrMalformed.Because("the body has both output and error")
+		return wire.Answer{}, wire.ErrMalformed.Because("the body has both output and error")
 	}
 	return a, nil
 }
@@ -74,7 +80,7 @@ func ParseBranch(data []byte) (chat.BranchOptions, error) {
 	}
 	o := chat.BranchOptions{CheckpointID: body.CheckpointID, Session: body.SessionID, CommandID: body.CommandID}
 	if o.CheckpointID == "" {
-		return chat.BranchOptions{}, chat.ErrMalformed.Because("a branch needs a checkpointId")
+		return chat.BranchOptions{}, wire.ErrMalformed.Because("a branch needs a checkpointId")
 	}
 	if o.CommandID != "" {
 		if err := chunk.CheckID(o.CommandID); err != nil {
@@ -82,14 +88,14 @@ func ParseBranch(data []byte) (chat.BranchOptions, error) {
 		}
 	}
 	if !isNull(body.Message) {
-		m, err := parseMessage(body.Message, chunk.RoleUser)
+		m, err := parseMessage(body.Message)
 		if err != nil {
 			return chat.BranchOptions{}, err
 		}
-		if m.msg.Role != chunk.RoleUser {
-			return chat.BranchOptions{}, chat.ErrMalformed.Because("the message is not a user's")
+		if m.Role != chunk.RoleUser {
+			return chat.BranchOptions{}, wire.ErrMalformed.Because("the message is not a user's")
 		}
-		o.Message = &m.msg
+		o.Message = m
 	}
 	return o, nil
 }
@@ -107,7 +113,7 @@ func ParseOrder(order string) (newest bool, err error) {
 }
 
 // ParseResume reads a resume's body, which may be empty: {mode, runId,
-// checkpointId, message, commandId}. Errors: [chat.ErrMalformed].
+// checkpointId, message, commandId}. Errors: [wire.ErrMalformed].
 func ParseResume(data []byte) (chat.ResumeOptions, error) {
 	var raw struct {
 		Mode         string          `json:"mode"`
@@ -123,11 +129,11 @@ func ParseResume(data []byte) (chat.ResumeOptions, error) {
 	}
 	o := chat.ResumeOptions{Mode: raw.Mode, RunID: raw.RunID, CheckpointID: raw.CheckpointID, CommandID: raw.CommandID}
 	if !isNull(raw.Message) {
-		m, err := parseMessage(raw.Message, chunk.RoleUser)
+		m, err := parseMessage(raw.Message)
 		if err != nil {
 			return chat.ResumeOptions{}, err
 		}
-		o.Message = &m.msg
+		o.Message = m
 	}
 	return o, o.Check()
 }
@@ -140,4 +146,35 @@ func ParseStop(data []byte) (chat.StopOptions, error) {
 	}
 	err := decodeOne(data, &o)
 	return o, err
+}
+
+// parseMessage reads a user's message: a UI message, {role, content}, or a bare
+// string.
+func parseMessage(data json.RawMessage) (*chunk.Message, error) {
+	m, _, err := aisdk.ParseMessage(data, chunk.RoleUser)
+	return &m, err
+}
+
+// decodeOne decodes exactly one JSON object.
+func decodeOne(data []byte, v any) error {
+	if t := bytes.TrimSpace(data); len(t) == 0 || t[0] != '{' {
+		return wire.ErrMalformed.Because("the body is not a JSON object")
+	}
+	if err := json.Unmarshal(data, v); err != nil {
+		return wire.ErrMalformed.With("", err)
+	}
+	return nil
+}
+
+func isNull(data json.RawMessage) bool {
+	return len(data) == 0 || string(data) == "null"
+}
+
+// ParseSubAgents reads how sub-agents are to be shown: see [aisdk.ParseSubAgents].
+// "" leaves it to the server.
+func ParseSubAgents(how string) (aisdk.SubAgents, error) {
+	if how == "" {
+		return "", nil
+	}
+	return aisdk.ParseSubAgents(how)
 }

@@ -115,7 +115,7 @@ func (h *Handler) params(r Request) (p chat.Params, fallback *Error, err error) 
 	}
 	switch r.Method {
 	case http.MethodPost:
-		p.Body, err = ParseBody(r.Body)
+		p.Body, err = aisdk.ParseBody(r.Body)
 		return p, ExecutionError, err
 	case http.MethodGet:
 		if r.StreamID == "" {

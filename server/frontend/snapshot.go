@@ -153,15 +153,12 @@ func waitingMessages(f *fold.Fold) []*fold.Command {
 // convert returns the options of a conversion, and what says afterwards why it
 // shows a large value as its reference although it may be had another time.
 func (d *Deps) convert(ctx context.Context, g chat.Session, agents aisdk.SubAgents) (o *aisdk.ConvertOptions, lacking func() error) {
-	profile := d.AISDK
-	profile.UI7, profile.Agent = false, g.ID
-	profile.SubAgents = cmp.Or(agents, profile.SubAgents, aisdk.Nest)
-	profile.Resolve = func(v json.RawMessage) (json.RawMessage, error) { return g.Blob(ctx, v) }
-	o = profile.Convert()
+	o = &aisdk.ConvertOptions{Options: d.AISDK}
+	o.UI7 = false
+	o.SubAgents = cmp.Or(agents, o.SubAgents, aisdk.Nest)
 	var failed error
-	resolve := o.Resolve
 	o.Resolve = func(v json.RawMessage) (json.RawMessage, error) {
-		resolved, err := resolve(v)
+		resolved, err := g.Blob(ctx, v)
 		if err != nil && !errors.Is(err, spool.ErrNotFound) && !errors.Is(err, spool.ErrUnsupported) {
 			failed = err
 		}

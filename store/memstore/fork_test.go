@@ -42,12 +42,12 @@ func story(t *testing.T, s *memstore.Store, session string) string {
 	}
 	info, err := s.Session(t.Context(), session)
 	fmt.Fprintln(&b, head, info, err)
-	all, err := s.Read(t.Context(), session, head.TraceFloor, 0)
+	all, _, err := s.Read(t.Context(), session, head.TraceFloor, 0)
 	for _, r := range all {
 		fmt.Fprintln(&b, r.Seq, r.Type, string(r.Data))
 	}
 	fmt.Fprintln(&b, err)
-	kept, err := s.ReadKept(t.Context(), session, spool.KeptQuery{After: head.Floor})
+	kept, _, err := s.ReadKept(t.Context(), session, spool.KeptQuery{After: head.Floor})
 	for _, r := range kept {
 		fmt.Fprintln(&b, r.Seq, r.Type, string(r.Data))
 	}

@@ -23,7 +23,7 @@ type fault struct {
 	*memstore.Store
 	append   func(ctx context.Context, a spool.Append, next appendFunc) (spool.Appended, error)
 	read     func(rs []chunk.Record, err error) ([]chunk.Record, error)
-	readKept func(q spool.KeptQuery, s *memstore.Store, session string) ([]chunk.Record, error)
+	readKept func(q spool.KeptQuery, s *memstore.Store, session string) ([]chunk.Record, spool.Head, error)
 	wait     func(ctx context.Context, s *memstore.Store, session string, seen spool.Head) (spool.Head, error)
 	claim    func(c spool.Claim) spool.Claim
 }
@@ -37,15 +37,15 @@ func (f *fault) Append(ctx context.Context, a spool.Append) (spool.Appended, err
 	return f.Store.Append(ctx, a)
 }
 
-func (f *fault) Read(ctx context.Context, session string, after uint64, max int) ([]chunk.Record, error) {
-	rs, err := f.Store.Read(ctx, session, after, max)
+func (f *fault) Read(ctx context.Context, session string, after uint64, max int) ([]chunk.Record, spool.Head, error) {
+	rs, h, err := f.Store.Read(ctx, session, after, max)
 	if f.read != nil {
-		return f.read(rs, err)
+		rs, err = f.read(rs, err)
 	}
-	return rs, err
+	return rs, h, err
 }
 
-func (f *fault) ReadKept(ctx context.Context, session string, q spool.KeptQuery) ([]chunk.Record, error) {
+func (f *fault) ReadKept(ctx context.Context, session string, q spool.KeptQuery) ([]chunk.Record, spool.Head, error) {
 	if f.readKept != nil {
 		return f.readKept(q, f.Store, session)
 	}
@@ -127,7 +127,7 @@ var faults = map[string]struct {
 		}
 	}},
 	"answers partially after a trim": {"Trim", func(f *fault) {
-		f.readKept = func(q spool.KeptQuery, s *memstore.Store, session string) ([]chunk.Record, error) {
+		f.readKept = func(q spool.KeptQuery, s *memstore.Store, session string) ([]chunk.Record, spool.Head, error) {
 			if h, err := s.Head(context.Background(), session); err == nil {
 				q.After = max(q.After, h.Floor)
 			}

@@ -6,44 +6,8 @@ import (
 	"strings"
 
 	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/wire"
 )
-
-// ErrMalformed is the error of a body that cannot be read.
-var ErrMalformed = &chunk.Error{Code: "malformed_json", Message: "the body is not JSON of the expected shape"}
-
-// The triggers of a body.
-const (
-	TriggerSubmit     = "submit-message"
-	TriggerRegenerate = "regenerate-message"
-)
-
-// Body is what a client posts: ours, or a stock one, of whose history only the last
-// message is read.
-type Body struct {
-	Session   string // sessionId, else id; "" if the body names none
-	Message   *chunk.Message
-	Answers   []Answer         // of a last assistant message, to its calls
-	Replace   *[]chunk.Message // history given beside message; nil: none
-	State     json.RawMessage  // nil: none given
-	Trigger   string           // "" is submit-message
-	MessageID string           // the message the trigger is about
-	WhenBusy  chunk.WhenBusy
-	CommandID string // the caller's own idempotency key; may be ""
-}
-
-// Answer is what a client says about one call: its output, or a decision. Whether
-// anyone waits for it is not the client's to say.
-type Answer struct {
-	// Agent is the session whose call it is, once it is known; "" for the one that
-	// is asked. See [SplitCallID].
-	Agent      string
-	CallID     string
-	Output     json.RawMessage // of a call that the client ran
-	Error      string          // of one that failed
-	ApprovalID string          // set for a decision
-	Approved   bool
-	Reason     string
-}
 
 // rawBody is a body as it is sent.
 type rawBody struct {
@@ -52,7 +16,7 @@ type rawBody struct {
 	Message   json.RawMessage   `json:"message"`
 	Messages  []json.RawMessage `json:"messages"`
 	State     json.RawMessage   `json:"state"`
-	Trigger   string            `json:"trigger"`
+	Trigger   wire.Trigger      `json:"trigger"`
 	MessageID string            `json:"messageId"`
 	WhenBusy  chunk.WhenBusy    `json:"whenBusy"`
 	CommandID string            `json:"commandId"`
@@ -60,13 +24,13 @@ type rawBody struct {
 }
 
 // ParseBody reads what a client posts. Members that it does not know are ignored.
-// It fails with [ErrMalformed].
-func ParseBody(data []byte) (*Body, error) {
+// It fails with [wire.ErrMalformed].
+func ParseBody(data []byte) (*wire.Body, error) {
 	var raw rawBody
 	if err := decodeOne(data, &raw); err != nil {
 		return nil, err
 	}
-	b := &Body{
+	b := &wire.Body{
 		Session:   orElse(raw.SessionID, raw.ID),
 		Trigger:   raw.Trigger,
 		MessageID: raw.MessageID,
@@ -79,18 +43,18 @@ func ParseBody(data []byte) (*Body, error) {
 	switch b.WhenBusy {
 	case "", chunk.BusyReject, chunk.BusyQueue, chunk.BusyInterrupt, chunk.BusySteer:
 	default:
-		return nil, ErrMalformed.Because("whenBusy is one of reject, queue, interrupt and steer")
+		return nil, wire.ErrMalformed.Because("whenBusy is one of reject, queue, interrupt and steer")
 	}
 	switch b.Trigger {
-	case "", TriggerSubmit, TriggerRegenerate:
+	case "", wire.TriggerSubmit, wire.TriggerRegenerate:
 	default:
-		return nil, ErrMalformed.Because("trigger is submit-message or regenerate-message")
+		return nil, wire.ErrMalformed.Because("trigger is submit-message or regenerate-message")
 	}
 	var err error
 	if !isNull(raw.Message) {
-		err = b.takeMessage(raw.Message, raw.Messages)
+		err = takeMessage(b, raw.Message, raw.Messages)
 	} else if n := len(raw.Messages); n > 0 {
-		err = b.takeLast(raw.Messages[n-1])
+		err = takeLast(b, raw.Messages[n-1])
 	}
 	if err != nil {
 		return nil, err
@@ -102,7 +66,7 @@ func ParseBody(data []byte) (*Body, error) {
 }
 
 // takeMessage takes the member message and, if there is one, the history beside it.
-func (b *Body) takeMessage(message json.RawMessage, history []json.RawMessage) error {
+func takeMessage(b *wire.Body, message json.RawMessage, history []json.RawMessage) error {
 	m, answers, err := ParseMessage(message, chunk.RoleUser)
 	if err != nil {
 		return err
@@ -129,7 +93,7 @@ func (b *Body) takeMessage(message json.RawMessage, history []json.RawMessage) e
 }
 
 // takeLast takes the last message of a history.
-func (b *Body) takeLast(data json.RawMessage) error {
+func takeLast(b *wire.Body, data json.RawMessage) error {
 	m, answers, err := ParseMessage(data, "")
 	if err != nil {
 		return err
@@ -148,16 +112,16 @@ func (b *Body) takeLast(data json.RawMessage) error {
 // [UIMessage], {role, content} whose content is a string or a list of parts, or a
 // bare string. The role is that of messages that name none; without one, they are
 // refused. Parts that are of no kind that messages have are left out. It fails with
-// [ErrMalformed]. [ConvertToUIMessage] is the way back.
-func ParseMessage(data []byte, role chunk.Role) (chunk.Message, []Answer, error) {
+// [wire.ErrMalformed]. [ConvertToUIMessage] is the way back.
+func ParseMessage(data []byte, role chunk.Role) (chunk.Message, []wire.Answer, error) {
 	var m chunk.Message
 	if data = bytes.TrimSpace(data); len(data) > 0 && data[0] == '"' {
 		var text string
 		if err := json.Unmarshal(data, &text); err != nil {
-			return m, nil, ErrMalformed.With("", err)
+			return m, nil, wire.ErrMalformed.With("", err)
 		}
 		if role == "" {
-			return m, nil, ErrMalformed.Because("a message in messages is an object with a role")
+			return m, nil, wire.ErrMalformed.Because("a message in messages is an object with a role")
 		}
 		return chunk.Message{Role: role, Parts: []chunk.Part{{Type: chunk.PartText, Text: text}}}, nil, nil
 	}
@@ -173,7 +137,7 @@ func ParseMessage(data []byte, role chunk.Role) (chunk.Message, []Answer, error)
 	switch m.Role {
 	case chunk.RoleUser, chunk.RoleAssistant, chunk.RoleSystem:
 	default:
-		return m, nil, ErrMalformed.Because("a message's role is user, assistant or system")
+		return m, nil, wire.ErrMalformed.Because("a message's role is user, assistant or system")
 	}
 	if !isNull(raw.Metadata) {
 		m.Metadata = raw.Metadata
@@ -183,7 +147,7 @@ func ParseMessage(data []byte, role chunk.Role) (chunk.Message, []Answer, error)
 		m.Parts, err = parseContent(raw.Content)
 		return m, nil, err
 	}
-	var answers []Answer
+	var answers []wire.Answer
 	m.Parts = partsOf(raw.Parts)
 	for i := range raw.Parts {
 		if a, ok := raw.Parts[i].answer(); ok {
@@ -201,7 +165,7 @@ func parseContent(data json.RawMessage) ([]chunk.Part, error) {
 	}
 	var parts []sentPart
 	if err := json.Unmarshal(data, &parts); err != nil {
-		return nil, ErrMalformed.Because("a message's content is a string or a list of parts")
+		return nil, wire.ErrMalformed.Because("a message's content is a string or a list of parts")
 	}
 	return partsOf(parts), nil
 }
@@ -260,15 +224,15 @@ func (p *UIPart) isCall() bool {
 
 // answer reads what the client added to a call. Name and input are the session's
 // own business: only ids and the answer count.
-func (p *UIPart) answer() (Answer, bool) {
+func (p *UIPart) answer() (wire.Answer, bool) {
 	if !p.isCall() {
-		return Answer{}, false
+		return wire.Answer{}, false
 	}
-	a := Answer{CallID: p.ToolCallID}
+	a := wire.Answer{CallID: p.ToolCallID}
 	switch p.State {
 	case StateOutputAvailable:
 		if p.Preliminary { // not the client's
-			return Answer{}, false
+			return wire.Answer{}, false
 		}
 		if a.Output = p.Output; len(a.Output) == 0 {
 			a.Output = json.RawMessage("null")
@@ -277,11 +241,11 @@ func (p *UIPart) answer() (Answer, bool) {
 		a.Error = orElse(p.ErrorText, "the tool failed")
 	case StateApprovalResponded:
 		if p.Approval == nil || p.Approval.Approved == nil || p.Approval.ID == "" {
-			return Answer{}, false
+			return wire.Answer{}, false
 		}
 		a.ApprovalID, a.Approved, a.Reason = p.Approval.ID, *p.Approval.Approved, p.Approval.Reason
 	default:
-		return Answer{}, false
+		return wire.Answer{}, false
 	}
 	return a, true
 }
@@ -289,10 +253,10 @@ func (p *UIPart) answer() (Answer, bool) {
 // decodeOne decodes exactly one JSON object.
 func decodeOne(data []byte, v any) error {
 	if t := bytes.TrimSpace(data); len(t) == 0 || t[0] != '{' {
-		return ErrMalformed.Because("the body is not a JSON object")
+		return wire.ErrMalformed.Because("the body is not a JSON object")
 	}
 	if err := json.Unmarshal(data, v); err != nil {
-		return ErrMalformed.With("", err)
+		return wire.ErrMalformed.With("", err)
 	}
 	return nil
 }

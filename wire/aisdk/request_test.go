@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/wire"
 	"github.com/spool-run/spool/wire/aisdk"
 )
 
@@ -43,7 +44,7 @@ func TestParseBody(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	answers := []aisdk.Answer{
+	answers := []wire.Answer{
 		{CallID: "c1", Output: json.RawMessage(`{"ok":1}`)},
 		{CallID: "c2", Error: "no"},
 		{CallID: "c3", ApprovalID: "ap", Reason: "never"},
@@ -69,7 +70,7 @@ func TestMalformedBodies(t *testing.T) {
 	for _, bad := range []string{``, `[]`, `{`, `"hi"`, `{"id":1}`, `{"whenBusy":"never"}`, `{"trigger":"other"}`, `{"message":{"role":"tool"}}`,
 		`{"message":{"role":"user","content":{}}}`, `{"message":[]}`, `{"messages":["hi"]}`, `{"messages":[{"content":"no role"}]}`,
 		`{"message":"hi","messages":[{"role":"x"}]}`, `{"message":{"parts":[1]}}`} {
-		if b, err := aisdk.ParseBody([]byte(bad)); !errors.Is(err, aisdk.ErrMalformed) {
+		if b, err := aisdk.ParseBody([]byte(bad)); !errors.Is(err, wire.ErrMalformed) {
 			t.Errorf("%s: %+v, %v", bad, b, err)
 		}
 	}
@@ -146,7 +147,7 @@ func FuzzParseBody(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		b, err := aisdk.ParseBody(data)
 		if err != nil {
-			if !errors.Is(err, aisdk.ErrMalformed) {
+			if !errors.Is(err, wire.ErrMalformed) {
 				t.Fatalf("%v is not ErrMalformed", err)
 			}
 			return

@@ -20,6 +20,7 @@ func Wire(o Options) wire.Wire {
 		Name:     "aisdk",
 		Send:     []string{"/api/chat", "/api/chat/{session}"},
 		Attach:   []string{"/api/chat/{session}", "/api/chat/{session}/stream", "/api/chat/{session}/{chat}/stream"},
+		Body:     ParseBody,
 		Position: position,
 		Profile: func(r wire.Request) (wire.Profile, error) {
 			asked, err := o.asked(r)

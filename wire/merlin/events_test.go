@@ -12,6 +12,7 @@ import (
 	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/fold"
 	"github.com/spool-run/spool/tool"
+	"github.com/spool-run/spool/wire"
 	"github.com/spool-run/spool/wire/aisdk"
 	"github.com/spool-run/spool/wire/merlin"
 )
@@ -83,7 +84,7 @@ func TestEventsOfATool(t *testing.T) {
 		}
 	}
 
-	p := aisdk.NewProjector("turn-1", nil)
+	p := aisdk.NewProjector(wire.Subject{Turn: "turn-1"}, nil)
 	var frames []spool.Frame
 	for _, r := range records {
 		frames, err = p.Apply(frames, r)
