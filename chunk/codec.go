@@ -17,8 +17,31 @@ import (
 // The chunks that make up nearly all of a log are encoded without reflection and,
 // if dst has room, without allocating.
 func Append(dst []byte, c Chunk) ([]byte, error) {
+	// This is a switch and no column of the table, because to look a kind up would
+	// take half as long as to encode a delta.
 	e := encoder{b: dst}
-	if !e.hot(c) {
+	switch c := c.(type) {
+	case *TextDelta:
+		e.textDelta(c)
+	case *Thinking:
+		e.thinking(c)
+	case *ToolArgStreamStart:
+		e.toolArgStreamStart(c)
+	case *ToolArgStreamDelta:
+		e.toolArgStreamDelta(c)
+	case *ToolArgStreamEnd:
+		e.toolArgStreamEnd(c)
+	case *ToolStart:
+		e.toolStart(c)
+	case *ToolEnd:
+		e.toolEnd(c)
+	case *Custom:
+		e.custom(c)
+	case *Progress:
+		e.progress(c)
+	case *StatePatch:
+		e.statePatch(c)
+	default:
 		return appendAny(dst, c)
 	}
 	if e.problem != "" {

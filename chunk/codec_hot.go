@@ -5,37 +5,6 @@ package chunk
 
 const nilChunk = "the chunk is nil"
 
-// hot writes a chunk of one of these kinds, all but its last brace, and reports
-// whether it is one. It is a switch and no column of the table because a look-up
-// would take half as long as a delta does.
-func (e *encoder) hot(c Chunk) bool {
-	switch c := c.(type) {
-	case *TextDelta:
-		e.textDelta(c)
-	case *Thinking:
-		e.thinking(c)
-	case *ToolArgStreamStart:
-		e.toolArgStreamStart(c)
-	case *ToolArgStreamDelta:
-		e.toolArgStreamDelta(c)
-	case *ToolArgStreamEnd:
-		e.toolArgStreamEnd(c)
-	case *ToolStart:
-		e.toolStart(c)
-	case *ToolEnd:
-		e.toolEnd(c)
-	case *Custom:
-		e.custom(c)
-	case *Progress:
-		e.progress(c)
-	case *StatePatch:
-		e.statePatch(c)
-	default:
-		return false
-	}
-	return true
-}
-
 func (e *encoder) textDelta(c *TextDelta) {
 	if c == nil {
 		e.problem = nilChunk

@@ -8,8 +8,9 @@ import (
 	"sync"
 )
 
-// table lists the kinds of chunks: all that this package knows of each. A new
-// kind is a struct with its type, and a line here.
+// table lists the kinds of chunks, with all that this package knows of each. A new
+// kind is a struct with its type, and a line here. Only the kinds that make up nearly
+// all of a log have more: an encoder of their own, and a case in [Append].
 var table = []*kind{
 	define(TypeTextDelta, spec[TextDelta]{class: Trace, validate: validator.textDelta, quick: quick.textDelta,
 		lenient: lenientTextDelta, aliases: map[string]string{"delta": "content"}}),
@@ -93,6 +94,7 @@ type chunkOf[T any] interface {
 	Chunk
 }
 
+// define makes a line of the table.
 func define[T any, P chunkOf[T]](t Type, s spec[T]) *kind {
 	structure := reflect.TypeFor[T]()
 	k := &kind{
