@@ -117,6 +117,7 @@ type subject struct {
 	name    string
 	turn    *fold.Turn
 	records []chunk.Record // what the projector is given
+	live    *run           // what whole returns
 }
 
 func (w Wire) subjects() ([]*subject, error) {
@@ -156,6 +157,18 @@ func (s *subject) projector() spool.Projector {
 		of.Turn = s.turn.ID
 	}
 	return s.Profile.Projector(of)
+}
+
+// whole is what all records become, with every plan. The checks share it.
+func (s *subject) whole() (run, error) {
+	if s.live == nil {
+		live, err := s.project(s.records, true)
+		if err != nil {
+			return run{}, err
+		}
+		s.live = &live
+	}
+	return *s.live, nil
 }
 
 // project gives the records to a fresh projector and asks for every plan.
