@@ -44,18 +44,16 @@ var given = map[string]struct {
 			var emptyPlace func(testing.TB) string
 			var open func(testing.TB) spool.Store`},
 	"docs/writing-a-wire.md": {names: `
-			type Frame = spool.Frame
-			type Record = chunk.Record
-			var mywire struct{ New func(turn string) spool.Projector }`},
+			var mywire struct{ Profile func() wire.Profile }`},
 }
 
 var packages = []string{
-	"context", "encoding/json", "fmt", "iter", "log", "net/http", "os", "testing", "time",
+	"context", "encoding/json", "fmt", "iter", "log", "net/http", "os", "strings", "testing", "time", "unicode/utf8",
 	"github.com/spool-run/spool", "github.com/spool-run/spool/agent", "github.com/spool-run/spool/chunk", "github.com/spool-run/spool/fold", "github.com/spool-run/spool/model",
 	"github.com/spool-run/spool/model/openai", "github.com/spool-run/spool/runner", "github.com/spool-run/spool/server",
 	"github.com/spool-run/spool/store/sqlitestore", "github.com/spool-run/spool/store/storetest",
 	"github.com/spool-run/spool/stream", "github.com/spool-run/spool/tool", "github.com/spool-run/spool/web",
-	"github.com/spool-run/spool/wire/merlin", "github.com/spool-run/spool/wire/wiretest",
+	"github.com/spool-run/spool/wire", "github.com/spool-run/spool/wire/merlin", "github.com/spool-run/spool/wire/wiretest",
 }
 
 var goBlock = regexp.MustCompile("(?s)```go\n(.*?)```")

@@ -7,8 +7,9 @@
 // Frames keep to the fields of ai 6.0.0, whose clients refuse any other; what
 // only ai 7 understands needs [Options.UI7].
 //
-// The package also converts messages to the client's own form ([UIMessage]) so
-// that a loaded history and a streamed message are equal, reads what clients
-// send back, and offers the stream as a plain function over chunks
-// ([Transformer]) to programs that have no log.
+// [Wire] is the wire as a value. The package also converts messages to the client's
+// own form ([ConvertToUIMessage]) so that a loaded history and a streamed message
+// are equal, reads what clients send ([ParseBody], [ParseMessage]), and offers the
+// stream as a plain function over chunks ([Transformer]) to programs that have no
+// log.
 package aisdk

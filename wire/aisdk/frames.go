@@ -15,16 +15,41 @@ const maxText = 255 << 10
 type frameWriter struct {
 	frames []spool.Frame
 	buf    []byte
-	kind   string // of the event that is being written,
-	call   string // and the call that it is about
-	echo   bool   // what a client answered is being repeated to it
-	noted  func(kind, call string, f spool.Frame)
+	kind   eventKind // of the event that is being written,
+	call   string    // and the call that it is about
+	echo   bool      // what a client answered is being repeated to it
+	noted  func(kind eventKind, call string, f spool.Frame)
+}
+
+// eventKind sets apart the events that are told to some readers only.
+type eventKind uint8
+
+const (
+	otherEvent eventKind = iota
+	startEvent
+	outcomeEvent
+	denialEvent
+	decisionEvent
+)
+
+func kindOf(event string) eventKind {
+	switch event {
+	case "start":
+		return startEvent
+	case "tool-output-available", "tool-output-error":
+		return outcomeEvent
+	case "tool-output-denied":
+		return denialEvent
+	case "tool-approval-response":
+		return decisionEvent
+	}
+	return otherEvent
 }
 
 // open begins an event; close ends it. Between them str, raw and flag add its
 // fields, in the order of the calls.
 func (w *frameWriter) open(kind string) *frameWriter {
-	w.kind, w.call = kind, ""
+	w.kind, w.call = kindOf(kind), ""
 	w.buf = append(w.buf[:0], `data: {"type":`...)
 	w.buf = jsonenc.AppendString(w.buf, kind)
 	return w
@@ -75,7 +100,7 @@ func (w *frameWriter) flag(key string, set bool) *frameWriter {
 
 func (w *frameWriter) close() {
 	w.buf = append(w.buf, "}\n\n"...)
-	f := spool.Frame{Data: bytes.Clone(w.buf), Echo: w.echo && repeats(w.kind)}
+	f := spool.Frame{Data: bytes.Clone(w.buf), Echo: w.echo && (w.kind == outcomeEvent || w.kind == decisionEvent)}
 	w.frames = append(w.frames, f)
 	if w.noted != nil {
 		w.noted(w.kind, w.call, f)
@@ -86,11 +111,6 @@ func (w *frameWriter) close() {
 func (w *frameWriter) about(callID string) *frameWriter {
 	w.call = callID
 	return w.str("toolCallId", callID)
-}
-
-// repeats reports whether an event may hold what a client has said itself.
-func repeats(kind string) bool {
-	return kind == "tool-output-available" || kind == "tool-output-error" || kind == "tool-approval-response"
 }
 
 // text writes s as one event, or as several if it is too long for one frame.

@@ -1,8 +1,6 @@
 package aisdk
 
 import (
-	"strings"
-
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/chunk"
 )
@@ -35,8 +33,8 @@ func (p *Projector) Rejoin(answered func(callID string) bool) ([]spool.Frame, er
 		}
 	}
 	var kept []spool.Frame
-	p.w.noted = func(kind, call string, f spool.Frame) {
-		if kind == "start" || settled[call] && strings.HasPrefix(kind, "tool-output-") {
+	p.w.noted = func(kind eventKind, call string, f spool.Frame) {
+		if kind == startEvent || settled[call] && (kind == outcomeEvent || kind == denialEvent) {
 			kept = append(kept, f)
 		}
 	}

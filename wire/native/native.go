@@ -2,7 +2,8 @@
 // its producer wrote it, in an SSE event whose id is the record's sequence.
 //
 // It never looks inside a record, so what it sends is a copy. It has no plan:
-// a reader that has seen nothing reads from the start.
+// a reader that has seen nothing reads from the start. [Wire] is the wire as a
+// value, [Reader] its client's side.
 package native
 
 import (

@@ -16,7 +16,7 @@ import (
 // checkShape: only the last frame that a record became carries its sequence,
 // none of a plan does, and every frame is whole.
 func checkShape(s *subject) error {
-	r, err := s.live()
+	r, err := s.whole()
 	if err != nil {
 		return err
 	}
@@ -27,7 +27,7 @@ func checkShape(s *subject) error {
 	}
 	for c, plan := range r.plans {
 		for j, f := range plan {
-			err := s.whole(f)
+			err := s.intact(f)
 			if f.Seq != 0 || f.Cut {
 				err = errors.New("it carries a sequence or a cut")
 			}
@@ -67,7 +67,7 @@ func (s *subject) checkFrames(frames []spool.Frame, r chunk.Record) error {
 		case j > last && !f.Terminal:
 			err = errors.New("it follows a terminal one and is none")
 		default:
-			err = s.whole(f)
+			err = s.intact(f)
 		}
 		if err != nil {
 			return fmt.Errorf("frame %d of record %d (%s): %w", j+1, r.Seq, r.Type, err)
@@ -82,7 +82,7 @@ func (s *subject) checkFrames(frames []spool.Frame, r chunk.Record) error {
 // maxFrame is what a record or a joined delta may hold, and its envelope.
 const maxFrame = chunk.MaxRecordBytes + 4<<10
 
-func (s *subject) whole(f spool.Frame) error {
+func (s *subject) intact(f spool.Frame) error {
 	switch {
 	case len(f.Data) == 0:
 		return fmt.Errorf("it is empty")
@@ -106,7 +106,7 @@ func (s *subject) whole(f spool.Frame) error {
 
 // checkDeterminism: two projectors agree, whether or not anybody asks for plans.
 func checkDeterminism(s *subject) error {
-	first, err := s.live()
+	first, err := s.whole()
 	if err != nil {
 		return err
 	}
@@ -160,7 +160,7 @@ func checkFrozen(s *subject) error {
 // checkRebuilt: another node that folds the records up to a cut has the same
 // plan, and goes on with the same frames.
 func checkRebuilt(s *subject) error {
-	live, err := s.live()
+	live, err := s.whole()
 	if err != nil {
 		return err
 	}
@@ -202,7 +202,7 @@ func checkPlan(s *subject) error {
 	if s.ofLog() {
 		return nil
 	}
-	r, err := s.live()
+	r, err := s.whole()
 	if err != nil {
 		return err
 	}
@@ -238,7 +238,7 @@ func (s *subject) idle(r run, c int) bool {
 // checkAttach: whoever attaches during a run has, at its end, the state of who
 // never left, and so has, at the end of the log, whoever attached anywhere.
 func checkAttach(s *subject) error {
-	r, err := s.live()
+	r, err := s.whole()
 	if err != nil {
 		return err
 	}
@@ -276,7 +276,7 @@ func (s *subject) attach(r run, from, n int) error {
 // checkCutInPlan: k frames of a plan from one node and the others from another,
 // which knows only the records up to the cut, are that plan.
 func checkCutInPlan(s *subject) error {
-	r, err := s.live()
+	r, err := s.whole()
 	if err != nil {
 		return err
 	}
@@ -341,7 +341,7 @@ func checkTruth(s *subject) error {
 	if s.Truth == nil {
 		return nil
 	}
-	r, err := s.live()
+	r, err := s.whole()
 	if err != nil {
 		return err
 	}
@@ -391,7 +391,7 @@ func checkLong(s *subject) error {
 	plan := r.plans[1]
 	size := 0
 	for i, f := range plan {
-		if err := long.whole(f); err != nil {
+		if err := long.intact(f); err != nil {
 			return fmt.Errorf("frame %d of the plan: %w", i+1, err)
 		}
 		size += len(f.Data)

@@ -14,7 +14,7 @@ func checkMarks(s *subject) error {
 	if s.Profile.Key == "" {
 		return errors.New("the profile has no key")
 	}
-	r, err := s.project(s.records, true)
+	r, err := s.whole()
 	if err != nil {
 		return err
 	}
@@ -48,7 +48,7 @@ func checkMarks(s *subject) error {
 // checkUncounted: a client that is not sent the frames that are not counted knows
 // the same.
 func checkUncounted(s *subject) error {
-	r, err := s.project(s.records, true)
+	r, err := s.whole()
 	if err != nil {
 		return err
 	}
@@ -77,7 +77,7 @@ func checkUncounted(s *subject) error {
 // checkSince: a reader that stayed until a cut stands inside what it takes back,
 // and is told so when it comes back with its cursor.
 func checkSince(s *subject) error {
-	r, err := s.project(s.records, false)
+	r, err := s.whole()
 	if err != nil {
 		return err
 	}
@@ -98,7 +98,7 @@ func checkSince(s *subject) error {
 // checkApart: two projectors of a profile that take turns make the frames that
 // each makes alone.
 func checkApart(s *subject) error {
-	alone, err := s.project(s.records, false)
+	alone, err := s.whole()
 	if err != nil {
 		return err
 	}
@@ -122,7 +122,7 @@ func checkStateless(s *subject) error {
 	if !s.ofLog() {
 		return nil
 	}
-	whole, err := s.project(s.records, false)
+	whole, err := s.whole()
 	if err != nil {
 		return err
 	}

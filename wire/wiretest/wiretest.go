@@ -122,8 +122,7 @@ type subject struct {
 	name    string
 	turn    *fold.Turn
 	records []chunk.Record // what the projector is given
-
-	seen *run // see live
+	live    *run           // what whole returns
 }
 
 func (w Wire) subjects() ([]*subject, error) {
@@ -165,6 +164,18 @@ func (s *subject) projector() spool.Projector {
 	return s.Profile.Projector(of)
 }
 
+// whole is what all records become, with every plan. The checks share it.
+func (s *subject) whole() (run, error) {
+	if s.live == nil {
+		live, err := s.project(s.records, true)
+		if err != nil {
+			return run{}, err
+		}
+		s.live = &live
+	}
+	return *s.live, nil
+}
+
 // project gives the records to a fresh projector and asks for every plan.
 func (s *subject) project(records []chunk.Record, plans bool) (run, error) {
 	p := s.projector()
@@ -196,19 +207,6 @@ func (s *subject) project(records []chunk.Record, plans bool) (run, error) {
 		out.plans = append(out.plans, out.plans[0])
 	}
 	return out, nil
-}
-
-// live is the life of a projector that is given all records and asked for every
-// plan. It is the same at every call, and nobody writes to it.
-func (s *subject) live() (run, error) {
-	if s.seen == nil {
-		r, err := s.project(s.records, true)
-		if err != nil {
-			return run{}, err
-		}
-		s.seen = &r
-	}
-	return *s.seen, nil
 }
 
 // cuts yields the cuts among from…to that are tried, the first and the last always.
