@@ -11,7 +11,7 @@ import (
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/chunk"
-	"github.com/spool-run/spool/runner"
+	"github.com/spool-run/spool/stream"
 )
 
 func words(texts ...string) []chunk.Chunk {
@@ -30,7 +30,7 @@ func ending(json string) []chunk.Chunk {
 	return []chunk.Chunk{c}
 }
 
-func (w *world) claim(e *runner.External, session string) runner.ExternalRun {
+func (w *world) claim(e *stream.External, session string) stream.ExternalRun {
 	w.t.Helper()
 	x, err := e.Claim(w.t.Context(), session, spool.Row{Title: "from outside"}, "script")
 	if err != nil {
@@ -39,7 +39,7 @@ func (w *world) claim(e *runner.External, session string) runner.ExternalRun {
 	return x
 }
 
-func (w *world) produce(e *runner.External, x runner.ExternalRun, seq uint64, chunks ...chunk.Chunk) spool.Appended {
+func (w *world) produce(e *stream.External, x stream.ExternalRun, seq uint64, chunks ...chunk.Chunk) spool.Appended {
 	w.t.Helper()
 	res, err := e.Append(w.t.Context(), x.Session, x.Epoch, seq, chunks)
 	if err != nil {
@@ -50,7 +50,7 @@ func (w *world) produce(e *runner.External, x runner.ExternalRun, seq uint64, ch
 
 func TestExternalRun(t *testing.T) {
 	inWorld(t, func(w *world) {
-		e := runner.NewExternal(w.logs, nil)
+		e := stream.NewExternal(w.logs, nil)
 		x := w.claim(e, "s")
 		if res := w.produce(e, x, 0, &chunk.Thinking{Content: "hm", IsComplete: true}, &chunk.TextDelta{Delta: "Let me look. "}); res.First != 3 || res.Last != 4 {
 			t.Errorf("stored at %d to %d", res.First, res.Last)
@@ -81,7 +81,7 @@ func TestExternalRun(t *testing.T) {
 		if res := w.produce(e, x, 9, ending(`{"type":"end"}`)...); !res.Repeated {
 			t.Errorf("the repeated end: %+v", res)
 		}
-		if _, err := e.Append(w.t.Context(), "s", x.Epoch, 10, words("more")); !errors.Is(err, runner.ErrProducerFenced) {
+		if _, err := e.Append(w.t.Context(), "s", x.Epoch, 10, words("more")); !errors.Is(err, stream.ErrProducerFenced) {
 			t.Errorf("after the end: %v", err)
 		}
 	})
@@ -89,7 +89,7 @@ func TestExternalRun(t *testing.T) {
 
 func TestProducerRepeatsNeverDouble(t *testing.T) {
 	inWorld(t, func(w *world) {
-		e, other := runner.NewExternal(w.logs, nil), runner.NewExternal(w.logs, nil) // a second node
+		e, other := stream.NewExternal(w.logs, nil), stream.NewExternal(w.logs, nil) // a second node
 		x := w.claim(e, "s")
 		w.produce(e, x, 0, words("a", "b")...)
 		if res := w.produce(e, x, 0, words("a", "b")...); !res.Repeated {
@@ -98,7 +98,7 @@ func TestProducerRepeatsNeverDouble(t *testing.T) {
 		w.produce(other, x, 0, words("a", "b")...)
 		w.produce(other, x, 0, words("a", "b", "c")...) // only c is new
 		w.produce(e, x, 1, words("b", "c", "d")...)
-		if _, err := e.Append(w.t.Context(), "s", x.Epoch, 5, words("f")); !errors.Is(err, runner.ErrProducerGap) {
+		if _, err := e.Append(w.t.Context(), "s", x.Epoch, 5, words("f")); !errors.Is(err, stream.ErrProducerGap) {
 			t.Errorf("a gap: %v", err)
 		}
 		w.produce(other, x, 4, ending(`{"type":"end"}`)...)
@@ -110,7 +110,7 @@ func TestProducerRepeatsNeverDouble(t *testing.T) {
 
 func TestTwoNodesAppendTheSame(t *testing.T) {
 	inWorld(t, func(w *world) {
-		nodes := []*runner.External{runner.NewExternal(w.logs, nil), runner.NewExternal(w.logs, nil), runner.NewExternal(w.logs, nil)}
+		nodes := []*stream.External{stream.NewExternal(w.logs, nil), stream.NewExternal(w.logs, nil), stream.NewExternal(w.logs, nil)}
 		x := w.claim(nodes[0], "s")
 		want := ""
 		for seq := range 30 {
@@ -138,17 +138,17 @@ func TestTwoNodesAppendTheSame(t *testing.T) {
 
 func TestProducerWritesOnlyWhatIsIts(t *testing.T) {
 	inWorld(t, func(w *world) {
-		e := runner.NewExternal(w.logs, nil)
+		e := stream.NewExternal(w.logs, nil)
 		x := w.claim(e, "s")
 		before := len(w.records("s"))
 		for name, tt := range map[string]struct {
 			chunks []chunk.Chunk
 			want   error
 		}{
-			"lifecycle":  {[]chunk.Chunk{&chunk.TextDelta{Delta: "a"}, &chunk.RunFinished{Outcome: "completed"}}, runner.ErrProducerKind},
-			"command":    {[]chunk.Chunk{say("u1", "hi")}, runner.ErrProducerKind},
-			"unknown":    {ending(`{"type":"teapot"}`), runner.ErrProducerKind},
-			"early end":  {append(ending(`{"type":"end"}`), words("a")...), runner.ErrProducerKind},
+			"lifecycle":  {[]chunk.Chunk{&chunk.TextDelta{Delta: "a"}, &chunk.RunFinished{Outcome: "completed"}}, stream.ErrProducerKind},
+			"command":    {[]chunk.Chunk{say("u1", "hi")}, stream.ErrProducerKind},
+			"unknown":    {ending(`{"type":"teapot"}`), stream.ErrProducerKind},
+			"early end":  {append(ending(`{"type":"end"}`), words("a")...), stream.ErrProducerKind},
 			"large":      {words(strings.Repeat("x", 1<<20)), chunk.ErrTooLarge},
 			"wrong type": {ending(`{"type":"text_delta","delta":7}`), chunk.ErrInvalidChunk},
 		} {
@@ -182,7 +182,7 @@ func (w *world) records(session string) []chunk.Record {
 func TestProducerClaims(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.start(demo(nil), nil)
-		e := runner.NewExternal(w.logs, nil)
+		e := stream.NewExternal(w.logs, nil)
 		w.say("busy", "u1", "slowly")
 		w.until("busy", chunk.TypeTextDelta, nil)
 		if _, err := e.Claim(w.t.Context(), "busy", spool.Row{}, ""); !errors.Is(err, spool.ErrBusy) {
@@ -213,7 +213,7 @@ func TestProducerClaims(t *testing.T) {
 
 func TestProducerAnswersAWaitingMessage(t *testing.T) {
 	inWorld(t, func(w *world) {
-		e := runner.NewExternal(w.logs, nil)
+		e := stream.NewExternal(w.logs, nil)
 		w.say("s", "u1", "is anyone there?")
 		x := w.claim(e, "s")
 		w.produce(e, x, 0, words("yes")...)
@@ -227,7 +227,7 @@ func TestProducerAnswersAWaitingMessage(t *testing.T) {
 
 func TestProducerPausesAndGoesOn(t *testing.T) {
 	inWorld(t, func(w *world) {
-		e := runner.NewExternal(w.logs, nil)
+		e := stream.NewExternal(w.logs, nil)
 		x := w.claim(e, "s")
 		w.produce(e, x, 0, words("one ")...)
 		w.produce(e, x, 1, ending(`{"type":"pause"}`)...)
@@ -250,7 +250,7 @@ func TestProducerPausesAndGoesOn(t *testing.T) {
 
 func TestProducerThatIsGoneIsLost(t *testing.T) {
 	inWorld(t, func(w *world) {
-		e := runner.NewExternal(w.logs, nil)
+		e := stream.NewExternal(w.logs, nil)
 		x := w.claim(e, "s")
 		w.produce(e, x, 0, words("one ")...)
 		w.start(demo(nil), nil)
@@ -264,10 +264,10 @@ func TestProducerThatIsGoneIsLost(t *testing.T) {
 		if took := time.Since(begun); took < 29*time.Second || took > 32*time.Second {
 			t.Errorf("lost after %v", took)
 		}
-		if f.Status != chunk.StatusFailed || f.Error.Code != runner.CodeProducerLost || f.Messages[0].Text() != "one two" {
+		if f.Status != chunk.StatusFailed || f.Error.Code != stream.CodeProducerLost || f.Messages[0].Text() != "one two" {
 			t.Errorf("%s %+v %s", f.Status, f.Error, mustJSON(f.Messages))
 		}
-		if _, err := e.Append(w.t.Context(), "s", x.Epoch, 2, words("three")); !errors.Is(err, runner.ErrProducerFenced) {
+		if _, err := e.Append(w.t.Context(), "s", x.Epoch, 2, words("three")); !errors.Is(err, stream.ErrProducerFenced) {
 			t.Errorf("a late append: %v", err)
 		}
 	})
@@ -275,12 +275,12 @@ func TestProducerThatIsGoneIsLost(t *testing.T) {
 
 func TestProducerIsStopped(t *testing.T) {
 	inWorld(t, func(w *world) {
-		e := runner.NewExternal(w.logs, nil)
+		e := stream.NewExternal(w.logs, nil)
 		x := w.claim(e, "s")
 		w.produce(e, x, 0, words("one ")...)
 		w.stop("s", "x1")
 		synctest.Wait()
-		if _, err := e.Append(w.t.Context(), "s", x.Epoch, 1, words("two")); !errors.Is(err, runner.ErrProducerStopped) {
+		if _, err := e.Append(w.t.Context(), "s", x.Epoch, 1, words("two")); !errors.Is(err, stream.ErrProducerStopped) {
 			t.Errorf("got %v", err)
 		}
 		f := w.wantStopped("s")

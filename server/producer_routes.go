@@ -8,8 +8,8 @@ import (
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/chunk"
-	"github.com/spool-run/spool/runner"
 	"github.com/spool-run/spool/server/chat"
+	"github.com/spool-run/spool/stream"
 )
 
 // Headers of a producer's appends.
@@ -32,7 +32,7 @@ func (s *Server) produce(w http.ResponseWriter, r *request) error {
 			return err
 		}
 		writeJSON(w, http.StatusOK, struct {
-			runner.ExternalRun
+			stream.ExternalRun
 			TTL int64 `json:"ttl"` // milliseconds without an append after which the claim is over
 		}{run, run.TTL.Milliseconds()})
 		return nil
@@ -81,7 +81,7 @@ func parseChunks(data []byte) ([]chunk.Chunk, error) {
 	}
 	chunks := make([]chunk.Chunk, len(raw))
 	for i, one := range raw {
-		c, err := runner.ParseProducerChunk(one)
+		c, err := stream.ParseProducerChunk(one)
 		if err != nil {
 			return nil, err
 		}

@@ -20,8 +20,8 @@ import (
 	"github.com/spool-run/spool/agent"
 	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/internal/redact"
-	"github.com/spool-run/spool/runner"
 	"github.com/spool-run/spool/server/chat"
+	"github.com/spool-run/spool/stream"
 	"github.com/spool-run/spool/wire/aisdk"
 )
 
@@ -107,7 +107,7 @@ type Server struct {
 	metrics *metrics
 	routes  []route
 
-	external *runner.External
+	external *stream.External
 
 	drain     context.Context // ended by Drain
 	startDraw context.CancelFunc
@@ -158,7 +158,7 @@ func New(logs *spool.Logs, o *Options) *Server {
 		Merlin:         s.o.Merlin,
 		Agents:         s.o.Agents,
 	}
-	s.external = runner.NewExternal(logs, nil)
+	s.external = stream.NewExternal(logs, nil)
 	s.drain, s.startDraw = context.WithCancel(context.Background())
 	s.closed, s.close = context.WithCancel(context.Background())
 	s.routes = s.table()

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/chunk"
@@ -44,7 +43,7 @@ func (d *Deps) post(ctx context.Context, p Params) (*Response, error) {
 	err = view(ctx, g, func(f *fold.Fold) error {
 		dec, err = d.decide(f, p.Body)
 		if f.Seq == 0 {
-			dec.row = spool.Row{Agent: d.Agent, Principal: p.Principal, Title: title(p.Body.Message)}
+			dec.row = spool.Row{Agent: d.Agent, Principal: p.Principal, Title: fold.Title(p.Body.Message)}
 		}
 		return err
 	})
@@ -365,21 +364,4 @@ func SplitRunID(id string) (session, run string) {
 		return id, ""
 	}
 	return id[:i], id[i+1:]
-}
-
-// title is the beginning of what the user says.
-func title(m *chunk.Message) string {
-	if m == nil {
-		return ""
-	}
-	text, _, _ := strings.Cut(strings.TrimSpace(m.Text()), "\n")
-	const most = 80
-	if len(text) <= most {
-		return text
-	}
-	text = text[:most]
-	for !utf8.ValidString(text) {
-		text = text[:len(text)-1]
-	}
-	return text + "…"
 }

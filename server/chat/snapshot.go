@@ -97,7 +97,7 @@ func BuildSnapshot(ctx context.Context, d *Deps, p SnapshotParams) (*Snapshot, e
 	}
 	if g.child() {
 		for _, m := range s.Snapshot.Messages[:min(1, len(s.Snapshot.Messages))] {
-			s.Title = title(&m)
+			s.Title = fold.Title(&m)
 		}
 		return s, nil
 	}
