@@ -62,6 +62,9 @@ func (s *Server) produce(w http.ResponseWriter, r *request) error {
 
 // parseChunks reads one chunk, a JSON array of them, or JSON lines.
 func parseChunks(data []byte) ([]chunk.Chunk, error) {
+	if chunks, plain := stream.ParseDeltas(data); plain {
+		return chunks, nil
+	}
 	var raw []json.RawMessage
 	if t := bytes.TrimSpace(data); len(t) > 0 && t[0] == '[' {
 		if err := json.Unmarshal(t, &raw); err != nil {

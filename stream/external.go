@@ -156,7 +156,7 @@ func (r *run) post(ctx context.Context, chunks []chunk.Chunk) (spool.Appended, e
 	}
 	*r = before
 	r.behind = true
-	if err != nil && !errors.Is(err, chunk.ErrInvalid) {
+	if err != nil && !errors.Is(err, errOvertaken) && !errors.Is(err, chunk.ErrInvalid) {
 		return spool.Appended{}, err
 	}
 	// What is stored decides: another node may have been asked the same.
@@ -164,7 +164,7 @@ func (r *run) post(ctx context.Context, chunks []chunk.Chunk) (spool.Appended, e
 		return spool.Appended{}, err
 	}
 	if r.count < before.count+n {
-		return spool.Appended{}, spool.ErrUnavailable.Because("another node is appending the same").With(r.lease.Session, nil)
+		return spool.Appended{}, overtaken(r.lease.Session)
 	}
 	return spool.Appended{First: r.first, Last: r.last, Head: r.log.Known()}, r.obey(ctx)
 }

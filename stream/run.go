@@ -44,6 +44,14 @@ type run struct {
 	nth   uint64
 }
 
+// errOvertaken: another process that was asked for the same has stored more of it,
+// or less. Where the run is now only the log can tell.
+var errOvertaken = errors.New("stream: the place is taken")
+
+func overtaken(session string) error {
+	return spool.ErrUnavailable.Because("another node is appending the same").With(session, errOvertaken)
+}
+
 // append stores what e holds, in as few appends as can be; row and settle go with
 // the last.
 //
@@ -73,7 +81,11 @@ func (r *run) append(ctx context.Context, e spool.Entry) error {
 		r.behind = true
 		return err
 	}
-	r.behind = r.behind || res.Head.Seq != r.at+n || n > 0 && (res.First != r.at+1 || res.Last != r.at+n)
+	r.behind = r.behind || res.Head.Seq != r.at+n || n > 0 && res.First != r.at+1
+	if n > 0 && res.Last+1-res.First != n {
+		r.behind = true
+		return overtaken(r.lease.Session)
+	}
 	r.sent += n
 	r.at = max(r.at, res.Last)
 	for i, c := range e.Chunks {
@@ -187,7 +199,7 @@ func (r *run) lead(ctx context.Context, k kind) (chunks []chunk.Chunk, err error
 		r.tools = err == nil
 	case k == words && r.tools:
 		if r.numbered {
-			chunks, err = r.ask(ctx, func(f *fold.Fold) []chunk.Chunk { return f.CloseStep("") })
+			chunks, err = r.ask(ctx, closeStep)
 			r.step++
 			next := &chunk.StepStarted{StepID: stepID(r.info.ID, r.step)}
 			next.Step = r.step
@@ -208,6 +220,14 @@ func (r *run) closeWords(f *fold.Fold, finishReason string) []chunk.Chunk {
 	return nil
 }
 
+// closeStep commits the open step, unless a process that is gone has done so.
+func closeStep(f *fold.Fold) []chunk.Chunk {
+	if _, id := f.OpenStep(); id == "" {
+		return nil
+	}
+	return f.CloseStep("")
+}
+
 func (r *run) ask(ctx context.Context, what func(*fold.Fold) []chunk.Chunk) (chunks []chunk.Chunk, err error) {
 	err = r.log.View(ctx, func(f *fold.Fold) error {
 		chunks = what(f)
@@ -223,7 +243,7 @@ func (r *run) complete(ctx context.Context, finishReason string) error {
 			chunks = r.closeWords(f, finishReason)
 		}
 		if r.numbered {
-			chunks = append(chunks, f.CloseStep("")...)
+			chunks = append(chunks, closeStep(f)...)
 		}
 		return chunks
 	})
