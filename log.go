@@ -100,6 +100,10 @@ func (g *Log) append(ctx context.Context, a Append, patience time.Duration) (App
 		try, cancel := context.WithTimeout(ctx, attempt)
 		res, err := g.logs.store.Append(try, a)
 		cancel()
+		if err == nil && res.Repeated { // what is stored may be another process's, and is read
+			g.tail.observe(res.Head)
+			return res, nil
+		}
 		if err == nil {
 			g.tail.publish(a.Records, res.First, res.Head)
 			return res, nil

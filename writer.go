@@ -381,3 +381,53 @@ func (w *Writer) settle(b *batch, res Appended) {
 	w.done += uint64(b.items)
 	w.signalLocked()
 }
+
+// Entry is what [Log.Append] stores.
+type Entry struct {
+	Writer  string // as in [Append]
+	Ordinal uint64
+	Base    chunk.Base // defaults of the chunks' base fields; AgentID: the session if empty
+	Row     Row
+	Settle  *Settle
+	Chunks  []chunk.Chunk
+}
+
+// Append makes one append under a lease, in the caller's goroutine: for owners
+// that wait for each thing before the next and number their appends themselves,
+// where a [Writer] queues and numbers them. While the outcome is unknown it is
+// repeated, at most for the lease's TTL or until ctx ends.
+//
+// Errors: [chunk.ErrTooLarge] if the chunks do not fit into one append, and
+// [chunk.ErrInvalidChunk], both before anything is stored; [ErrSuperseded],
+// [ErrUnavailable], the store's or ctx's.
+func (g *Log) Append(ctx context.Context, lease Lease, e Entry) (Appended, error) {
+	if e.Base.AgentID == "" {
+		e.Base.AgentID = g.session
+	}
+	enc := chunkEncoder{g: g, base: e.Base}
+	recs, err := enc.encode(ctx, e.Chunks)
+	if err != nil {
+		return Appended{}, err
+	}
+	if n, size := sizeOf(recs); n > g.logs.o.BatchRecords || size > MaxAppendBytes {
+		return Appended{}, chunk.ErrTooLarge.Because("the chunks are too large for one append").With(g.session, nil)
+	}
+	select { // one append at a time in this session, whoever writes
+	case g.flight <- struct{}{}:
+		defer func() { <-g.flight }()
+	case <-ctx.Done():
+		return Appended{}, ctx.Err()
+	case <-g.logs.ctx.Done():
+		return Appended{}, ErrClosed
+	}
+	patience := lease.TTL
+	if patience <= 0 {
+		patience = giveUp
+	}
+	return g.append(ctx, Append{Session: g.session, Epoch: lease.Epoch, Writer: e.Writer, Ordinal: e.Ordinal,
+		Records: recs, Row: e.Row, Settle: e.Settle}, patience)
+}
+
+// Known returns the newest head that this process has seen, the zero Head if it
+// has seen none. It asks nobody: the log may have gone on elsewhere.
+func (g *Log) Known() Head { return g.tail.current() }

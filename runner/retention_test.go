@@ -9,6 +9,7 @@ import (
 	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/fold"
 	"github.com/spool-run/spool/runner"
+	"github.com/spool-run/spool/stream"
 )
 
 // floors returns a session's trace floor, and checks that the fold of what is
@@ -85,7 +86,7 @@ func TestTraceIsTrimmedByLength(t *testing.T) {
 func TestTraceOfAnOpenTurnStays(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.start(demo(nil), &runner.Options{Retention: runner.Retention{Age: time.Minute, Records: 1, Grace: time.Second, Every: time.Minute}})
-		e := runner.NewExternal(w.logs, &runner.ExternalOptions{TTL: 48 * time.Hour})
+		e := stream.NewExternal(w.logs, &stream.ExternalOptions{TTL: 48 * time.Hour})
 		for _, session := range []string{"open", "paused"} {
 			x, err := e.Claim(w.t.Context(), session, spool.Row{}, "")
 			if err != nil {
@@ -93,7 +94,7 @@ func TestTraceOfAnOpenTurnStays(t *testing.T) {
 			}
 			chunks := []chunk.Chunk{&chunk.TextDelta{Delta: "a"}, &chunk.TextDelta{Delta: "b"}}
 			if session == "paused" {
-				chunks = append(chunks, &chunk.Unknown{Type: runner.TypePause, Raw: []byte(`{"type":"pause"}`)})
+				chunks = append(chunks, &chunk.Unknown{Type: stream.TypePause, Raw: []byte(`{"type":"pause"}`)})
 			}
 			if _, err := e.Append(w.t.Context(), session, x.Epoch, 0, chunks); err != nil {
 				t.Fatal(err)

@@ -29,7 +29,13 @@ func (s *session) run(ctx context.Context, p plan) error {
 		info.Mode = p.work.Mode
 	}
 	s.w.SetRun(info.RunID)
-	row := spool.Row{Status: chunk.StatusActive, Agent: a.Name, Title: p.title}
+	row := spool.Row{Status: chunk.StatusActive, Agent: a.Name}
+	if p.first {
+		var err error
+		if row.Title, err = s.log.NewTitle(ctx, p.work.Message); err != nil {
+			return err
+		}
+	}
 	chunks := append([]chunk.Chunk{a.Start(ctx, info, []string{p.work.ID})}, resumed(p, info.Mode)...)
 	if err := s.begin(ctx, info, row, chunks); err != nil {
 		return err

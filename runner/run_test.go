@@ -55,6 +55,29 @@ func TestToolsRun(t *testing.T) {
 	})
 }
 
+// A title that somebody gave the session stays; else the user's first words are it.
+func TestTitleThatWasGivenStays(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.start(demo(nil), nil)
+		for _, given := range []string{"mine", ""} {
+			session := "s" + given
+			if _, err := w.log(session).Command(w.t.Context(), spool.Row{Title: given}, say("u1", "hello  you\nthere")); err != nil {
+				t.Fatal(err)
+			}
+			w.settled(session)
+			w.say(session, "u2", "again")
+			w.settled(session)
+			want := given
+			if want == "" {
+				want = "hello you"
+			}
+			if info, err := w.store.(spool.Lister).Session(w.t.Context(), session); err != nil || info.Title != want {
+				t.Errorf("title %q, want %q, %v", info.Title, want, err)
+			}
+		}
+	})
+}
+
 func TestEveryRecordOfARunNamesIt(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.start(demo(nil), nil)

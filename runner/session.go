@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"runtime/debug"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/agent"
 	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/fold"
+	"github.com/spool-run/spool/stream"
 )
 
 // session is one claimed session while this runner owns it.
@@ -32,8 +32,7 @@ type plan struct {
 	external bool          // the open run is a producer's
 	work     *fold.Command // the next command that opens a run
 	stop     bool          // the run is only to be ended
-	title    string        // of a session that has none yet
-	paused   *fold.Turn    // the last turn, if its producer paused it
+	first    bool          // the run is the session's first
 
 	turn      *fold.Turn       // the open run's, or the one that waits for answers
 	cont      *fold.Command    // the command that lets the turn go on, or ends it
@@ -175,17 +174,11 @@ func (p *plan) begin(f *fold.Fold) {
 		copied := *at
 		p.rollback = &copied
 	}
-	if len(f.Turns) == 0 && first.Message != nil {
-		p.title = titleOf(first.Message.Text())
-	}
+	p.first = len(f.Turns) == 0
 }
 
 // stay plans nothing: no run is open and no command waits.
 func (p *plan) stay(f *fold.Fold) {
-	if turn := f.LastTurn(); f.Status == chunk.StatusPaused && turn.LastRun().Mode == chunk.ModeExternal {
-		copied := *turn
-		p.paused = &copied
-	}
 	if f.Rolled != "" {
 		p.row.Status = f.Status
 	}
@@ -200,18 +193,6 @@ func (p *plan) from(f *fold.Fold) {
 			p.fromStep = c.StepCount
 		}
 	}
-}
-
-const titleRunes = 80
-
-// titleOf makes a title of the first thing that the user said.
-func titleOf(text string) string {
-	title, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
-	title = strings.Join(strings.Fields(title), " ")
-	if runes := []rune(title); len(runes) > titleRunes {
-		title = strings.TrimSpace(string(runes[:titleRunes-1])) + "…"
-	}
-	return title
 }
 
 // clearDue takes the due mark from a session in which nothing waits. It returns false
@@ -282,7 +263,7 @@ func (s *session) abandon(ctx context.Context, p plan) error {
 	case p.stop:
 		end = &chunk.RunFinished{Outcome: chunk.OutcomeStopped, FinishReason: "other"}
 	case p.external:
-		end.Error, end.Code = "the producer was lost", CodeProducerLost
+		end.Error, end.Code = "the producer was lost", stream.CodeProducerLost
 	}
 	info := agent.RunInfo{Session: s.lease.Session, Agent: p.open.AgentType, RunID: p.open.ID, TurnID: p.open.TurnID, Mode: p.open.Mode,
 		Started: time.UnixMilli(p.open.StartTime), Outcome: end.Outcome, FinishReason: end.FinishReason, Code: end.Code, Steps: p.open.Steps, Usage: p.open.Usage}
@@ -297,11 +278,9 @@ func (s *session) abandon(ctx context.Context, p plan) error {
 	return err
 }
 
-// The codes of runs that failed because whoever ran them was lost.
-const (
-	CodeExecutorLost = "executor_lost"
-	CodeProducerLost = "producer_lost"
-)
+// CodeExecutorLost is the code of a run that failed because it was taken over too
+// often. One whose producer was lost has [stream.CodeProducerLost].
+const CodeExecutorLost = "executor_lost"
 
 // settle ends the open run: first what the open step lacks, then the end, with
 // the row and, if nothing waits, the due mark.

@@ -8,8 +8,8 @@ import (
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/chunk"
-	"github.com/spool-run/spool/runner"
 	"github.com/spool-run/spool/server/frontend"
+	"github.com/spool-run/spool/stream"
 )
 
 // Headers of a producer's appends.
@@ -32,7 +32,7 @@ func (s *Server) produce(w http.ResponseWriter, r *request) error {
 			return err
 		}
 		writeJSON(w, http.StatusOK, struct {
-			runner.ExternalRun
+			stream.ExternalRun
 			TTL int64 `json:"ttl"` // milliseconds without an append after which the claim is over
 		}{run, run.TTL.Milliseconds()})
 		return nil
@@ -62,6 +62,9 @@ func (s *Server) produce(w http.ResponseWriter, r *request) error {
 
 // parseChunks reads one chunk, a JSON array of them, or JSON lines.
 func parseChunks(data []byte) ([]chunk.Chunk, error) {
+	if chunks, plain := stream.ParseDeltas(data); plain {
+		return chunks, nil
+	}
 	var raw []json.RawMessage
 	if t := bytes.TrimSpace(data); len(t) > 0 && t[0] == '[' {
 		if err := json.Unmarshal(t, &raw); err != nil {
@@ -81,7 +84,7 @@ func parseChunks(data []byte) ([]chunk.Chunk, error) {
 	}
 	chunks := make([]chunk.Chunk, len(raw))
 	for i, one := range raw {
-		c, err := runner.ParseProducerChunk(one)
+		c, err := stream.ParseProducerChunk(one)
 		if err != nil {
 			return nil, err
 		}

@@ -19,10 +19,10 @@ import (
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/internal/redact"
-	"github.com/spool-run/spool/runner"
 	"github.com/spool-run/spool/server/chat"
 	"github.com/spool-run/spool/server/frontend"
 	"github.com/spool-run/spool/server/wires"
+	"github.com/spool-run/spool/stream"
 )
 
 // Action is what a request wants to do with a session.
@@ -97,7 +97,7 @@ type Server struct {
 	metrics *metrics
 	routes  []route
 
-	external *runner.External
+	external *stream.External
 
 	drain     context.Context // ended by Drain
 	startDraw context.CancelFunc
@@ -139,7 +139,7 @@ func New(logs *spool.Logs, o *Options) *Server {
 		AISDK: s.o.Wires.AISDK,
 	}
 	s.chat = &s.front.Deps
-	s.external = runner.NewExternal(logs, nil)
+	s.external = stream.NewExternal(logs, nil)
 	s.drain, s.startDraw = context.WithCancel(context.Background())
 	s.closed, s.close = context.WithCancel(context.Background())
 	s.routes = s.table()

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/chunk"
@@ -47,7 +46,7 @@ func (d *Deps) post(ctx context.Context, p Params) (*Response, error) {
 	if len(dec.chunks) > 0 {
 		var row spool.Row
 		if !g.Exists() {
-			row = spool.Row{Agent: d.Agent, Principal: p.Principal, Title: Title(p.Body.Message)}
+			row = spool.Row{Agent: d.Agent, Principal: p.Principal, Title: fold.Title(p.Body.Message)}
 		}
 		if err := g.command(ctx, row, dec.chunks...); err != nil {
 			return nil, err
@@ -346,21 +345,4 @@ func SplitRunID(id string) (session, run string) {
 		return id, ""
 	}
 	return id[:i], id[i+1:]
-}
-
-// Title is the beginning of what the user says.
-func Title(m *chunk.Message) string {
-	if m == nil {
-		return ""
-	}
-	text, _, _ := strings.Cut(strings.TrimSpace(m.Text()), "\n")
-	const most = 80
-	if len(text) <= most {
-		return text
-	}
-	text = text[:most]
-	for !utf8.ValidString(text) {
-		text = text[:len(text)-1]
-	}
-	return text + "…"
 }

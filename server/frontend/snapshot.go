@@ -112,7 +112,7 @@ func (d *Deps) title(ctx context.Context, g chat.Session, messages []chunk.Messa
 	l, lists := d.Logs.Store().(spool.Lister)
 	switch {
 	case g.Child() && len(messages) > 0:
-		return chat.Title(&messages[0]), nil
+		return fold.Title(&messages[0]), nil
 	case g.Child() || !lists:
 		return "", nil
 	}

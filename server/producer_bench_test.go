@@ -1,0 +1,55 @@
+package server_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/server"
+	"github.com/spool-run/spool/store/memstore"
+)
+
+// BenchmarkProducerPOST is a producer's append of so many deltas, from the request
+// to the answer, without a network.
+func BenchmarkProducerPOST(b *testing.B) {
+	for _, n := range []int{1, 20} {
+		b.Run(fmt.Sprintf("deltas=%d", n), func(b *testing.B) { benchmarkPOST(b, n) })
+	}
+}
+
+func benchmarkPOST(b *testing.B, n int) {
+	logs := spool.NewLogs(memstore.New(nil), nil)
+	defer logs.Close()
+	srv := server.New(logs, nil)
+	delta := `{"type":"text_delta","delta":"some words of an answer "}`
+	body := strings.Repeat(delta+"\n", n)
+	post := func(path, body string, epoch, seq int) []byte {
+		req := httptest.NewRequest("POST", path, strings.NewReader(body))
+		req.Header.Set(server.HeaderProducerEpoch, strconv.Itoa(epoch))
+		req.Header.Set(server.HeaderProducerSeq, strconv.Itoa(seq))
+		w := httptest.NewRecorder()
+		srv.ServeHTTP(w, req)
+		if w.Code != http.StatusOK {
+			b.Fatalf("%d: %s", w.Code, w.Body)
+		}
+		return w.Body.Bytes()
+	}
+	var run struct{ Epoch int }
+	path, seq := "", 0
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		if i%2000 == 0 { // no answer is longer
+			path, seq = fmt.Sprintf("/stream/s%d", i), 0
+			if err := json.Unmarshal(post(path+"?claim", "", 0, 0), &run); err != nil {
+				b.Fatal(err)
+			}
+		}
+		post(path, body, run.Epoch, seq)
+		seq += n
+	}
+}

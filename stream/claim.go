@@ -1,0 +1,294 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
+)
+
+// runs are the external runs that this process knows, by session.
+type runs struct {
+	logs *spool.Logs
+	ttl  time.Duration
+	max  int // of sessions known at the same time; 0 for no limit: then a run is not forgotten before it ends
+
+	mu    sync.Mutex
+	slots map[string]*slot
+}
+
+// slot is the place of one session's run. One call at a time has it.
+type slot struct {
+	turn chan struct{}
+	log  *spool.Log
+	run  *run // nil: none is known
+}
+
+func newRuns(logs *spool.Logs, ttl time.Duration, max int) *runs {
+	return &runs{logs: logs, ttl: ttl, max: max, slots: map[string]*slot{}}
+}
+
+// hold returns the session's slot, the caller's until leave.
+func (rs *runs) hold(ctx context.Context, session string) (*slot, error) {
+	g, err := rs.logs.Log(session)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		s := rs.slot(session)
+		select {
+		case s.turn <- struct{}{}:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		rs.mu.Lock()
+		known := rs.slots[session] == s
+		rs.mu.Unlock()
+		if !known {
+			<-s.turn // forgotten while we waited
+			continue
+		}
+		if s.log = g; s.run != nil {
+			s.run.log = g
+		}
+		return s, nil
+	}
+}
+
+func (rs *runs) slot(session string) *slot {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	s := rs.slots[session]
+	if s == nil {
+		if rs.max > 0 && len(rs.slots) >= rs.max {
+			clear(rs.slots) // what they know is in the logs
+		}
+		s = &slot{turn: make(chan struct{}, 1)}
+		rs.slots[session] = s
+	}
+	return s
+}
+
+// leave lets others have the slot. One whose run is over is forgotten.
+func (rs *runs) leave(s *slot) {
+	session := s.log.Session()
+	s.log = nil
+	if s.run != nil {
+		if s.run.log = nil; !s.run.open {
+			s.run = nil
+		}
+	}
+	if s.run == nil {
+		rs.mu.Lock()
+		if rs.slots[session] == s {
+			delete(rs.slots, session)
+		}
+		rs.mu.Unlock()
+	}
+	<-s.turn
+}
+
+// terms are what a producer claims a session for.
+type terms struct {
+	owner     string
+	row       spool.Row
+	agentType string
+	numbered  bool // see [run]
+
+	// takeOver: an external run that is open goes on, whoever has it. Otherwise it
+	// is left alone while its claim lives, and lost when that has expired.
+	takeOver bool
+	// existing: nothing is wanted but a run that is open.
+	existing bool
+	// resume: how a paused run goes on, written down; "" if that is not.
+	resume string
+	// paused: the paused run goes on even if a message waits.
+	paused bool
+}
+
+// errNotOpen: there is no open run to take over.
+var errNotOpen = spool.ErrClosed.Because("the stream is not open")
+
+// open claims a session and opens an external run in it. A waiting message is
+// answered, a run that its producer has paused goes on in its turn. It fails with
+// [spool.ErrBusy] while an agent has an open run there or is about to go on, or
+// another producer's claim lives.
+func (rs *runs) open(ctx context.Context, g *spool.Log, t terms) (*run, error) {
+	seen, err := standing(ctx, g)
+	switch {
+	case err != nil:
+		return nil, err
+	case seen.agents:
+		return nil, spool.ErrBusy.With(g.Session(), nil)
+	}
+	lease, err := rs.claim(ctx, g, t)
+	if err != nil {
+		return nil, err
+	}
+	r := &run{logs: rs.logs, log: g, lease: lease, numbered: t.numbered, writer: "claim", at: lease.Head.Seq}
+	if err := r.begin(ctx, t); err != nil {
+		_ = r.release(ctx)
+		return nil, err
+	}
+	return r, nil
+}
+
+func (rs *runs) claim(ctx context.Context, g *spool.Log, t terms) (spool.Lease, error) {
+	claim := spool.Claim{Owner: t.owner + rs.logs.NewID(), TTL: rs.ttl, Session: g.Session(), Force: t.takeOver}
+	lease, err := rs.logs.Claim(ctx, claim)
+	if claim.Force || !errors.Is(err, spool.ErrNothingDue) && !errors.Is(err, spool.ErrNotFound) {
+		return lease, err
+	}
+	head, err := g.Head(ctx)
+	if err != nil && !errors.Is(err, spool.ErrNotFound) {
+		return spool.Lease{}, err
+	}
+	if err == nil && (!head.Status.Quiet() || head.Due != 0 && head.Due <= rs.logs.Now().UnixMilli()) {
+		return spool.Lease{}, spool.ErrBusy.With(g.Session(), nil)
+	}
+	claim.Force = true // nothing is due and nothing runs
+	return rs.logs.Claim(ctx, claim)
+}
+
+// stands is what a session's fold says to who wants to open an external run there.
+type stands struct {
+	seq     uint64
+	agents  bool // an agent's run is open, or about to go on
+	open    *fold.Run
+	message string // id of the open run's message
+	stop    bool
+	first   *fold.Command // the message that waits
+	fresh   bool          // it is the session's first
+	paused  *fold.Turn    // the last turn, if its producer paused it
+	goesOn  bool          // something lets that turn go on, or ends it
+	owed    []chunk.Chunk // with the end of the open run
+}
+
+func standing(ctx context.Context, g *spool.Log) (stands, error) {
+	var s stands
+	err := g.View(ctx, func(f *fold.Fold) error {
+		s.seq, s.stop, s.goesOn, s.fresh = f.Seq, f.Stop != nil, f.Continue != nil, len(f.Turns) == 0
+		turn := f.LastTurn()
+		external := turn != nil && turn.LastRun().Mode == chunk.ModeExternal
+		if run := f.OpenRun(); run != nil {
+			copied := *run
+			s.agents, s.open, s.message, s.owed = !external, &copied, turn.MessageID, f.Owed().First()
+			return nil
+		}
+		s.agents = s.goesOn && !external
+		if external && f.Status == chunk.StatusPaused {
+			copied := *turn
+			s.paused = &copied
+		}
+		if len(f.Waiting) > 0 {
+			first := *f.Waiting[0]
+			s.first = &first
+		}
+		return nil
+	})
+	if errors.Is(err, spool.ErrNotFound) {
+		return stands{fresh: true}, nil
+	}
+	return s, err
+}
+
+// begin brings a claimed session to an open run.
+func (r *run) begin(ctx context.Context, t terms) error {
+	s, err := standing(ctx, r.log)
+	if err != nil {
+		return err
+	}
+	r.at = s.seq
+	if s.agents { // it came between a look and the claim; whoever claims next recovers it
+		return spool.ErrBusy.With(r.lease.Session, nil)
+	}
+	if s.open != nil {
+		r.info, r.messageID, r.open, r.stop = *s.open, s.message, true, s.stop
+		if t.takeOver {
+			return r.takeOver(ctx)
+		}
+		if err := r.lose(ctx, s); err != nil {
+			return err
+		}
+		if s, err = standing(ctx, r.log); err != nil {
+			return err
+		}
+	}
+	if t.existing {
+		return errNotOpen
+	}
+	return r.start(ctx, t, s)
+}
+
+// takeOver goes on with a run that another claim has opened.
+func (r *run) takeOver(ctx context.Context) error {
+	err := r.append(ctx, spool.Entry{Row: spool.Row{Status: chunk.StatusActive},
+		Chunks: []chunk.Chunk{&chunk.ExecutorSuperseded{Reason: "stream_manager"}}})
+	r.writer, r.sent = "manager", 0
+	return err
+}
+
+// CodeProducerLost is the code of a run whose producer fell silent until its claim
+// expired.
+const CodeProducerLost = "producer_lost"
+
+// lose ends a run whose producer's claim has expired: what it showed becomes the
+// answer.
+func (r *run) lose(ctx context.Context, s stands) error {
+	chunks := append([]chunk.Chunk{&chunk.ExecutorSuperseded{Reason: "the lease of the previous owner expired"}}, s.owed...)
+	if err := r.append(ctx, spool.Entry{Base: r.base(0), Chunks: chunks}); err != nil {
+		return err
+	}
+	end := &chunk.RunFinished{Outcome: chunk.OutcomeFailed, FinishReason: "error",
+		Error: "the producer was lost", Code: CodeProducerLost, Recoverable: true}
+	if s.stop {
+		end = &chunk.RunFinished{Outcome: chunk.OutcomeStopped, FinishReason: "other"}
+	}
+	return r.finish(ctx, end, "")
+}
+
+// start opens a run.
+func (r *run) start(ctx context.Context, t terms, s stands) error {
+	r.info = fold.Run{ID: r.logs.NewID(), TurnID: r.logs.NewID(), AgentType: t.agentType, Mode: chunk.ModeExternal}
+	r.messageID = r.logs.NewID()
+	start := &chunk.RunStarted{Mode: chunk.ModeExternal}
+	chunks := []chunk.Chunk{start}
+	switch {
+	case s.paused != nil && (t.paused || s.goesOn || s.first == nil):
+		r.info.TurnID, r.messageID = s.paused.ID, s.paused.MessageID
+		if t.resume != "" {
+			chunks = append(chunks, &chunk.RunResumed{Mode: t.resume})
+		}
+	case s.first != nil:
+		r.info.TurnID, start.Commands = s.first.ID, []string{s.first.ID}
+		if s.fresh && t.row.Title == "" {
+			var err error
+			if t.row.Title, err = r.log.NewTitle(ctx, s.first.Message); err != nil {
+				return err
+			}
+		}
+	}
+	start.TurnID, start.MessageID = r.info.TurnID, r.messageID
+	if t.numbered {
+		r.step = 1
+		step := &chunk.StepStarted{StepID: stepID(r.info.ID, r.step)}
+		step.Step = r.step
+		chunks = append(chunks, step)
+	}
+	t.row.Status = chunk.StatusActive
+	if err := r.append(ctx, spool.Entry{Base: r.base(0), Row: t.row, Chunks: chunks}); err != nil {
+		return err
+	}
+	r.open, r.tools, r.info.Start = true, false, r.at-uint64(len(chunks))+1
+	r.count, r.last = 0, r.info.Start
+	if r.numbered {
+		r.writer, r.sent = "producer", uint64(len(chunks))-1
+	} else {
+		r.writer, r.sent = "manager", 0
+	}
+	return nil
+}

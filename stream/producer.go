@@ -1,0 +1,117 @@
+package stream
+
+import (
+	"errors"
+
+	"github.com/spool-run/spool/chunk"
+)
+
+// What an external producer may be told.
+var (
+	// ErrProducerGap: chunks before these are missing (HTTP 409).
+	ErrProducerGap = &chunk.Error{Code: "producer_gap", Message: "chunks before these are missing", Hint: "send again from the number that the error names"}
+	// ErrProducerFenced: the claim is over (HTTP 403).
+	ErrProducerFenced = &chunk.Error{Code: "producer_fenced", Message: "this claim is over: the run ended, or another owner has the session", Hint: "claim again to begin a new run"}
+	// ErrProducerStopped: a stop command ended the run (HTTP 409).
+	ErrProducerStopped = &chunk.Error{Code: "producer_stopped", Message: "the run was stopped", Hint: "claim again to begin a new run"}
+	// ErrProducerKind: a chunk that producers must not write (HTTP 422).
+	ErrProducerKind = &chunk.Error{Code: "chunk_not_allowed", Message: "producers must not write this chunk", Hint: "the server writes the lifecycle of a run, and commands have routes of their own"}
+)
+
+// The chunks that end a producer's run, beside the vocabulary of the log:
+// {"type":"end","finishReason":…}, {"type":"fail","error":…,"code":…} and
+// {"type":"pause"}. Each is the last of its append.
+const (
+	TypeEnd   chunk.Type = "end"
+	TypeFail  chunk.Type = "fail"
+	TypePause chunk.Type = "pause"
+)
+
+// kind says what a producer's chunk is to the step that it is in.
+type kind int
+
+const (
+	other  kind = iota
+	words       // of the model phase
+	acts        // of the tool phase
+	either      // of both
+	ends        // the run
+)
+
+func kindOf(t chunk.Type) kind {
+	switch t {
+	case chunk.TypeTextDelta, chunk.TypeThinking, chunk.TypeToolArgStreamStart, chunk.TypeToolArgStreamDelta,
+		chunk.TypeToolArgStreamEnd, chunk.TypeCitation, chunk.TypeFile:
+		return words
+	case chunk.TypeToolStart, chunk.TypeToolEnd, chunk.TypeToolInputError, chunk.TypeToolOutputError,
+		chunk.TypeToolApprovalRequest, chunk.TypeSubAgentStart:
+		return acts
+	case chunk.TypeCustom, chunk.TypeProgress, chunk.TypeStatePatch, chunk.TypeUsage, chunk.TypeError, chunk.TypeOutput:
+		return either
+	case TypeEnd, TypeFail, TypePause:
+		return ends
+	}
+	return other
+}
+
+// allowed reports whether a producer outside may write chunks of a type. What asks
+// a human, and what begins a child, needs more than chunks.
+func allowed(t chunk.Type) bool {
+	return kindOf(t) != other && t != chunk.TypeToolApprovalRequest && t != chunk.TypeSubAgentStart
+}
+
+// maxDelta keeps a chunk one record: the log would split a longer one, and chunks
+// could no longer be counted.
+const maxDelta = 64 << 10
+
+// ParseProducerChunk reads one chunk as a producer sends it, strictly: a field
+// that is missing or wrong would be a broken frame at every client. Errors:
+// [ErrProducerKind], [chunk.ErrInvalidChunk].
+func ParseProducerChunk(data []byte) (chunk.Chunk, error) {
+	c, wrong := chunk.Parse(data)
+	if wrong == nil && allowed(c.ChunkType()) {
+		return c, nil
+	}
+	// Which type it is matters before what is wrong with it.
+	c, err := chunk.Decode(data)
+	switch {
+	case err != nil:
+		return nil, err
+	case !allowed(c.ChunkType()):
+		return nil, ErrProducerKind.Because("a producer must not write " + string(c.ChunkType()))
+	case kindOf(c.ChunkType()) == ends:
+		return c, nil
+	}
+	return nil, wrong
+}
+
+// check says whether a producer may append a chunk.
+func check(c chunk.Chunk, last bool) *chunk.Error {
+	t := c.ChunkType()
+	k := kindOf(t)
+	if !allowed(t) || k == ends && !last {
+		return ErrProducerKind.Because("a producer must not write " + string(t) + " here")
+	}
+	size := 0
+	switch c := c.(type) {
+	case *chunk.TextDelta:
+		size = len(c.Delta)
+	case *chunk.Thinking:
+		size = len(c.Content)
+	case *chunk.ToolArgStreamDelta:
+		size = len(c.Delta)
+	case *chunk.Unknown:
+		if k != ends {
+			return chunk.ErrInvalidChunk.Because("a " + string(c.Type) + " has not these fields")
+		}
+	}
+	if size > maxDelta {
+		return chunk.ErrTooLarge.Because("a delta has at most 64 KiB")
+	}
+	if k != ends {
+		if invalid, ok := errors.AsType[*chunk.Error](chunk.Validate(c)); ok {
+			return invalid
+		}
+	}
+	return nil
+}

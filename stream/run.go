@@ -1,0 +1,310 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"strconv"
+
+	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
+)
+
+// run is an external run under a claim of ours: one whose producer has an agent of
+// its own. It is the state machine of all such runs, of those that programs write
+// through a [Manager] and of those that come over HTTP ([External]): it knows in
+// which phase of which step a run is, writes what belongs between two things that
+// its producer says, obeys stops and settles. See [runs.open] for how one begins.
+//
+// What it knows comes from the log and from the results of its own appends. One
+// call at a time uses it.
+type run struct {
+	logs  *spool.Logs
+	log   *spool.Log // while a call uses it: a claim at rest keeps no log in memory
+	lease spool.Lease
+	info  fold.Run
+	// numbered: its steps are begun and committed here, and its producer's chunks
+	// counted. Otherwise the producer writes steps as it likes, or none.
+	numbered  bool
+	messageID string
+
+	open  bool
+	stop  bool // a stop waits to be obeyed
+	step  int
+	tools bool // in the tool phase: what was said before is closed
+
+	writer string // the name of our appends,
+	sent   uint64 // and how many records they have stored
+	at     uint64 // the last sequence of the log, as far as we know
+	behind bool   // there may be more: look before going on
+
+	count uint64 // the producer's chunks in the log,
+	last  uint64 // the sequence of the last of them,
+	first uint64 // and that of number nth, counted from 1, when it came
+	nth   uint64
+}
+
+// errOvertaken: another process that was asked for the same has stored more of it,
+// or less. Where the run is now only the log can tell.
+var errOvertaken = errors.New("stream: the place is taken")
+
+func overtaken(session string) error {
+	return spool.ErrUnavailable.Because("another node is appending the same").With(session, errOvertaken)
+}
+
+// append stores what e holds, in as few appends as can be; row and settle go with
+// the last.
+//
+// The ordinal of an append is the number of records before it. So two processes
+// that write on behalf of the same claim from the same point on write the same
+// ordinal, and the store takes one of them.
+func (r *run) append(ctx context.Context, e spool.Entry) error {
+	n := uint64(len(e.Chunks))
+	e.Writer, e.Ordinal = r.writer, r.sent+1
+	if n == 0 {
+		e.Ordinal = 0
+	}
+	if e.Base.RunID == "" {
+		e.Base.RunID = r.info.ID
+	}
+	res, err := r.log.Append(ctx, r.lease, e)
+	if errors.Is(err, chunk.ErrTooLarge) && n > 1 {
+		half := e
+		half.Chunks, half.Row, half.Settle = e.Chunks[:n/2], spool.Row{}, nil
+		if err := r.append(ctx, half); err != nil {
+			return err
+		}
+		e.Chunks = e.Chunks[n/2:]
+		return r.append(ctx, e)
+	}
+	if err != nil {
+		r.behind = true
+		return err
+	}
+	r.behind = r.behind || res.Head.Seq != r.at+n || n > 0 && res.First != r.at+1
+	if n > 0 && res.Last+1-res.First != n {
+		r.behind = true
+		return overtaken(r.lease.Session)
+	}
+	r.sent += n
+	r.at = max(r.at, res.Last)
+	for i, c := range e.Chunks {
+		r.counts(c.ChunkType(), res.First+uint64(i))
+	}
+	return nil
+}
+
+// counts notes a record of the run. The end that we write counts as the chunk with
+// which its producer asked for it.
+func (r *run) counts(t chunk.Type, seq uint64) {
+	if !allowed(t) && t != chunk.TypeRunFinished && t != chunk.TypeRunSuspended {
+		return
+	}
+	r.count++
+	r.last = seq
+	if r.count == r.nth {
+		r.first = seq
+	}
+}
+
+// catchUp looks at the log if something may have been appended that we have not
+// seen: by another process, which the result of our last append told, or in this
+// one.
+func (r *run) catchUp(ctx context.Context) error {
+	if known := r.log.Known(); !r.behind && known.Seq <= r.at && known.Epoch <= r.lease.Epoch {
+		return nil
+	}
+	return r.look(ctx)
+}
+
+// look reads from the log how the run stands. It fails with [spool.ErrSuperseded]
+// if the claim is over.
+func (r *run) look(ctx context.Context) error {
+	head, err := r.log.Head(ctx)
+	if errors.Is(err, spool.ErrNotFound) || err == nil && head.Epoch != r.lease.Epoch {
+		return spool.ErrSuperseded.With(r.lease.Session, nil)
+	}
+	if err != nil {
+		return err
+	}
+	before := *r
+	err = r.log.View(ctx, func(f *fold.Fold) error {
+		turn := f.LastTurn()
+		if turn == nil || turn.LastRun().Mode != chunk.ModeExternal {
+			return spool.ErrSuperseded.With(r.lease.Session, nil)
+		}
+		r.info, r.messageID = *turn.LastRun(), turn.MessageID
+		r.open = f.OpenRun() != nil
+		r.stop = r.open && f.Stop != nil
+		r.step = f.Step().Number
+		r.tools = r.numbered && f.Phase() != fold.PhaseModel
+		r.at = f.Seq
+		return nil
+	})
+	if err == nil && r.numbered {
+		err = r.recount(ctx, before.at)
+	}
+	if err != nil {
+		*r = before
+	}
+	r.behind = err != nil
+	return err
+}
+
+// recount counts the records between a sequence and the one that the run has been
+// seen at. 0: from the run's start.
+func (r *run) recount(ctx context.Context, from uint64) error {
+	if from == 0 {
+		from, r.sent, r.count, r.last = r.info.Start, 0, 0, r.info.Start
+	}
+	for from < r.at {
+		records, _, err := r.logs.Store().Read(ctx, r.lease.Session, from, 0)
+		if err != nil {
+			return err
+		}
+		if len(records) == 0 {
+			return spool.ErrUnavailable.Because("the log is shorter than it was").With(r.lease.Session, nil)
+		}
+		for _, rec := range records {
+			from = rec.Seq
+			if rec.Seq > r.at || rec.Agent != r.lease.Session || chunk.IsCommand(rec.Type) || r.info.End != 0 && rec.Seq > r.info.End {
+				continue
+			}
+			r.sent++
+			r.counts(rec.Type, rec.Seq)
+		}
+	}
+	return nil
+}
+
+// obey ends the run if a stop waits for it, and says so with [ErrProducerStopped].
+func (r *run) obey(ctx context.Context) error {
+	if !r.open || !r.stop {
+		return nil
+	}
+	if err := r.finish(ctx, &chunk.RunFinished{Outcome: chunk.OutcomeStopped, FinishReason: "other"}, ""); err != nil {
+		return err
+	}
+	_ = r.release(ctx)
+	return ErrProducerStopped.With(r.lease.Session, nil)
+}
+
+// lead returns what belongs before a chunk of this kind: acts close what the model
+// has said, words behind them begin the next step. What was appended so far must be
+// stored, except acts.
+func (r *run) lead(ctx context.Context, k kind) (chunks []chunk.Chunk, err error) {
+	switch {
+	case k == acts && !r.tools:
+		chunks, err = r.ask(ctx, func(f *fold.Fold) []chunk.Chunk { return r.closeWords(f, "tool-calls") })
+		r.tools = err == nil
+	case k == words && r.tools:
+		if r.numbered {
+			chunks, err = r.ask(ctx, closeStep)
+			r.step++
+			next := &chunk.StepStarted{StepID: stepID(r.info.ID, r.step)}
+			next.Step = r.step
+			chunks = append(chunks, next)
+		}
+		r.tools = false
+	}
+	return chunks, err
+}
+
+// leads reports whether lead would have something to say.
+func (r *run) leads(k kind) bool { return k == acts && !r.tools || k == words && r.tools }
+
+func (r *run) closeWords(f *fold.Fold, finishReason string) []chunk.Chunk {
+	if f.OpenRun() != nil && (r.numbered || f.Streamed()) {
+		return f.Owed().CloseModelPhase(finishReason, nil)
+	}
+	return nil
+}
+
+// closeStep commits the open step, unless a process that is gone has done so.
+func closeStep(f *fold.Fold) []chunk.Chunk {
+	if f.Step().ID == "" {
+		return nil
+	}
+	return f.Owed().CloseStep("")
+}
+
+func (r *run) ask(ctx context.Context, what func(*fold.Fold) []chunk.Chunk) (chunks []chunk.Chunk, err error) {
+	err = r.log.View(ctx, func(f *fold.Fold) error {
+		chunks = what(f)
+		return nil
+	})
+	return chunks, err
+}
+
+// complete closes what a producer leaves open when it ends its run or pauses.
+func (r *run) complete(ctx context.Context, finishReason string) error {
+	chunks, err := r.ask(ctx, func(f *fold.Fold) (chunks []chunk.Chunk) {
+		if !r.tools || !r.numbered {
+			chunks = r.closeWords(f, finishReason)
+		}
+		if r.numbered {
+			chunks = append(chunks, closeStep(f)...)
+		}
+		return chunks
+	})
+	if err != nil || len(chunks) == 0 {
+		return err
+	}
+	r.tools = true
+	return r.append(ctx, spool.Entry{Base: r.base(0), Chunks: chunks})
+}
+
+// finish settles the run: what it still lacks, what a producer says last, its end,
+// the session's row and, if nothing waits, the due mark. why says what became of
+// calls without an outcome; "" for the usual words.
+func (r *run) finish(ctx context.Context, end *chunk.RunFinished, why string, last ...chunk.Chunk) error {
+	var settle *spool.Settle
+	chunks, err := r.ask(ctx, func(f *fold.Fold) []chunk.Chunk {
+		if len(f.Waiting) == 0 {
+			settle = &spool.Settle{Seen: f.Seq}
+		}
+		if why != "" {
+			return f.Owed().Unsettled(why)
+		}
+		list := f.Owed().Settle(end)
+		return list[:len(list)-1]
+	})
+	if err != nil {
+		return err
+	}
+	status := chunk.StatusEnded
+	if end.Outcome == chunk.OutcomeFailed {
+		status = chunk.StatusFailed
+	}
+	for _, c := range chunks {
+		if step, ok := c.(*chunk.StepCommitted); ok && !r.numbered && end.Outcome == chunk.OutcomeCompleted {
+			step.Partial = false // only its producer knew where it ends
+		}
+	}
+	chunks = append(append(chunks, last...), end)
+	err = r.append(ctx, spool.Entry{Base: r.base(0), Row: spool.Row{Status: status}, Settle: settle, Chunks: chunks})
+	r.open = r.open && err != nil
+	return err
+}
+
+// suspend pauses the run.
+func (r *run) suspend(ctx context.Context, pause *chunk.RunSuspended) error {
+	err := r.append(ctx, spool.Entry{Base: r.base(0), Row: spool.Row{Status: chunk.StatusPaused}, Chunks: []chunk.Chunk{pause}})
+	r.open = r.open && err != nil
+	return err
+}
+
+// base is what our own chunks say of themselves.
+func (r *run) base(step int) chunk.Base {
+	return chunk.Base{AgentType: r.info.AgentType, RunID: r.info.ID, Step: step}
+}
+
+// release gives the claim up. What the store does not hear of expires.
+func (r *run) release(ctx context.Context) error {
+	if leaser, ok := r.logs.Store().(spool.Leaser); ok {
+		return leaser.Release(context.WithoutCancel(ctx), r.lease)
+	}
+	return nil
+}
+
+func stepID(run string, n int) string { return run + "-s" + strconv.Itoa(n) }
