@@ -1,0 +1,201 @@
+package main
+
+import (
+	"bytes"
+	"compress/gzip"
+	"flag"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/wire/wiretest"
+)
+
+var keepLogs = flag.String("keep-logs", "", "folder for the databases that the tests of what is written write, to be stored in testdata/logs")
+
+// Databases to be stored have sessions besides that come out differently every
+// time, which nothing can be compared with today.
+func storing() bool { return *keepLogs != "" }
+
+// What is run today becomes the log that it became under the version that wrote the
+// latest stored ones, but for ids and times.
+func TestRunsAreWrittenAsEver(t *testing.T) {
+	t.Parallel()
+	db := filepath.Join(t.TempDir(), "runs.db")
+	floors := playPlainScenes(t, db)
+	playRecordings(t, db)
+	if storing() {
+		playHeldScenes(t, db)
+	}
+	for session, f := range floors {
+		trim(t, db, session, f[0], f[1])
+	}
+	scenes := slices.Clone(plainScenes)
+	for from, names := range recordings {
+		for _, name := range names {
+			scenes = append(scenes, scene{session: from + " " + name})
+		}
+	}
+	compareLogs(t, "runs", db, scenes)
+	if !storing() {
+		golden(t, filepath.Join(latestLogs(t), "no-replay.txt"), notReplayed(t, db))
+	}
+}
+
+// notReplayed is what readers without a position get whom nothing is replayed for:
+// only of sessions that this machine's clock has seen end can that be said.
+func notReplayed(t *testing.T, db string) *answers {
+	s, all := serveSpool(t, db, "--replay-grace", "0s"), &answers{}
+	for _, session := range []string{"hello", "fail", "waits-approval", "agent-approved", "agent-approved.1", "rolled-back-only", "branched", "produced"} {
+		seen := names{}
+		for _, q := range []question{get(chatPath(session)), get(chatPath(session) + "/stream?ui=7"), get("/merlin/v1/" + session), get("/merlin/v2/" + session),
+			get(chatPath(session), "X-Resume-From-Sequence: 1"), get(chatPath(session) + "?startIndex=-2"), {"HEAD", chatPath(session), nil}} {
+			all.add(q.name(session)+" of "+session, seen.normal(s.question(q).whole()))
+		}
+	}
+	s.end()
+	return all
+}
+
+// So do runs of programs with agents of their own.
+func TestLibraryRunsAreWrittenAsEver(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	db := filepath.Join(dir, "library.db")
+	writeLibraryLogs(t, db)
+	var scenes []scene
+	for _, c := range libraryScenes {
+		scenes = append(scenes, scene{session: c.session, racing: true})
+	}
+	compareLogs(t, "library", db, scenes)
+	for name, records := range map[string][]chunk.Record{"wires": wiretest.Corpus(), "wires-agents": wiretest.Agents()} {
+		db := filepath.Join(dir, name+".db")
+		writeWireLogs(t, db, records)
+		compareLogs(t, name, db, []scene{{session: wiretest.Session}})
+	}
+}
+
+// And runs that are lost today are recovered as those that were lost then.
+func TestLostRunsAreWrittenAsEver(t *testing.T) {
+	t.Parallel()
+	db := filepath.Join(t.TempDir(), "lost.db")
+	loseRuns(t, newHolder(t), db)
+	if storing() {
+		pack(t, db, "lost")
+		return
+	}
+	dir, again := latestLogs(t), copyStore(t, db)
+	compareAnswers(t, "recovered", alike(goldenAnswers(t, filepath.Join(dir, "recovered.txt"))), alike(recovered(t, db)))
+	compareAnswers(t, "not recovered", alike(goldenAnswers(t, filepath.Join(dir, "not-recovered.txt"))), alike(recovered(t, again, "--no-recover")))
+}
+
+// compareLogs compares what a database's sessions show with what the stored ones
+// do, or packs it to be stored.
+func compareLogs(t *testing.T, name, db string, scenes []scene) {
+	t.Helper()
+	if storing() {
+		pack(t, db, name)
+		return
+	}
+	compareAnswers(t, name, shownBy(t, unpack(t, filepath.Join(latestLogs(t), name+".db.gz")), scenes), shownBy(t, db, scenes))
+}
+
+func latestLogs(t *testing.T) string {
+	t.Helper()
+	dirs := storedLogs(t)
+	return dirs[len(dirs)-1]
+}
+
+// playHeldScenes plays the scenes of runs that are held up.
+func playHeldScenes(t *testing.T, db string) {
+	h := newHolder(t)
+	// Slow enough that the model has more to say while a run is held.
+	s := serveSpoolGated(t, db, h.url, "--demo-rate", "1000")
+	for _, c := range heldScenes(h) {
+		c.play(s, c.session)
+	}
+	stopHung(h, s, db)
+}
+
+// playPlainScenes returns the watermarks that retention is to set in the end.
+func playPlainScenes(t *testing.T, db string) map[string][2]uint64 {
+	s := serveSpool(t, db)
+	for _, c := range plainScenes {
+		c.play(s, c.session)
+	}
+	floors := map[string][2]uint64{"produced-long": {s.info("produced-long").Latest - 500, 300}}
+	for session, part := range map[string]uint64{"trimmed": 1, "trimmed-half": 2} {
+		saying("hello", "branch", "think")(s, session)
+		floors[session] = [2]uint64{s.info(session).Latest / part}
+	}
+	s.end()
+	return floors
+}
+
+// pack stores a database's files compressed. One that was closed is written anew
+// first, without what it has deleted.
+func pack(t *testing.T, db, name string) {
+	closed := filepath.Join(t.TempDir(), name+".db")
+	if _, err := os.Stat(db + "-wal"); err != nil {
+		execSQL(t, db, "VACUUM INTO '"+closed+"'")
+		db = closed
+	}
+	for _, suffix := range []string{"", "-wal"} {
+		data, err := os.ReadFile(db + suffix)
+		if suffix != "" && os.IsNotExist(err) {
+			continue
+		}
+		var packed bytes.Buffer
+		w, _ := gzip.NewWriterLevel(&packed, gzip.BestCompression)
+		if err == nil {
+			_, err = w.Write(data)
+		}
+		if err == nil {
+			err = w.Close()
+		}
+		if err == nil {
+			err = os.WriteFile(filepath.Join(*keepLogs, name+".db"+suffix+".gz"), packed.Bytes(), 0o666)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%s: %d bytes, packed %d", name+suffix, len(data), packed.Len())
+	}
+}
+
+// alike leaves out the runs that are lost at another place every time.
+func alike(a *answers) *answers {
+	for _, r := range append(lostRuns, lostRun{session: "lost-stopped", were: true}) {
+		if r.were {
+			delete(a.texts, r.session)
+			a.names = slices.DeleteFunc(a.names, func(name string) bool { return name == r.session })
+		}
+	}
+	return a
+}
+
+// shownBy is what a database's sessions show.
+func shownBy(t *testing.T, db string, scenes []scene) *answers {
+	s, all := serveSpool(t, db), &answers{}
+	for _, c := range scenes {
+		all.add(c.session, s.shown(c.session, c.racing))
+	}
+	s.end()
+	return all
+}
+
+func copyStore(t *testing.T, db string) string {
+	to := filepath.Join(t.TempDir(), "copy.db")
+	for _, suffix := range []string{"", "-wal"} {
+		data, err := os.ReadFile(db + suffix)
+		if err == nil {
+			err = os.WriteFile(to+suffix, data, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return to
+}
