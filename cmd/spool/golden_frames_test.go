@@ -17,6 +17,7 @@ import (
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/fold"
+	"github.com/spool-run/spool/wire"
 	"github.com/spool-run/spool/wire/aisdk"
 	"github.com/spool-run/spool/wire/merlin"
 	"github.com/spool-run/spool/wire/native"
@@ -38,8 +39,8 @@ type frameProfile struct {
 
 func frameProfiles() []frameProfile {
 	list := []frameProfile{
-		{name: "native", new: func(string, string) spool.Projector { return native.New(native.Bare) }},
-		{name: "native event", rare: true, new: func(string, string) spool.Projector { return native.New(native.Event) }},
+		{name: "native", new: logOf(native.Options{})},
+		{name: "native event", rare: true, new: logOf(native.Options{Framing: native.Event})},
 	}
 	quiet := func(c chunk.Chunk) bool {
 		t := c.ChunkType()
@@ -56,9 +57,7 @@ func frameProfiles() []frameProfile {
 	} {
 		name, rare := strings.CutPrefix(name, "rare ")
 		list = append(list, frameProfile{name: name, turns: true, rare: rare, new: func(agent, turn string) spool.Projector {
-			o := o
-			o.Agent = agent
-			return aisdk.NewProjector(turn, &o)
+			return aisdk.NewProjector(wire.Subject{Turn: turn, Agent: agent}, &o)
 		}})
 	}
 	all := merlin.Literal{End: true, Suppression: true, FirstCall: true, EmptyArguments: true, Citations: true, Union: true, Progress: true, Errors: true}
@@ -78,13 +77,17 @@ func frameProfiles() []frameProfile {
 	return list
 }
 
+func logOf(o native.Options) func(agent, turn string) spool.Projector {
+	return func(string, string) spool.Projector { return native.NewProjector(wire.Subject{}, &o) }
+}
+
 // What each wire makes of each log, frame by frame, and what a reader gets who
 // attaches anywhere, is what it was. The golden file has digests; to see what stands
 // behind them, run this test with -frames DIR here and on an older commit.
 func TestFramesAreAsEver(t *testing.T) {
 	t.Parallel()
 	got := map[string]string{}
-	schema, err := os.ReadFile("../../schema/chunk.schema.json")
+	schema, err := os.ReadFile("../../chunk/schema/chunk.schema.json")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,18 +191,25 @@ func (l *frameLogs) frames(w io.Writer, p spool.Projector, records []chunk.Recor
 			fmt.Fprintf(w, "%d %t %t %s", f.Seq, f.Terminal, f.Cut, f.Data)
 		}
 	}
+	plan := func() {
+		frames, err := p.Plan()
+		if err != nil {
+			l.t.Fatal(err)
+		}
+		write(frames)
+	}
 	stride := 1 + len(records)/50
 	for i, r := range records {
 		if i%stride == 0 {
 			fmt.Fprintf(w, "== plan before %d\n", r.Seq)
-			write(p.Plan())
+			plan()
 		}
 		frames, err := p.Apply(nil, r)
 		fmt.Fprintf(w, "== record %d %s %v\n", r.Seq, r.Type, err)
 		write(frames)
 	}
 	fmt.Fprintln(w, "== plan in the end")
-	write(p.Plan())
+	plan()
 }
 
 func (l *frameLogs) digest(log, profile string, write func(io.Writer)) {

@@ -7,27 +7,27 @@ import (
 	"github.com/spool-run/spool/chunk"
 )
 
-// Error is an error that callers of [Handler] map to an answer
+// HandlerError is an error that callers of [Handler] map to an answer
 // with its StatusCode and a body of {error, code}. It is one of the family
 // below; errors.Is compares codes.
-type Error struct {
+type HandlerError struct {
 	Message    string
 	Code       string
 	StatusCode int
 	Err        error
 }
 
-// The family. Wrap one with [Error.With].
+// The family. Wrap one with [HandlerError.With].
 var (
-	ValidationError     = &Error{Code: "VALIDATION_ERROR", StatusCode: 400, Message: "a request parameter is missing or not valid"}
-	StreamNotFoundError = &Error{Code: "STREAM_NOT_FOUND", StatusCode: 404, Message: "the stream does not exist"}
-	StreamFailedError   = &Error{Code: "STREAM_FAILED", StatusCode: 410, Message: "the stream has failed"}
-	ConfigurationError  = &Error{Code: "CONFIGURATION_ERROR", StatusCode: 501, Message: "the handler lacks what this needs"}
-	ExecutionError      = &Error{Code: "EXECUTION_ERROR", StatusCode: 500, Message: "the agent could not be executed"}
-	StreamCreationError = &Error{Code: "STREAM_CREATION_ERROR", StatusCode: 500, Message: "the stream could not be created"}
+	ValidationError     = &HandlerError{Code: "VALIDATION_ERROR", StatusCode: 400, Message: "a request parameter is missing or not valid"}
+	StreamNotFoundError = &HandlerError{Code: "STREAM_NOT_FOUND", StatusCode: 404, Message: "the stream does not exist"}
+	StreamFailedError   = &HandlerError{Code: "STREAM_FAILED", StatusCode: 410, Message: "the stream has failed"}
+	ConfigurationError  = &HandlerError{Code: "CONFIGURATION_ERROR", StatusCode: 501, Message: "the handler lacks what this needs"}
+	ExecutionError      = &HandlerError{Code: "EXECUTION_ERROR", StatusCode: 500, Message: "the agent could not be executed"}
+	StreamCreationError = &HandlerError{Code: "STREAM_CREATION_ERROR", StatusCode: 500, Message: "the stream could not be created"}
 )
 
-func (e *Error) Error() string {
+func (e *HandlerError) Error() string {
 	if e.Err != nil {
 		return e.Message + ": " + e.Err.Error()
 	}
@@ -35,16 +35,16 @@ func (e *Error) Error() string {
 }
 
 // Unwrap returns the cause.
-func (e *Error) Unwrap() error { return e.Err }
+func (e *HandlerError) Unwrap() error { return e.Err }
 
 // Is compares codes.
-func (e *Error) Is(target error) bool {
-	t, ok := target.(*Error)
+func (e *HandlerError) Is(target error) bool {
+	t, ok := target.(*HandlerError)
 	return ok && t.Code == e.Code
 }
 
 // With returns a copy that wraps a cause and, if message is not empty, says it.
-func (e *Error) With(message string, cause error) *Error {
+func (e *HandlerError) With(message string, cause error) *HandlerError {
 	c := *e
 	c.Err = cause
 	if message != "" {
@@ -54,7 +54,7 @@ func (e *Error) With(message string, cause error) *Error {
 }
 
 // MarshalJSON writes {error, code}.
-func (e *Error) MarshalJSON() ([]byte, error) {
+func (e *HandlerError) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
 		Error string `json:"error"`
 		Code  string `json:"code"`
@@ -63,11 +63,11 @@ func (e *Error) MarshalJSON() ([]byte, error) {
 
 // frontendError puts an error of this package into the family; what is not the
 // caller's or the stream's fault becomes fallback.
-func frontendError(err error, fallback *Error) error {
+func frontendError(err error, fallback *HandlerError) error {
 	if err == nil {
 		return nil
 	}
-	if f, ok := errors.AsType[*Error](err); ok {
+	if f, ok := errors.AsType[*HandlerError](err); ok {
 		return f
 	}
 	switch chunk.CodeOf(err) {

@@ -81,7 +81,7 @@ type Response struct {
 }
 
 // HandleRequest answers a request. A GET of an unknown or settled stream is a
-// 204. Errors are of the [Error] family.
+// 204. Errors are of the [HandlerError] family.
 func (h *Handler) HandleRequest(ctx context.Context, r Request) (*Response, error) {
 	p, fallback, err := h.params(r)
 	if err != nil {
@@ -107,7 +107,7 @@ func (h *Handler) HandleRequest(ctx context.Context, r Request) (*Response, erro
 }
 
 // params reads a request. The error's fallback is what other errors become.
-func (h *Handler) params(r Request) (p chat.Params, fallback *Error, err error) {
+func (h *Handler) params(r Request) (p chat.Params, fallback *HandlerError, err error) {
 	p.Session = r.StreamID
 	of := wire.Request{Query: url.Values{}, Header: r.Header}
 	if p.Profile, err = h.wire.Profile(of); err != nil {

@@ -208,7 +208,7 @@ func TestFrontendErrors(t *testing.T) {
 	f := newFrontend(t)
 	for _, tt := range []struct {
 		r    frontend.Request
-		want *frontend.Error
+		want *frontend.HandlerError
 		body string
 	}{
 		{frontend.Request{Method: "PUT"}, frontend.ValidationError, `"code":"VALIDATION_ERROR"`},
@@ -218,7 +218,7 @@ func TestFrontendErrors(t *testing.T) {
 		{frontend.Request{Method: "POST", Body: []byte(`{"id":"s"}`)}, frontend.ValidationError, `"code":"VALIDATION_ERROR"`},
 	} {
 		_, err := f.HandleRequest(t.Context(), tt.r)
-		var got *frontend.Error
+		var got *frontend.HandlerError
 		if !errors.As(err, &got) || !errors.Is(err, tt.want) || got.StatusCode != 400 {
 			t.Errorf("%+v: %v", tt.r, err)
 			continue
@@ -228,7 +228,7 @@ func TestFrontendErrors(t *testing.T) {
 		}
 	}
 	for _, e := range []struct {
-		err    *frontend.Error
+		err    *frontend.HandlerError
 		status int
 	}{
 		{frontend.ValidationError, 400}, {frontend.StreamNotFoundError, 404}, {frontend.StreamFailedError, 410},
