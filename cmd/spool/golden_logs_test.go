@@ -99,7 +99,17 @@ func compareLogs(t *testing.T, name, db string, scenes []scene) {
 		pack(t, db, name)
 		return
 	}
-	compareAnswers(t, name, shownBy(t, unpack(t, filepath.Join(latestLogs(t), name+".db.gz")), scenes), shownBy(t, db, scenes))
+	then := unpack(t, filepath.Join(latestLogs(t), name+".db.gz"))
+	if sql := changed[name]; sql != "" {
+		execSQL(t, then, sql)
+	}
+	compareAnswers(t, name, shownBy(t, then, scenes), shownBy(t, db, scenes))
+}
+
+// changed is what is written differently on purpose, done to what was written then.
+var changed = map[string]string{
+	// The title of a session that begins with a large message was cut by bytes.
+	"runs": "UPDATE session SET title = substr(title, 1, 79) || '…' WHERE id = 'large'",
 }
 
 func latestLogs(t *testing.T) string {

@@ -13,6 +13,9 @@ import (
 // attach chooses the view that the request's position asks for.
 func (d *Deps) attach(ctx context.Context, p Params) (*Response, error) {
 	g, err := d.Visit(ctx, p.Session)
+	if err == nil && g.Child() {
+		err = g.View(ctx, func(*fold.Fold) error { return nil }) // its root's log may have none of it
+	}
 	if errors.Is(err, spool.ErrNotFound) && p.Profile.Log == nil {
 		return &Response{Session: p.Session}, nil // nothing to resume
 	}

@@ -73,14 +73,14 @@ type logStream struct {
 func (s *logStream) Replaying() bool { return false }
 
 func (s *logStream) Next(ctx context.Context) ([]byte, error) {
-	b, err := s.next(ctx)
+	out, err := s.next(ctx)
 	switch {
 	case errors.Is(err, spool.ErrTrimmed):
 		return s.of.Lost("trimmed"), io.EOF
 	case errors.Is(err, spool.ErrCursorAhead):
 		return s.of.Lost("incarnation"), io.EOF
-	case err != nil || len(b.Bytes) > 0:
-		return b.Bytes, err
+	case err != nil || len(out) > 0:
+		return out, err
 	}
 	end, err := s.end(ctx)
 	if err != nil {
@@ -94,36 +94,63 @@ func (s *logStream) Next(ctx context.Context) ([]byte, error) {
 
 // next returns the next frames; none and no error: the log, or the child, is quiet
 // where the reader stands.
-func (s *logStream) next(ctx context.Context) (spool.Batch, error) {
-	if s.of.Follow {
-		return s.f.NextFollowing(ctx)
-	}
-	if !s.g.Child() {
-		return s.f.Next(ctx)
+func (s *logStream) next(ctx context.Context) ([]byte, error) {
+	switch {
+	case s.of.Follow:
+		b, err := s.f.NextFollowing(ctx)
+		return b.Bytes, err
+	case !s.g.Child():
+		b, err := s.f.Next(ctx)
+		return b.Bytes, err
 	}
 	for { // a child's turn ends while its parent's goes on
-		b, err := s.f.Poll(ctx)
-		if err != nil || len(b.Frames) > 0 {
-			return b, err
+		end, err := s.childEnd(ctx)
+		if err != nil || end > 0 && end <= s.f.At() {
+			return nil, err
 		}
-		if end, err := s.end(ctx); end != nil || err != nil {
-			return b, err
+		b, err := s.f.Poll(ctx)
+		if out := s.upTo(end, b); err != nil || len(out) > 0 {
+			return out, err
+		}
+		if end > 0 {
+			continue
 		}
 		if err := s.f.Await(ctx); err != nil {
-			return b, err
+			return nil, err
 		}
 	}
 }
 
-// end returns the event that closes the stream, if the log is over where the
-// reader stands.
+// childEnd is the sequence of the last record of a child whose turn is over, or 0.
+func (s *logStream) childEnd(ctx context.Context) (end uint64, err error) {
+	err = s.g.View(ctx, func(f *fold.Fold) error {
+		if (len(f.Turns) > 0 || f.Ended > 0) && (!f.Live() || f.Asks()) {
+			end = last(f)
+		}
+		return nil
+	})
+	return end, err
+}
+
+// upTo renders the frames of a batch up to a sequence; 0: all.
+func (s *logStream) upTo(end uint64, b spool.Batch) []byte {
+	if end == 0 || end >= b.At {
+		return b.Bytes
+	}
+	var out []byte
+	for _, f := range b.Frames {
+		if f.Seq <= end {
+			out = append(appendID(out, spool.Cursor{Seq: f.Seq, Incarnation: s.g.At.Incarnation}), f.Data...)
+		}
+	}
+	return out
+}
+
+// end returns the event that closes the stream, if the log, or the child, is over
+// where the reader stands.
 func (s *logStream) end(ctx context.Context) (event []byte, err error) {
 	err = s.g.View(ctx, func(f *fold.Fold) error {
-		over := f.Seq == s.f.At()
-		if s.g.Child() {
-			over = last(f) <= s.f.At() && (len(f.Turns) > 0 || f.Ended > 0) && (!f.Live() || f.Asks())
-		}
-		if !over {
+		if !s.g.Child() && f.Seq != s.f.At() {
 			return nil
 		}
 		text := ""
