@@ -22,8 +22,8 @@ type Options struct {
 // List returns the wires.
 func List(o Options) []wire.Wire {
 	return append([]wire.Wire{
-		aisdk.Wire(o.AISDK),
 		native.Wire(),
+		aisdk.Wire(o.AISDK),
 		merlin.Wire(merlin.V1, o.Merlin),
 		merlin.Wire(merlin.V2, o.Merlin),
 	}, o.More...)
