@@ -1,4 +1,4 @@
-module example.com/lines
+module example.com/plain
 
 go 1.26.0
 

@@ -1,22 +1,17 @@
-package wiretest_test
+// Package plain is a client protocol in a module of its own. It streams the words of
+// an answer, and nothing else. docs/writing-a-wire.md shows this code.
+package plain
 
 import (
-	"bytes"
 	"encoding/json"
-	"os"
 	"strings"
-	"testing"
 	"unicode/utf8"
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/fold"
-	"github.com/spool-run/spool/internal/sse"
 	"github.com/spool-run/spool/wire"
-	"github.com/spool-run/spool/wire/wiretest"
 )
-
-// What follows is the example of docs/writing-a-wire.md.
 
 // Wire streams the words of an answer.
 func Wire() wire.Wire {
@@ -117,52 +112,4 @@ func words(dst []spool.Frame, text string) []spool.Frame {
 func event(name, text string) spool.Frame {
 	data, _ := json.Marshal(text) // strings always encode
 	return spool.Frame{Data: wire.AppendEvent(nil, name, data)}
-}
-
-// That was the example.
-
-func TestTheDocumentsWire(t *testing.T) {
-	t.Parallel()
-	wiretest.Run(t, wiretest.Wire{Profile: Profile(), Fold: readPlain})
-}
-
-// readPlain is the client.
-func readPlain(stream []byte) (json.RawMessage, error) {
-	var answer struct{ Text, End string }
-	r := sse.NewReader(bytes.NewReader(stream), nil)
-	for {
-		e, err := r.Next()
-		if err != nil {
-			return json.Marshal(answer) // between any two events
-		}
-		var text string
-		if err := json.Unmarshal(e.Data, &text); err != nil {
-			return nil, err
-		}
-		switch string(e.Name) {
-		case "start":
-			answer.End = ""
-		case "text":
-			answer.Text += text
-		case "end":
-			answer.End = text
-		}
-	}
-}
-
-// The document shows the code that passes the suite.
-func TestTheDocumentShowsIt(t *testing.T) {
-	source, err := os.ReadFile("plain_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := os.ReadFile("../../docs/writing-a-wire.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, example, _ := strings.Cut(string(source), "// What follows is the example of docs/writing-a-wire.md.\n\n")
-	example, _, found := strings.Cut(example, "\n// That was the example.\n")
-	if !found || !strings.Contains(string(text), "```go\n"+example+"```\n") {
-		t.Error("docs/writing-a-wire.md shows another example")
-	}
 }
