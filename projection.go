@@ -267,10 +267,33 @@ const (
 )
 
 func (f *Follower) next(ctx context.Context, waits patience, until uint64) (Batch, error) {
-	p, t := f.p, f.p.g.tail
 	if err := f.check(ctx); err != nil {
 		return Batch{}, err
 	}
+	for {
+		b, to, err := f.take(ctx)
+		if err != nil || len(b.Frames) > 0 {
+			return b, err
+		}
+		if until != 0 && f.after >= until {
+			return Batch{At: f.after}, nil
+		}
+		if stays, b, err := f.stand(ctx, to, waits); stays || err != nil {
+			return b, err
+		}
+	}
+}
+
+// reached is how far a projection has come, and the log's head then.
+type reached struct {
+	at   uint64
+	head Head
+}
+
+// take moves the follower to the next frames, or, if there are none, to where the
+// projection has come.
+func (f *Follower) take(ctx context.Context) (Batch, reached, error) {
+	p := f.p
 	for {
 		p.mu.Lock()
 		if p.err != nil || !f.whole && f.after < p.keptTo {
@@ -279,49 +302,45 @@ func (f *Follower) next(ctx context.Context, waits patience, until uint64) (Batc
 			if err == nil {
 				err = ErrTrimmed.With(p.g.session, nil)
 			}
-			return Batch{}, err
+			return Batch{}, reached{}, err
 		}
 		b, state := p.ring.after(f.after, p.at)
-		at, head := p.at, p.head
+		to := reached{p.at, p.head}
 		p.mu.Unlock()
 		switch state {
 		case ringHas:
 			f.after, f.own = b.At, nil
-			b.Quiet = b.At == at && at == head.Seq && quiet(head, t.logs.Now().UnixMilli())
-			return b, nil
-		case ringLost:
-			b, err := f.catchUp(ctx)
-			if err != nil || len(b.Frames) > 0 {
-				return b, err
-			}
-			continue
+			b.Quiet = b.At == to.at && to.at == to.head.Seq && quiet(to.head, p.g.logs.Now().UnixMilli())
+			return b, to, nil
+		case ringNone:
+			f.after, f.own = max(f.after, to.at), nil
+			return Batch{At: f.after}, to, nil
 		}
-		f.after, f.own = max(f.after, at), nil
-		if until != 0 && f.after >= until {
-			return Batch{At: f.after}, nil
-		}
-
-		t.mu.Lock()
-		if !t.known || t.head != head || head.Seq != at {
-			t.mu.Unlock()
-			if err := p.advance(ctx); err != nil {
-				return Batch{}, err
-			}
-			continue
-		}
-		still := quiet(head, t.logs.Now().UnixMilli())
-		switch {
-		case f.after > at:
-			t.mu.Unlock()
-			return Batch{}, ErrCursorAhead.With(p.g.session, nil)
-		case waits == polling, waits == untilQuiet && still:
-			t.mu.Unlock()
-			return Batch{At: f.after, Quiet: still}, nil
-		}
-		if err := t.awaitLocked(ctx); err != nil {
-			return Batch{}, err
+		if b, err := f.catchUp(ctx); err != nil || len(b.Frames) > 0 {
+			return b, to, err
 		}
 	}
+}
+
+// stand decides what a follower does where there are no frames. It stays there, or
+// waits for the log, or brings the projection on: then it is to take again.
+func (f *Follower) stand(ctx context.Context, to reached, waits patience) (stays bool, b Batch, err error) {
+	t := f.p.g.tail
+	t.mu.Lock()
+	if !t.known || t.head != to.head || to.head.Seq != to.at {
+		t.mu.Unlock()
+		return false, Batch{}, f.p.advance(ctx)
+	}
+	still := quiet(to.head, t.logs.Now().UnixMilli())
+	switch {
+	case f.after > to.at:
+		t.mu.Unlock()
+		return true, Batch{}, ErrCursorAhead.With(t.session, nil)
+	case waits == polling, waits == untilQuiet && still:
+		t.mu.Unlock()
+		return true, Batch{At: f.after, Quiet: still}, nil
+	}
+	return false, Batch{}, t.awaitLocked(ctx)
 }
 
 // check asks the store where the log stands, unless somebody watches it anyway.

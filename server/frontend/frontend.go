@@ -101,7 +101,7 @@ func (h *Handler) HandleRequest(ctx context.Context, r Request) (*Response, erro
 		for k, v := range SSEHeaders(nil) {
 			out.Headers[k] = v
 		}
-		out.Body = NewBody(ctx, res.Stream)
+		out.Body = newBody(ctx, res.Stream)
 	}
 	return out, nil
 }
@@ -171,9 +171,9 @@ func SSEHeaders(custom map[string]string) map[string]string {
 	return h
 }
 
-// NewBody makes a source readable. Reads end with io.EOF after the terminal
+// newBody makes a source readable. Reads end with io.EOF after the terminal
 // frame, and with another error when the connection must be broken.
-func NewBody(ctx context.Context, src wire.Stream) io.ReadCloser {
+func newBody(ctx context.Context, src wire.Stream) io.ReadCloser {
 	ctx, cancel := context.WithCancel(ctx)
 	return &bodyReader{ctx: ctx, cancel: cancel, src: src}
 }

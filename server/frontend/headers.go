@@ -2,9 +2,8 @@ package frontend
 
 // Headers of chat requests and answers.
 const (
-	HeaderExistingMessage = "X-Existing-Message-Id"
-	HeaderSession         = "X-Session-Id"
-	HeaderIncarnation     = "X-Stream-Incarnation"
-	HeaderWorkflowRun     = "X-Workflow-Run-Id"
-	HeaderWorkflowTail    = "X-Workflow-Stream-Tail-Index"
+	HeaderSession      = "X-Session-Id"
+	HeaderIncarnation  = "X-Stream-Incarnation"
+	HeaderWorkflowRun  = "X-Workflow-Run-Id"
+	HeaderWorkflowTail = "X-Workflow-Stream-Tail-Index"
 )
