@@ -104,9 +104,9 @@ func (st *state) setRow(r spool.Row) {
 // The first row says whether the session exists and what its floors are.
 const (
 	recordColumns = "s.trace_floor, s.floor, r.seq, r.type, r.agent, r.time, r.trace, CAST(r.data AS BLOB)"
-	readAll       = "SELECT " + recordColumns + " FROM session s LEFT JOIN record r ON r.sid = s.sid AND r.seq > ?2 WHERE s.id = ?1 AND s.alive = 1 ORDER BY r.seq LIMIT ?3"
-	readKept      = "SELECT " + recordColumns + " FROM session s LEFT JOIN record r ON r.sid = s.sid AND r.seq > ?2 AND r.trace = 0 WHERE s.id = ?1 AND s.alive = 1 ORDER BY r.seq LIMIT ?3"
-	readBack      = "SELECT " + recordColumns + " FROM session s LEFT JOIN record r ON r.sid = s.sid AND r.seq < ?2 AND r.seq > s.floor AND r.trace = 0 WHERE s.id = ?1 AND s.alive = 1 ORDER BY r.seq DESC LIMIT ?3"
+	readAll       = "SELECT " + recordColumns + " FROM session s LEFT JOIN record r ON r.sid = s.sid AND r.seq > +?2 WHERE s.id = +?1 AND s.alive = 1 ORDER BY r.seq LIMIT +?3"
+	readKept      = "SELECT " + recordColumns + " FROM session s LEFT JOIN record r ON r.sid = s.sid AND r.seq > +?2 AND r.trace = 0 WHERE s.id = +?1 AND s.alive = 1 ORDER BY r.seq LIMIT +?3"
+	readBack      = "SELECT " + recordColumns + " FROM session s LEFT JOIN record r ON r.sid = s.sid AND r.seq < +?2 AND r.seq > s.floor AND r.trace = 0 WHERE s.id = +?1 AND s.alive = 1 ORDER BY r.seq DESC LIMIT +?3"
 )
 
 // Read implements [spool.Store].
@@ -165,11 +165,17 @@ func (s *Store) records(ctx context.Context, sql, session string, from uint64, l
 
 // Head implements [spool.Store].
 func (s *Store) Head(ctx context.Context, session string) (spool.Head, error) {
-	st, err := s.state(ctx, session)
-	if err != nil {
+	var row *headRow
+	if err := s.read(ctx, func(c *conn) (err error) {
+		row, err = loadHead(c, session)
+		return err
+	}); err != nil {
 		return spool.Head{}, err
 	}
-	return st.head, nil
+	if row == nil || !row.alive {
+		return spool.Head{}, spool.ErrNotFound.With(session, nil)
+	}
+	return row.head, nil
 }
 
 // state reads the row of a session that exists.
