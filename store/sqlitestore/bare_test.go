@@ -61,6 +61,20 @@ func BenchmarkBareEngine(b *testing.B) {
 			}
 		}
 	})
+	b.Run("Read/1", func(b *testing.B) {
+		s := bare(b, SyncNormal)
+		for seq := range 1000 {
+			if err := s.w.c.exec(s.w.insert[0], int64(1), int64(seq+1), "text_delta", "s", int64(0), int64(1), data); err != nil {
+				b.Fatal(err)
+			}
+		}
+		for b.Loop() {
+			n := 0
+			if err := s.w.c.query(func([]driver.Value) error { n++; return nil }, "SELECT seq, CAST(data AS BLOB) FROM record WHERE sid = 1 AND seq > 500 ORDER BY seq LIMIT 1"); err != nil || n != 1 {
+				b.Fatal(n, err)
+			}
+		}
+	})
 }
 
 // bare opens a store whose writer stands still, so that its connection is the

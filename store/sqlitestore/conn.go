@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"sync"
 
 	"modernc.org/sqlite"
 
@@ -54,6 +55,43 @@ func dial(path string, pragmas ...string) (*conn, error) {
 	return c, nil
 }
 
+// pool has the connections that read. A read takes the one that was used last: its
+// statements are prepared, and there are only as many as there are reads at once.
+type pool struct {
+	turns chan struct{} // holds one for each read that is under way
+	mu    sync.Mutex
+	idle  []*conn
+}
+
+// take returns a connection, or nil if there is none to spare. The caller has a
+// turn.
+func (p *pool) take() *conn {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.idle) == 0 {
+		return nil
+	}
+	c := p.idle[len(p.idle)-1]
+	p.idle = p.idle[:len(p.idle)-1]
+	return c
+}
+
+func (p *pool) put(c *conn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.idle = append(p.idle, c)
+}
+
+// close waits for the reads under way and allows no other.
+func (p *pool) close() {
+	for range cap(p.turns) {
+		p.turns <- struct{}{}
+	}
+	for c := p.take(); c != nil; c = p.take() {
+		c.close()
+	}
+}
+
 func (c *conn) close() error {
 	for _, s := range c.stmts {
 		s.Close()
@@ -67,6 +105,11 @@ func (c *conn) script(sql string) error {
 	return err
 }
 
+// prepared returns a statement that is kept. In its WHERE and LIMIT a parameter is
+// written +?, which the planner does not look into. Of a plain one it would note
+// that the plan may depend on the value (that of a LIMIT always, others once the
+// file was analyzed), and since the driver clears the values after each run, each
+// run would begin with preparing the statement again.
 func (c *conn) prepared(sql string) (driver.Stmt, error) {
 	if s := c.stmts[sql]; s != nil {
 		return s, nil

@@ -74,23 +74,6 @@ func TestReadableWithTheCommand(t *testing.T) {
 	}
 }
 
-// Reads must walk an index, not sort.
-func TestQueryPlans(t *testing.T) {
-	s := mustOpen(t, filepath.Join(t.TempDir(), "spool.db"), nil, "boot")
-	for sql, index := range map[string]string{
-		readAll:  "record_seq",
-		readKept: "record_kept",
-		readBack: "record_kept",
-		"SELECT ready, id FROM session WHERE ready IS NOT NULL AND ready <= 5 ORDER BY ready LIMIT 1": "session_ready",
-		"SELECT min(ready) FROM session WHERE ready > 5":                                              "session_ready",
-	} {
-		plan := sqlite3(t, s.path, "EXPLAIN QUERY PLAN "+sql)
-		if !strings.Contains(plan, index) || strings.Contains(plan, "TEMP B-TREE") {
-			t.Errorf("%s\n%s", sql, plan)
-		}
-	}
-}
-
 func TestForeignFiles(t *testing.T) {
 	dir := t.TempDir()
 	make := func(name, sql string) string {

@@ -50,21 +50,21 @@ func (h *hub) committed(st *state) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if w := h.watches[st.id]; w != nil {
-		w.apply(st)
+		w.apply(&st.headRow)
 	}
 }
 
 // apply takes a row over; nil is a session that never was.
-func (w *watch) apply(st *state) {
-	if st == nil {
+func (w *watch) apply(h *headRow) {
+	if h == nil {
 		w.loaded = true
 		return
 	}
-	if w.loaded && st.version <= w.version {
+	if w.loaded && h.version <= w.version {
 		return
 	}
 	was, had := w.head, w.exists
-	w.loaded, w.version, w.exists, w.head = true, st.version, st.alive, st.head
+	w.loaded, w.version, w.exists, w.head = true, h.version, h.alive, h.head
 	if w.head != was || w.exists != had {
 		close(w.changed)
 		w.changed = make(chan struct{})
@@ -169,14 +169,14 @@ func (h *hub) reload() {
 // load reads one session's row for its watch.
 func (h *hub) load(ctx context.Context, id string) error {
 	return h.s.read(ctx, func(c *conn) error {
-		st, err := loadState(c, id)
+		row, err := loadHead(c, id)
 		if err != nil {
 			return err
 		}
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		if w := h.watches[id]; w != nil {
-			w.apply(st)
+			w.apply(row)
 		}
 		return nil
 	})

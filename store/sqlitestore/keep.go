@@ -52,13 +52,13 @@ func (t *tx) trimSlice(session string) (done bool, err error) {
 	switch h := &st.head; {
 	case st.trimmed < h.Floor:
 		to := min(st.trimmed+slice, h.Floor)
-		if err := t.c.exec("DELETE FROM record WHERE sid = ? AND seq > ? AND seq <= ?", st.sid, int64(st.trimmed), int64(to)); err != nil {
+		if err := t.c.exec("DELETE FROM record WHERE sid = +? AND seq > +? AND seq <= +?", st.sid, int64(st.trimmed), int64(to)); err != nil {
 			return false, err
 		}
 		st.trimmed, st.traceTrimmed = to, max(st.traceTrimmed, to)
 	case st.traceTrimmed < h.TraceFloor:
 		to := min(st.traceTrimmed+slice, h.TraceFloor)
-		if err := t.c.exec("DELETE FROM record WHERE sid = ? AND seq > ? AND seq <= ? AND trace = 1", st.sid, int64(st.traceTrimmed), int64(to)); err != nil {
+		if err := t.c.exec("DELETE FROM record WHERE sid = +? AND seq > +? AND seq <= +? AND trace = 1", st.sid, int64(st.traceTrimmed), int64(to)); err != nil {
 			return false, err
 		}
 		st.traceTrimmed = to
@@ -85,7 +85,7 @@ func (s *Store) Delete(ctx context.Context, session string) error {
 		if err := t.c.exec("INSERT INTO garbage (sid) VALUES (?)", st.sid); err != nil {
 			return err
 		}
-		if err := t.c.exec("DELETE FROM session WHERE sid = ?", st.sid); err != nil {
+		if err := t.c.exec("DELETE FROM session WHERE sid = +?", st.sid); err != nil {
 			return err
 		}
 		st.sid, st.alive = 0, false
@@ -100,20 +100,39 @@ func (s *Store) Delete(ctx context.Context, session string) error {
 	}
 	err := s.sweep(ctx, *sid)
 	if err != nil && ctx.Err() != nil {
-		s.w.collectGarbage() // the caller is gone, and so is the session
+		go s.collect([]int64{*sid}) // the caller is gone, and so is the session
 		return nil
 	}
 	return err
 }
 
+// deleted returns the sessions whose deletion was cut short.
+func deleted(c *conn) (sids []int64, err error) {
+	err = c.query(func(row []driver.Value) error {
+		sids = append(sids, row[0].(int64))
+		return nil
+	}, "SELECT sid FROM garbage")
+	return sids, err
+}
+
+// collect removes what deleted sessions held, with nobody waiting. What it does
+// not come to is left for the next open.
+func (s *Store) collect(sids []int64) {
+	for _, sid := range sids {
+		if s.sweep(context.Background(), sid) != nil {
+			return
+		}
+	}
+}
+
 // sweep removes what a deleted session held.
 func (s *Store) sweep(ctx context.Context, sid int64) error {
 	for _, sql := range []string{
-		"DELETE FROM record WHERE rowid IN (SELECT rowid FROM record WHERE sid = ? LIMIT ?)",
-		"DELETE FROM blob WHERE rowid IN (SELECT rowid FROM blob WHERE sid = ? LIMIT (? + 999) / 1000)", // one: they are large
-		"DELETE FROM fold WHERE rowid IN (SELECT rowid FROM fold WHERE sid = ? LIMIT (? + 999) / 1000)",
-		"DELETE FROM writer WHERE sid = ?1 AND ?2 > 0",
-		"DELETE FROM garbage WHERE sid = ?1 AND ?2 > 0",
+		"DELETE FROM record WHERE rowid IN (SELECT rowid FROM record WHERE sid = +? LIMIT +?)",
+		"DELETE FROM blob WHERE rowid IN (SELECT rowid FROM blob WHERE sid = +? LIMIT (? + 999) / 1000)", // one: they are large
+		"DELETE FROM fold WHERE rowid IN (SELECT rowid FROM fold WHERE sid = +? LIMIT (? + 999) / 1000)",
+		"DELETE FROM writer WHERE sid = +?1 AND +?2 > 0",
+		"DELETE FROM garbage WHERE sid = +?1 AND +?2 > 0",
 	} {
 		for left := int64(1); left > 0; {
 			if err := s.write(ctx, slice, func(t *tx) (err error) {
@@ -145,17 +164,17 @@ func (s *Store) Sessions(ctx context.Context, q spool.SessionQuery) (spool.Sessi
 	}
 	sql, args := "SELECT "+stateColumns+" FROM session WHERE alive = 1", []driver.Value{}
 	if q.Status != "" {
-		sql, args = sql+" AND status = ?", append(args, string(q.Status))
+		sql, args = sql+" AND status = +?", append(args, string(q.Status))
 	} else {
-		sql, args = sql+" AND status <> ?", append(args, string(chunk.StatusCopying))
+		sql, args = sql+" AND status <> +?", append(args, string(chunk.StatusCopying))
 	}
 	if q.Principal != "" {
-		sql, args = sql+" AND principal = ?", append(args, q.Principal)
+		sql, args = sql+" AND principal = +? AND principal <> ''", append(args, q.Principal)
 	}
 	if q.After != "" {
-		sql, args = sql+" AND (updated < ? OR updated = ? AND id > ?)", append(args, after.Updated, after.Updated, after.Session)
+		sql, args = sql+" AND (updated < +? OR updated = +? AND id > +?)", append(args, after.Updated, after.Updated, after.Session)
 	}
-	sql += " ORDER BY updated DESC, id LIMIT ?"
+	sql += " ORDER BY updated DESC, id LIMIT +?"
 	args = append(args, int64(limit)+1)
 	var page spool.SessionPage
 	if err := s.read(ctx, func(c *conn) error {
@@ -208,7 +227,7 @@ func (s *Store) LoadFold(ctx context.Context, session, name string) (f spool.Sav
 			f = spool.SavedFold{Version: int(n(0)), Incarnation: uint64(n(1)), Seq: uint64(n(2)), Data: data}
 			found = true
 			return nil
-		}, "SELECT f.version, f.incarnation, f.seq, f.data FROM session s JOIN fold f ON f.sid = s.sid WHERE s.id = ? AND s.alive = 1 AND f.name = ?", session, name)
+		}, "SELECT f.version, f.incarnation, f.seq, f.data FROM session s JOIN fold f ON f.sid = s.sid WHERE s.id = +? AND s.alive = 1 AND f.name = +?", session, name)
 	}); err != nil {
 		return spool.SavedFold{}, err
 	}
@@ -239,7 +258,7 @@ func (s *Store) GetBlob(ctx context.Context, session, hash string) (data []byte,
 		return c.query(func(row []driver.Value) error {
 			data, found = row[0].([]byte)
 			return nil
-		}, "SELECT b.data FROM session s JOIN blob b ON b.sid = s.sid WHERE s.id = ? AND b.hash = ?", session, hash)
+		}, "SELECT b.data FROM session s JOIN blob b ON b.sid = s.sid WHERE s.id = +? AND b.hash = +?", session, hash)
 	}); err != nil {
 		return nil, err
 	}

@@ -57,7 +57,7 @@ func (t *tx) claim(c *spool.Claim) (spool.Lease, error) {
 	if err := t.create(st); err != nil {
 		return spool.Lease{}, err
 	}
-	if err := t.c.exec("DELETE FROM writer WHERE sid = ?", st.sid); err != nil {
+	if err := t.c.exec("DELETE FROM writer WHERE sid = +?", st.sid); err != nil {
 		return spool.Lease{}, err
 	}
 	st.writers = map[string]*written{}
@@ -69,12 +69,12 @@ func (t *tx) claim(c *spool.Claim) (spool.Lease, error) {
 
 // claimable selects the session that can be claimed for longest.
 func claimable(c *spool.Claim, now int64) (sql string, args []driver.Value) {
-	sql, args = "SELECT ready, id FROM session WHERE ready IS NOT NULL AND ready <= ?", []driver.Value{now}
+	sql, args = "SELECT ready, id FROM session WHERE ready IS NOT NULL AND ready <= +?", []driver.Value{now}
 	if c.Session != "" {
-		sql, args = sql+" AND id = ?", append(args, c.Session)
+		sql, args = sql+" AND id = +?", append(args, c.Session)
 	}
 	if c.Agents != nil {
-		sql += " AND agent IN (''" + strings.Repeat(",?", len(c.Agents)) + ")"
+		sql += " AND agent IN (''" + strings.Repeat(",+?", len(c.Agents)) + ")"
 		for _, a := range c.Agents {
 			args = append(args, a)
 		}
@@ -113,6 +113,25 @@ func (s *Store) Release(ctx context.Context, l spool.Lease) error {
 	})
 }
 
+// due says whether there is something to claim, and if not, when the next session
+// gets ready, or never.
+func (s *Store) due(ctx context.Context, c *spool.Claim, now int64) (found bool, next int64, err error) {
+	next = never
+	err = s.read(ctx, func(conn *conn) error {
+		sql, args := claimable(c, now)
+		if err := conn.query(func([]driver.Value) error { found = true; return nil }, sql, args...); err != nil || found {
+			return err
+		}
+		return conn.query(func(row []driver.Value) error {
+			if v, ok := row[0].(int64); ok {
+				next = v
+			}
+			return nil
+		}, "SELECT min(ready) FROM session WHERE ready > +?", now)
+	})
+	return found, next, err
+}
+
 // AwaitDue implements [spool.Leaser].
 func (s *Store) AwaitDue(ctx context.Context, c spool.Claim) error {
 	if err := s.usable(ctx); err != nil {
@@ -122,23 +141,9 @@ func (s *Store) AwaitDue(ctx context.Context, c spool.Claim) error {
 	for {
 		kicked := s.hub.kicked()
 		now := s.now().UnixMilli()
-		found, next := false, int64(never)
-		if err := s.read(ctx, func(conn *conn) error {
-			sql, args := claimable(&c, now)
-			if err := conn.query(func([]driver.Value) error { found = true; return nil }, sql, args...); err != nil || found {
-				return err
-			}
-			return conn.query(func(row []driver.Value) error {
-				if v, ok := row[0].(int64); ok {
-					next = v
-				}
-				return nil
-			}, "SELECT min(ready) FROM session WHERE ready > ?", now)
-		}); err != nil {
+		found, next, err := s.due(ctx, &c, now)
+		if err != nil || found {
 			return err
-		}
-		if found {
-			return nil
 		}
 		look := time.Duration(-1)
 		if next != never {

@@ -104,10 +104,10 @@ func (st *state) setRow(r spool.Row) {
 // A read is two statements in one transaction, so that head and records are of one
 // moment.
 const (
-	recordColumns = "SELECT seq, type, agent, time, trace, CAST(data AS BLOB) FROM record WHERE sid = ?1 AND "
-	readAll       = recordColumns + "seq > ?2 ORDER BY seq LIMIT ?3"
-	readKept      = recordColumns + "seq > ?2 AND trace = 0 ORDER BY seq LIMIT ?3"
-	readBack      = recordColumns + "seq < ?2 AND seq > ?4 AND trace = 0 ORDER BY seq DESC LIMIT ?3"
+	recordColumns = "SELECT seq, type, agent, time, trace, CAST(data AS BLOB) FROM record WHERE sid = (SELECT sid FROM session WHERE id = +?1 AND alive = 1) AND "
+	readAll       = recordColumns + "seq > +?2 ORDER BY seq LIMIT +?3"
+	readKept      = recordColumns + "seq > +?2 AND trace = 0 ORDER BY seq LIMIT +?3"
+	readBack      = recordColumns + "seq < +?2 AND seq > +?4 AND trace = 0 ORDER BY seq DESC LIMIT +?3"
 )
 
 // Read implements [spool.Store].
@@ -136,16 +136,16 @@ func (s *Store) records(ctx context.Context, session string, limit int, how func
 	}
 	err = s.read(ctx, func(c *conn) error {
 		return c.snapshot(func() error {
-			st, err := loadState(c, session)
-			if err != nil || st == nil || !st.alive {
+			row, err := loadHead(c, session)
+			if err != nil || row == nil || !row.alive {
 				return err
 			}
-			h = st.head
+			h = row.head
 			sql, from, trimmed := how(h)
 			if trimmed {
 				return spool.ErrTrimmed.With(session, nil)
 			}
-			args := []driver.Value{st.sid, int64(min(from, math.MaxInt64)), int64(limit)}
+			args := []driver.Value{session, int64(min(from, math.MaxInt64)), int64(limit)}
 			if sql == readBack {
 				args = append(args, int64(h.Floor))
 			}
@@ -183,11 +183,17 @@ func (c *conn) records(sql string, args ...driver.Value) (out []chunk.Record, er
 
 // Head implements [spool.Store].
 func (s *Store) Head(ctx context.Context, session string) (spool.Head, error) {
-	st, err := s.state(ctx, session)
-	if err != nil {
+	var row *headRow
+	if err := s.read(ctx, func(c *conn) (err error) {
+		row, err = loadHead(c, session)
+		return err
+	}); err != nil {
 		return spool.Head{}, err
 	}
-	return st.head, nil
+	if row == nil || !row.alive {
+		return spool.Head{}, spool.ErrNotFound.With(session, nil)
+	}
+	return row.head, nil
 }
 
 // state reads the row of a session that exists.

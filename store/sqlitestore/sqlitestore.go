@@ -46,6 +46,17 @@ type Options struct {
 	Now func() time.Time
 }
 
+// synchronous is SQLite's name for o.Sync.
+func (o *Options) synchronous() (string, error) {
+	switch o.Sync {
+	case "", SyncFull:
+		return "FULL", nil
+	case SyncNormal:
+		return "NORMAL", nil
+	}
+	return "", chunk.ErrInvalid.Because("sync is full or normal, not " + o.Sync)
+}
+
 // readers is how many reads may run at once.
 const readers = 4
 
@@ -56,7 +67,7 @@ type Store struct {
 	now    func() time.Time
 	token  string // of our mark in table unsynced
 	w      *writer
-	pool   chan *conn // nil entries are connections not opened yet
+	pool   pool
 	hub    hub
 	closed chan struct{}
 
@@ -78,18 +89,13 @@ func open(path string, o *Options, boot string) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{path: abs, now: o.Now, closed: make(chan struct{}), pool: make(chan *conn, readers)}
+	s := &Store{path: abs, now: o.Now, closed: make(chan struct{}), pool: pool{turns: make(chan struct{}, readers)}}
 	if s.now == nil {
 		s.now = time.Now
 	}
-	synchronous := ""
-	switch o.Sync {
-	case "", SyncFull:
-		synchronous = "FULL"
-	case SyncNormal:
-		synchronous = "NORMAL"
-	default:
-		return nil, chunk.ErrInvalid.Because("sync is full or normal, not " + o.Sync)
+	synchronous, err := o.synchronous()
+	if err != nil {
+		return nil, err
 	}
 	if path == "" || path == ":memory:" {
 		return nil, chunk.ErrInvalid.Because("a SQLite store needs a file; use memstore for one without")
@@ -116,16 +122,19 @@ func open(path string, o *Options, boot string) (*Store, error) {
 	if err == nil {
 		s.w, err = newWriter(s, c)
 	}
+	var garbage []int64
+	if err == nil {
+		garbage, err = deleted(c)
+	}
 	if err != nil {
 		c.close()
 		return nil, translate(err)
 	}
-	for range readers {
-		s.pool <- nil
-	}
 	s.hub.init(s)
 	go s.w.run()
-	s.w.collectGarbage()
+	if len(garbage) > 0 {
+		go s.collect(garbage)
+	}
 	return s, nil
 }
 
@@ -134,11 +143,7 @@ func open(path string, o *Options, boot string) (*Store, error) {
 func (s *Store) Close() error {
 	s.closeOnce.Do(func() {
 		close(s.closed)
-		for range readers {
-			if c := <-s.pool; c != nil {
-				c.close()
-			}
-		}
+		s.pool.close()
 		s.closeErr = translate(s.w.stop(s.token))
 	})
 	return s.closeErr
@@ -171,15 +176,15 @@ func (s *Store) read(ctx context.Context, fn func(c *conn) error) error {
 	if err := s.usable(ctx); err != nil {
 		return err
 	}
-	var c *conn
 	select {
-	case c = <-s.pool:
+	case s.pool.turns <- struct{}{}:
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-s.closed:
 		return spool.ErrClosed
 	}
-	defer func() { s.pool <- c }()
+	defer func() { <-s.pool.turns }()
+	c := s.pool.take()
 	if c == nil {
 		if err := s.inPlace(); err != nil {
 			return err
@@ -190,6 +195,7 @@ func (s *Store) read(ctx context.Context, fn func(c *conn) error) error {
 		}
 		c = opened
 	}
+	defer s.pool.put(c)
 	return translate(fn(c))
 }
 

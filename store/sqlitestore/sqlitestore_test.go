@@ -30,8 +30,10 @@ func TestMain(m *testing.M) {
 }
 
 func TestStore(t *testing.T) {
+	t.Parallel()
 	for _, sync := range []string{SyncFull, SyncNormal} {
 		t.Run(sync, func(t *testing.T) {
+			t.Parallel()
 			storetest.Run(t, func(t testing.TB) spool.Store {
 				return openClocked(t, filepath.Join(t.TempDir(), "a b%20ü?.db"), storetest.NewClock(), sync)
 			}, storetest.Options{
@@ -44,6 +46,7 @@ func TestStore(t *testing.T) {
 				},
 				Advance:  func(s spool.Store, d time.Duration) { s.(clocked).clock.Advance(d) },
 				Location: func(s spool.Store) string { return s.(clocked).path },
+				Again:    sync != SyncFull,
 			})
 		})
 	}
@@ -51,6 +54,7 @@ func TestStore(t *testing.T) {
 
 // The suite on real time, so that leases expire by themselves.
 func TestStoreOnRealTime(t *testing.T) {
+	t.Parallel()
 	storetest.Run(t, func(t testing.TB) spool.Store {
 		s, err := Open(filepath.Join(t.TempDir(), "spool.db"), nil)
 		if err != nil {
@@ -58,7 +62,7 @@ func TestStoreOnRealTime(t *testing.T) {
 		}
 		t.Cleanup(func() { s.Close() })
 		return s
-	})
+	}, storetest.Options{Again: true})
 }
 
 func benchmark(b *testing.B, mode string) {

@@ -8,12 +8,18 @@ import (
 	"github.com/spool-run/spool/chunk"
 )
 
-// state is a session's row, as the writer holds it.
-type state struct {
-	sid     int64 // 0: not stored yet
-	id      string
+// headRow is the part of a session's row that says what its head is.
+type headRow struct {
 	alive   bool
 	head    spool.Head // Epoch and Incarnation also of a tombstone
+	version int64      // grows with each commit that changes the row
+}
+
+// state is a session's row, as the writer holds it.
+type state struct {
+	headRow
+	sid     int64 // 0: not stored yet
+	id      string
 	command uint64
 	row     spool.Row
 	updated int64
@@ -25,7 +31,6 @@ type state struct {
 	traceTrimmed, trimmed uint64
 	ready                 int64 // as stored
 	principal             string
-	version               int64
 
 	writers map[string]*written // nil: not loaded
 	touched bool
@@ -39,6 +44,10 @@ type written struct {
 
 const never = math.MaxInt64
 
+// Most reads of a row need its head alone, and a column that is not asked for
+// costs nothing.
+const headColumns = "alive, seq, incarnation, trace_floor, floor, epoch, status, due, version"
+
 const stateColumns = `sid, id, alive, seq, incarnation, trace_floor, floor, epoch, status, due, last_command,
  agent, principal, title, updated, lease_owner, lease_ttl, lease_expires, trace_trimmed, trimmed, ready, version`
 
@@ -48,15 +57,18 @@ func scanState(row []driver.Value) *state {
 	u := func(i int) uint64 { return uint64(n(i)) }
 	s := func(i int) string { v, _ := row[i].(string); return v }
 	st := &state{
-		sid: n(0), id: s(1), alive: n(2) == 1,
-		head: spool.Head{
-			Seq: u(3), Incarnation: u(4), TraceFloor: u(5), Floor: u(6), Epoch: u(7),
-			Status: chunk.Status(s(8)), Due: n(9),
+		headRow: headRow{
+			alive: n(2) == 1,
+			head: spool.Head{
+				Seq: u(3), Incarnation: u(4), TraceFloor: u(5), Floor: u(6), Epoch: u(7),
+				Status: chunk.Status(s(8)), Due: n(9),
+			},
+			version: n(21),
 		},
-		command: u(10),
+		sid: n(0), id: s(1), command: u(10),
 		row:     spool.Row{Status: chunk.Status(s(8)), Agent: s(11), Principal: s(12), Title: s(13)},
 		updated: n(14), owner: s(15), ttl: n(16), expires: n(17),
-		traceTrimmed: u(18), trimmed: u(19), ready: never, version: n(21),
+		traceTrimmed: u(18), trimmed: u(19), ready: never,
 	}
 	if v, ok := row[20].(int64); ok {
 		st.ready = v
@@ -70,8 +82,27 @@ func loadState(c *conn, id string) (st *state, err error) {
 	err = c.query(func(row []driver.Value) error {
 		st = scanState(row)
 		return nil
-	}, "SELECT "+stateColumns+" FROM session WHERE id = ?", id)
+	}, "SELECT "+stateColumns+" FROM session WHERE id = +?", id)
 	return st, err
+}
+
+// loadHead is loadState for the head alone.
+func loadHead(c *conn, id string) (h *headRow, err error) {
+	err = c.query(func(row []driver.Value) error {
+		n := func(i int) int64 { v, _ := row[i].(int64); return v }
+		u := func(i int) uint64 { return uint64(n(i)) }
+		status, _ := row[6].(string)
+		h = &headRow{
+			alive: n(0) == 1,
+			head: spool.Head{
+				Seq: u(1), Incarnation: u(2), TraceFloor: u(3), Floor: u(4), Epoch: u(5),
+				Status: chunk.Status(status), Due: n(7),
+			},
+			version: n(8),
+		}
+		return nil
+	}, "SELECT "+headColumns+" FROM session WHERE id = +?", id)
+	return h, err
 }
 
 // session returns the row of a session, which may be new, blank or a tombstone.
@@ -204,11 +235,11 @@ func (t *tx) save(st *state) error {
 		}
 		st.sid = sid
 	case indexed:
-		if err := t.c.exec(update+", principal = ?, ready = ? WHERE sid = ?", append(values, st.row.Principal, readyValue, st.sid)...); err != nil {
+		if err := t.c.exec(update+", principal = ?, ready = ? WHERE sid = +?", append(values, st.row.Principal, readyValue, st.sid)...); err != nil {
 			return err
 		}
 	default:
-		if err := t.c.exec(update+" WHERE sid = ?", append(values, st.sid)...); err != nil {
+		if err := t.c.exec(update+" WHERE sid = +?", append(values, st.sid)...); err != nil {
 			return err
 		}
 	}
@@ -237,5 +268,5 @@ func (t *tx) loadWriters(st *state) error {
 		name, _ := row[0].(string)
 		st.writers[name] = &written{ordinal: n(1), first: n(2), last: n(3)}
 		return nil
-	}, "SELECT name, ordinal, first, last FROM writer WHERE sid = ?", st.sid)
+	}, "SELECT name, ordinal, first, last FROM writer WHERE sid = +?", st.sid)
 }

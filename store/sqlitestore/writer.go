@@ -297,24 +297,3 @@ func (t *tx) flush() error {
 	}
 	return nil
 }
-
-// collectGarbage removes in the background what deleted sessions left behind
-// when their deletion was cut short.
-func (w *writer) collectGarbage() {
-	go func() {
-		var sids []int64
-		if err := w.s.read(context.Background(), func(c *conn) error {
-			return c.query(func(row []driver.Value) error {
-				sids = append(sids, row[0].(int64))
-				return nil
-			}, "SELECT sid FROM garbage")
-		}); err != nil {
-			return // closed already, or the next open tries again
-		}
-		for _, sid := range sids {
-			if w.s.sweep(context.Background(), sid) != nil {
-				return
-			}
-		}
-	}()
-}

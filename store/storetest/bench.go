@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"testing"
@@ -70,6 +71,19 @@ func Bench(b *testing.B, open Factory) {
 			}
 		}
 	})
+	for _, call := range smallCalls {
+		b.Run(call.name, func(b *testing.B) {
+			s := open(b)
+			put(b, s, spool.Append{Session: "s", Records: benchRecords(1000), Row: spool.Row{Principal: "p"}})
+			l := own(b, s, "s", "o")
+			b.ReportAllocs()
+			for n := uint64(1); b.Loop(); n++ {
+				if err := call.run(b.Context(), s, l, n); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
 	b.Run("Wake", func(b *testing.B) { // from before the append to a waiter's return
 		s := open(b)
 		seen := command(b, s, "s", "c").Head
@@ -99,6 +113,46 @@ func Bench(b *testing.B, open Factory) {
 		}
 		report(b, took)
 	})
+}
+
+// smallCalls ask little, so that what they take is the driver's own work for a call.
+var smallCalls = []struct {
+	name string
+	run  func(ctx context.Context, s spool.Store, l spool.Lease, n uint64) error
+}{
+	{"Read/1", func(ctx context.Context, s spool.Store, _ spool.Lease, _ uint64) error {
+		rs, _, err := s.Read(ctx, "s", 500, 1)
+		if err == nil && len(rs) != 1 {
+			err = fmt.Errorf("%d records", len(rs))
+		}
+		return err
+	}},
+	{"Head", func(ctx context.Context, s spool.Store, _ spool.Lease, _ uint64) error {
+		_, err := s.Head(ctx, "s")
+		return err
+	}},
+	{"Renew", func(ctx context.Context, s spool.Store, l spool.Lease, _ uint64) error {
+		return s.(spool.Leaser).Renew(ctx, l)
+	}},
+	{"Claim", func(ctx context.Context, s spool.Store, _ spool.Lease, _ uint64) error {
+		_, err := s.(spool.Leaser).Claim(ctx, spool.Claim{Owner: "o", Session: "s", Force: true})
+		return err
+	}},
+	{"Sessions", func(ctx context.Context, s spool.Store, _ spool.Lease, _ uint64) error {
+		_, err := s.(spool.Lister).Sessions(ctx, spool.SessionQuery{Principal: "p"})
+		return err
+	}},
+	{"AppendAndRead", func(ctx context.Context, s spool.Store, l spool.Lease, n uint64) error {
+		res, err := s.Append(ctx, spool.Append{Session: "s", Epoch: l.Epoch, Writer: "w", Ordinal: n, Records: benchRecords(1)})
+		if err != nil {
+			return err
+		}
+		rs, _, err := s.Read(ctx, "s", res.First-1, 10)
+		if err == nil && len(rs) != 1 {
+			err = fmt.Errorf("%d records", len(rs))
+		}
+		return err
+	}},
 }
 
 func benchRecords(n int) []chunk.Record {

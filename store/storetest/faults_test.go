@@ -134,6 +134,24 @@ var faults = map[string]struct {
 			return s.ReadKept(context.Background(), session, q)
 		}
 	}},
+	"loses the first record of a second incarnation": {"Model", func(f *fault) {
+		f.readKept = func(q spool.KeptQuery, s *memstore.Store, session string) ([]chunk.Record, spool.Head, error) {
+			rs, h, err := s.ReadKept(context.Background(), session, q)
+			if h.Incarnation == 2 && len(rs) > 0 && rs[len(rs)-1].Seq == 1 {
+				rs = rs[:len(rs)-1]
+			}
+			return rs, h, err
+		}
+	}},
+	"reads with a head that is not that of the records": {"Model", func(f *fault) {
+		f.readKept = func(q spool.KeptQuery, s *memstore.Store, session string) ([]chunk.Record, spool.Head, error) {
+			rs, h, err := s.ReadKept(context.Background(), session, q)
+			if h.Seq > 3 {
+				h.Seq--
+			}
+			return rs, h, err
+		}
+	}},
 	"takes commands for what is being copied": {"Copying", func(f *fault) {
 		f.append = func(ctx context.Context, a spool.Append, next appendFunc) (spool.Appended, error) {
 			res, err := next(ctx, a)
@@ -198,6 +216,7 @@ func TestFaultsAreFound(t *testing.T) {
 	}
 	for name, f := range faults {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			cmd := exec.CommandContext(t.Context(), exe, "-test.run=^TestSuite$/^"+f.group, "-rapid.nofailfile")
 			cmd.Env = append(os.Environ(), faultVariable+"="+name)
 			out, err := cmd.CombinedOutput()

@@ -2,7 +2,6 @@ package storetest
 
 import (
 	"bytes"
-	"fmt"
 	"testing"
 
 	"github.com/spool-run/spool"
@@ -65,7 +64,7 @@ var keepChecks = []check{
 					t.Fatalf("SaveFold(%s): %v", name, err)
 				}
 				got, err := r.LoadFold(limit(t), "s", name)
-				if err != nil || fmt.Sprint(got) != fmt.Sprint(f) {
+				if err != nil || got.Version != f.Version || got.Incarnation != f.Incarnation || got.Seq != f.Seq || !bytes.Equal(got.Data, f.Data) {
 					t.Fatalf("LoadFold(%s): version %d, seq %d, %d bytes, %v", name, got.Version, got.Seq, len(got.Data), err)
 				}
 			}

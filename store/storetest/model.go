@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -16,8 +17,19 @@ import (
 // does.
 var modelChecks = []check{
 	{"AnySequenceOfCalls", func(t *testing.T, x *suite) {
+		// All sequences go to one store, each to sessions of its own, until one fails.
+		var s spool.Store
+		n := 0
 		rapid.Check(t, func(rt *rapid.T) {
-			m := &machine{T: rt, t: t, x: x, s: x.open(t), logs: map[string]*logModel{}}
+			if rapid.IntRange(0, x.stride(t)-1).Draw(rt, "stride") > 0 {
+				return
+			}
+			if s == nil {
+				s = x.open(t)
+			}
+			n++
+			m := &machine{T: rt, t: t, x: x, s: s, prefix: strconv.Itoa(n), logs: map[string]*logModel{}}
+			s = nil
 			actions := map[string]func(*rapid.T){
 				"command": m.command,
 				"claim":   m.claim,
@@ -31,11 +43,14 @@ var modelChecks = []check{
 				actions["trim"], actions["delete"] = m.trim, m.delete
 			}
 			if x.Reopen != nil {
-				actions["reopen"] = func(*rapid.T) { m.s = x.Reopen(t, m.s) }
+				actions["reopen"] = m.reopen
 			}
 			rt.Repeat(actions)
-			closeStore(t, m.s)
+			s = m.s
 		})
+		if s != nil {
+			closeStore(t, s)
+		}
 	}},
 }
 
@@ -55,16 +70,18 @@ type machine struct {
 	t     *testing.T
 	x     *suite
 	s     spool.Store
-	logs  map[string]*logModel
 	count int
+
+	logs   map[string]*logModel
+	prefix string // of a log's name in the store
 }
 
-func (m *machine) pick(rt *rapid.T) (string, *logModel) {
+func (m *machine) pick(rt *rapid.T) (session string, l *logModel) {
 	id := rapid.SampledFrom([]string{"a", "a.1", "é"}).Draw(rt, "session")
 	if m.logs[id] == nil {
 		m.logs[id] = &logModel{}
 	}
-	return id, m.logs[id]
+	return m.prefix + id, m.logs[id]
 }
 
 func (l *logModel) create() {
@@ -278,10 +295,17 @@ func (m *machine) records(what string, got []chunk.Record, err error, want []chu
 	}
 }
 
+// reopen takes long, so it happens about once in a sequence.
+func (m *machine) reopen(rt *rapid.T) {
+	if rapid.IntRange(0, 2).Draw(rt, "reopens") == 0 {
+		m.s = m.x.Reopen(m.t, m.s)
+	}
+}
+
 // check runs after every step.
 func (m *machine) check(*rapid.T) {
 	for id, l := range m.logs {
-		h, err := m.s.Head(m.t.Context(), id)
+		h, err := m.s.Head(m.t.Context(), m.prefix+id)
 		if !l.exists {
 			if !errors.Is(err, spool.ErrNotFound) {
 				m.Fatalf("%s: head of nothing: %+v, %v", id, h, err)

@@ -62,7 +62,11 @@ var readChecks = []check{
 	{"LateJoinBeyondAnyBuffer", func(t *testing.T, x *suite) {
 		s := x.open(t)
 		l := own(t, s, "s", "o")
-		const n, batch = 10_000, 500
+		const batch = 500
+		n := 10_000
+		if x.stride(t) > 1 {
+			n = 5_000 // still more than the largest page
+		}
 		for i := range n / batch {
 			put(t, s, spool.Append{Session: "s", Epoch: l.Epoch, Writer: "w", Ordinal: uint64(i + 1), Records: recs(chunk.Trace, fmt.Sprint(i), batch)})
 		}
@@ -77,7 +81,7 @@ var readChecks = []check{
 				}
 			}
 		}
-		if all := log(t, s, "s", n-3, 100); len(all) != 3 {
+		if all := log(t, s, "s", uint64(n-3), 100); len(all) != 3 {
 			t.Fatalf("%d records at the end", len(all))
 		}
 	}},

@@ -24,9 +24,11 @@ import (
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/internal/matrix"
 )
 
-// Factory opens an empty store and closes it with t's cleanup.
+// Factory opens an empty store and closes it with t's cleanup. Checks run in
+// parallel, so several of them call it at once.
 type Factory func(t testing.TB) spool.Store
 
 // Options says what else can be done with a driver's stores. Every field is a
@@ -42,6 +44,11 @@ type Options struct {
 	Location func(s spool.Store) string
 	// Break cuts s off from its engine and returns what mends the connection.
 	Break func(t testing.TB, s spool.Store) (mend func())
+	// Again is no promise. It says that stores of this driver which differ from
+	// these in a setting only pass the whole suite in the same run. Under the race
+	// detector, which makes an engine in Go ten times slower, the checks that try
+	// many histories then try a quarter of them.
+	Again bool
 }
 
 // watchdog ends a test that hangs; no test's outcome depends on it otherwise.
@@ -51,6 +58,14 @@ const watchdog = 10 * time.Minute
 type suite struct {
 	Options
 	open Factory
+}
+
+// stride says that one of so many histories is to be tried.
+func (x *suite) stride(t testing.TB) int {
+	if !x.Again {
+		return 1
+	}
+	return matrix.Stride(t, 4)
 }
 
 type check struct {
@@ -87,8 +102,12 @@ func Run(t *testing.T, open Factory, options ...Options) {
 	}
 	for _, g := range groups {
 		t.Run(g.name, func(t *testing.T) {
+			t.Parallel()
 			for _, c := range g.checks {
-				t.Run(c.name, func(t *testing.T) { c.run(t, x) })
+				t.Run(c.name, func(t *testing.T) {
+					t.Parallel()
+					c.run(t, x)
+				})
 			}
 		})
 	}

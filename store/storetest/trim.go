@@ -34,11 +34,17 @@ func wantFloors(t testing.TB, s spool.Store, traceFloor, floor uint64) {
 	}
 }
 
-// fill appends n pairs of a trace and a kept record: k1 has sequence 2.
+// fill appends n pairs of a trace and a kept record, the first ones each on its
+// own: k1 has sequence 2.
 func fill(t testing.TB, s spool.Store, n int) {
 	t.Helper()
+	var batch []chunk.Record
 	for i := 1; i <= n; i++ {
-		put(t, s, spool.Append{Session: "s", Records: []chunk.Record{rec(chunk.Trace, fmt.Sprint("t", i)), rec(chunk.Kept, fmt.Sprint("k", i))}})
+		batch = append(batch, rec(chunk.Trace, fmt.Sprint("t", i)), rec(chunk.Kept, fmt.Sprint("k", i)))
+		if len(batch) >= 100 || i == n || i < 10 {
+			put(t, s, spool.Append{Session: "s", Records: batch})
+			batch = nil
+		}
 	}
 }
 
