@@ -25,6 +25,7 @@ type libraryScene struct {
 	session string
 	agent   func(free <-chan struct{}) *agent.Agent
 	play    func(s *spoolServer, session string, free chan<- struct{})
+	once    bool // it comes out differently every time
 }
 
 type workInput struct {
@@ -155,7 +156,7 @@ var libraryScenes = []libraryScene{
 		answered := s.meanwhile(session, "POST", chatPath(session)+"/interrupt", nil)
 		close(free)
 		answered()
-	}},
+	}, once: true},
 	{session: "family", agent: family, play: saysOnce("family")},
 	{session: "family-waits", agent: family, play: saysOnce("ask")},
 	{session: "judged", agent: judge, play: saysOnce("is it?")},

@@ -3,10 +3,14 @@ package main
 import (
 	"bytes"
 	"compress/gzip"
+	"database/sql"
+	"errors"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/spool-run/spool/chunk"
@@ -32,7 +36,7 @@ func TestRunsAreWrittenAsEver(t *testing.T) {
 	for session, f := range floors {
 		trim(t, db, session, f[0], f[1])
 	}
-	scenes := slices.Clone(plainScenes)
+	scenes := append(slices.Clone(plainScenes), scene{session: "trimmed"}, scene{session: "trimmed-half"})
 	for from, names := range recordings {
 		for _, name := range names {
 			scenes = append(scenes, scene{session: from + " " + name})
@@ -67,7 +71,9 @@ func TestLibraryRunsAreWrittenAsEver(t *testing.T) {
 	writeLibraryLogs(t, db)
 	var scenes []scene
 	for _, c := range libraryScenes {
-		scenes = append(scenes, scene{session: c.session, racing: true})
+		if !c.once {
+			scenes = append(scenes, scene{session: c.session, racing: true})
+		}
 	}
 	compareLogs(t, "library", db, scenes)
 	for name, records := range map[string][]chunk.Record{"wires": wiretest.Corpus(), "wires-agents": wiretest.Agents()} {
@@ -137,7 +143,7 @@ func playPlainScenes(t *testing.T, db string) map[string][2]uint64 {
 	}
 	floors := map[string][2]uint64{"produced-long": {s.info("produced-long").Latest - 500, 300}}
 	for session, part := range map[string]uint64{"trimmed": 1, "trimmed-half": 2} {
-		saying("hello", "branch", "think")(s, session)
+		saying("hello", "branch", "research", "think")(s, session)
 		floors[session] = [2]uint64{s.info(session).Latest / part}
 	}
 	s.end()
@@ -186,14 +192,58 @@ func alike(a *answers) *answers {
 	return a
 }
 
-// shownBy is what a database's sessions show.
+// shownBy is what a database's sessions show, and how they are stored.
 func shownBy(t *testing.T, db string, scenes []scene) *answers {
 	s, all := serveSpool(t, db), &answers{}
 	for _, c := range scenes {
 		all.add(c.session, s.shown(c.session, c.racing))
 	}
 	s.end()
+	for _, c := range scenes {
+		all.add(c.session+", stored", storedAs(t, db, c))
+	}
 	return all
+}
+
+// storedAs is a session's row, and which of its records are kept and which only
+// trace.
+func storedAs(t *testing.T, db string, c scene) string {
+	d, err := sql.Open("sqlite", db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	row := "SELECT alive, incarnation, trace_floor, floor, status, due, agent, principal, title, lease_owner, trace_trimmed, trimmed FROM session WHERE id = ?"
+	records := "SELECT r.seq, r.type, r.agent, r.trace FROM record r JOIN session s USING (sid) WHERE s.id = ? ORDER BY r.seq"
+	if c.racing {
+		row = "SELECT alive, incarnation, status, due, agent, principal, title, lease_owner FROM session WHERE id = ?"
+		records = "SELECT DISTINCT r.type, r.trace FROM record r JOIN session s USING (sid) WHERE s.id = ? ORDER BY r.type, r.trace"
+	}
+	var b strings.Builder
+	for _, query := range []string{row, records} {
+		rows, err := d.Query(query, c.session)
+		if err != nil {
+			t.Fatal(err)
+		}
+		columns, err := rows.Columns()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for rows.Next() {
+			values, into := make([]any, len(columns)), make([]any, len(columns))
+			for i := range values {
+				into[i] = &values[i]
+			}
+			if err := rows.Scan(into...); err != nil {
+				t.Fatal(err)
+			}
+			fmt.Fprintln(&b, values...)
+		}
+		if err := errors.Join(rows.Err(), rows.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return b.String()
 }
 
 func copyStore(t *testing.T, db string) string {

@@ -105,6 +105,23 @@ func (s *spoolServer) follow(q question, want string) *reply {
 			return r
 		case want == "" && beats > 2, beats > 60: // whatever was to come has not
 			return r
+		case want != "" && !r.mayBecome(want):
+			return r
 		}
 	}
+}
+
+// mayBecome says whether what has come so far may be the beginning of what is
+// wanted.
+func (r *reply) mayBecome(want string) bool {
+	head, _, _ := strings.Cut(r.with(""), "\n\n")
+	wantHead, wantBody, _ := strings.Cut(want, "\n\n")
+	if head != wantHead {
+		return false
+	}
+	var n int
+	if _, err := fmt.Sscanf(wantBody, "%d bytes, sha256 ", &n); err == nil {
+		return len(r.body) < n
+	}
+	return strings.HasPrefix(wantBody, string(r.body))
 }
