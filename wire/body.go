@@ -1,7 +1,10 @@
 package wire
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
+	"strings"
 
 	"github.com/spool-run/spool/chunk"
 )
@@ -39,6 +42,42 @@ type Answer struct {
 	ApprovalID string          // set for a decision
 	Approved   bool
 	Reason     string
+}
+
+// DecodeBody decodes exactly one JSON object. It fails with [ErrMalformed].
+func DecodeBody(data []byte, v any) error {
+	if t := bytes.TrimSpace(data); len(t) == 0 || t[0] != '{' {
+		return ErrMalformed.Because("the body is not a JSON object")
+	}
+	return Malformed(json.Unmarshal(data, v))
+}
+
+// Malformed says in the words of JSON what is wrong with a body; nil for nil.
+func Malformed(err error) error {
+	if err == nil {
+		return nil
+	}
+	wrong, ok := errors.AsType[*json.UnmarshalTypeError](err)
+	if !ok {
+		return ErrMalformed.With("", err)
+	}
+	field := wrong.Field[strings.LastIndexByte(wrong.Field, '.')+1:]
+	if field == "" {
+		return ErrMalformed.Because("a member of the body must not be " + named(wrong.Value))
+	}
+	return ErrMalformed.Because(field + " must not be " + named(wrong.Value))
+}
+
+// named puts an article before the name of a kind of JSON value.
+func named(kind string) string {
+	kind, _, _ = strings.Cut(kind, " ") // "number 1e99" is one that is too large
+	switch kind {
+	case "array", "object":
+		return "an " + kind
+	case "bool":
+		return "a boolean"
+	}
+	return "a " + kind
 }
 
 // ErrMalformed is the error of a body that cannot be read.

@@ -21,7 +21,7 @@ func ParseDecision(approvalID string, data []byte) (wire.Answer, error) {
 		Approved *bool  `json:"approved"`
 		Reason   string `json:"reason"`
 	}
-	if err := decodeOne(data, &body); err != nil {
+	if err := wire.DecodeBody(data, &body); err != nil {
 		return wire.Answer{}, err
 	}
 	if body.Approved == nil {
@@ -38,7 +38,7 @@ func ParseResult(callID string, data []byte) (wire.Answer, error) {
 		Result json.RawMessage `json:"result"`
 		Error  string          `json:"error"`
 	}
-	if err := decodeOne(data, &body); err != nil {
+	if err := wire.DecodeBody(data, &body); err != nil {
 		return wire.Answer{}, err
 	}
 	a := wire.Answer{CallID: callID, Output: body.Output, Error: body.Error}
@@ -62,7 +62,7 @@ func ResumeMode(data []byte) (string, error) {
 	if len(bytes.TrimSpace(data)) == 0 {
 		return "", nil
 	}
-	err := decodeOne(data, &body)
+	err := wire.DecodeBody(data, &body)
 	return body.Mode, err
 }
 
@@ -75,7 +75,7 @@ func ParseBranch(data []byte) (chat.BranchOptions, error) {
 		CommandID    string          `json:"commandId"`
 		Message      json.RawMessage `json:"message"`
 	}
-	if err := decodeOne(data, &body); err != nil {
+	if err := wire.DecodeBody(data, &body); err != nil {
 		return chat.BranchOptions{}, err
 	}
 	o := chat.BranchOptions{CheckpointID: body.CheckpointID, Session: body.SessionID, CommandID: body.CommandID}
@@ -123,7 +123,7 @@ func ParseResume(data []byte) (chat.ResumeOptions, error) {
 		CommandID    string          `json:"commandId"`
 	}
 	if len(bytes.TrimSpace(data)) > 0 {
-		if err := decodeOne(data, &raw); err != nil {
+		if err := wire.DecodeBody(data, &raw); err != nil {
 			return chat.ResumeOptions{}, err
 		}
 	}
@@ -144,7 +144,7 @@ func ParseStop(data []byte) (chat.StopOptions, error) {
 	if len(bytes.TrimSpace(data)) == 0 {
 		return o, nil
 	}
-	err := decodeOne(data, &o)
+	err := wire.DecodeBody(data, &o)
 	return o, err
 }
 
@@ -153,17 +153,6 @@ func ParseStop(data []byte) (chat.StopOptions, error) {
 func parseMessage(data json.RawMessage) (*chunk.Message, error) {
 	m, _, err := aisdk.ParseMessage(data, chunk.RoleUser)
 	return &m, err
-}
-
-// decodeOne decodes exactly one JSON object.
-func decodeOne(data []byte, v any) error {
-	if t := bytes.TrimSpace(data); len(t) == 0 || t[0] != '{' {
-		return wire.ErrMalformed.Because("the body is not a JSON object")
-	}
-	if err := json.Unmarshal(data, v); err != nil {
-		return wire.ErrMalformed.With("", err)
-	}
-	return nil
 }
 
 func isNull(data json.RawMessage) bool {

@@ -27,7 +27,7 @@ type rawBody struct {
 // It fails with [wire.ErrMalformed].
 func ParseBody(data []byte) (*wire.Body, error) {
 	var raw rawBody
-	if err := decodeOne(data, &raw); err != nil {
+	if err := wire.DecodeBody(data, &raw); err != nil {
 		return nil, err
 	}
 	b := &wire.Body{
@@ -118,7 +118,7 @@ func ParseMessage(data []byte, role chunk.Role) (chunk.Message, []wire.Answer, e
 	if data = bytes.TrimSpace(data); len(data) > 0 && data[0] == '"' {
 		var text string
 		if err := json.Unmarshal(data, &text); err != nil {
-			return m, nil, wire.ErrMalformed.With("", err)
+			return m, nil, wire.Malformed(err)
 		}
 		if role == "" {
 			return m, nil, wire.ErrMalformed.Because("a message in messages is an object with a role")
@@ -130,7 +130,7 @@ func ParseMessage(data []byte, role chunk.Role) (chunk.Message, []wire.Answer, e
 		Parts   []sentPart      `json:"parts"`
 		Content json.RawMessage `json:"content"`
 	}
-	if err := decodeOne(data, &raw); err != nil {
+	if err := wire.DecodeBody(data, &raw); err != nil {
 		return m, nil, err
 	}
 	m = chunk.Message{ID: raw.ID, Role: chunk.Role(orElse(raw.Role, string(role)))}
@@ -248,15 +248,4 @@ func (p *UIPart) answer() (wire.Answer, bool) {
 		return wire.Answer{}, false
 	}
 	return a, true
-}
-
-// decodeOne decodes exactly one JSON object.
-func decodeOne(data []byte, v any) error {
-	if t := bytes.TrimSpace(data); len(t) == 0 || t[0] != '{' {
-		return wire.ErrMalformed.Because("the body is not a JSON object")
-	}
-	if err := json.Unmarshal(data, v); err != nil {
-		return wire.ErrMalformed.With("", err)
-	}
-	return nil
 }
