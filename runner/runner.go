@@ -50,7 +50,6 @@ type Options struct {
 }
 
 const (
-	defaultTTL   = 30 * time.Second
 	defaultGrace = 2 * time.Second
 	defaultMax   = 256
 
@@ -108,7 +107,7 @@ func New(logs *spool.Logs, agents []*agent.Agent, o *Options) (*Runner, error) {
 		r.o.Owner = logs.NewID()
 	}
 	if r.o.LeaseTTL <= 0 {
-		r.o.LeaseTTL = defaultTTL
+		r.o.LeaseTTL = spool.DefaultLeaseTTL
 	}
 	if r.o.MaxConcurrent <= 0 {
 		r.o.MaxConcurrent = defaultMax

@@ -1,9 +1,14 @@
 package server
 
 import (
+	"errors"
 	"io"
 	"net/http"
+	"os"
+	"strconv"
 	"time"
+
+	"github.com/spool-run/spool/chunk"
 )
 
 // A body must come at least this fast, once BodyTimeout has passed.
@@ -35,4 +40,19 @@ func (b *pacedBody) Read(p []byte) (int, error) {
 		_ = b.rc.SetReadDeadline(b.until)
 	}
 	return n, err
+}
+
+// body reads a request's body up to limit bytes.
+func body(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
+	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
+	if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return nil, chunk.ErrTooLarge.Because("the body is larger than " + strconv.FormatInt(tooLarge.Limit, 10) + " bytes")
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return nil, errBodyTimeout
+	}
+	if err != nil {
+		return nil, errMalformed.With("", err)
+	}
+	return data, nil
 }

@@ -4,10 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"net/http"
 	"net/url"
-	"os"
 	"strconv"
 	"strings"
 
@@ -87,19 +85,4 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
 	_, _ = w.Write(append(data, '\n'))
-}
-
-// body reads a request's body up to limit bytes.
-func body(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
-	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
-	if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return nil, chunk.ErrTooLarge.Because("the body is larger than " + strconv.FormatInt(tooLarge.Limit, 10) + " bytes")
-	}
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return nil, errBodyTimeout
-	}
-	if err != nil {
-		return nil, errMalformed.With("", err)
-	}
-	return data, nil
 }

@@ -97,7 +97,7 @@ func (e *External) Append(ctx context.Context, session string, epoch, seq uint64
 		r.behind = true // another node has had it, perhaps
 	}
 	if err := r.catchUp(ctx); err != nil {
-		return spool.Appended{}, fenced(err)
+		return spool.Appended{}, fenced(session, err)
 	}
 	s.run = r
 	repeated := spool.Appended{Last: r.last, Head: s.log.Known(), Repeated: true}
@@ -110,22 +110,22 @@ func (e *External) Append(ctx context.Context, session string, epoch, seq uint64
 		return spool.Appended{}, ErrProducerFenced.With(session, nil)
 	}
 	if err := r.obey(ctx); err != nil {
-		return spool.Appended{}, fenced(err)
+		return spool.Appended{}, fenced(session, err)
 	}
 	if n == 0 {
-		return repeated, fenced(r.keep(ctx))
+		return repeated, fenced(session, r.keep(ctx))
 	}
 	skip := r.count - seq
 	res, err := r.post(ctx, chunks[skip:])
 	if skip > 0 {
 		res.First = 0
 	}
-	return res, fenced(err)
+	return res, fenced(session, err)
 }
 
-func fenced(err error) error {
+func fenced(session string, err error) error {
 	if errors.Is(err, spool.ErrSuperseded) {
-		return ErrProducerFenced.With("", err)
+		return ErrProducerFenced.With(session, nil)
 	}
 	return err
 }

@@ -120,7 +120,7 @@ func Chunks(records iter.Seq2[chunk.Record, error]) iter.Seq2[chunk.Chunk, error
 	}
 }
 
-// CombineStreams merges streams into one that ends when all have ended. Items of
+// Combine merges streams into one that ends when all have ended. Items of
 // one stream keep their order; an error ends none of the others.
 //
 // Each stream is read by a goroutine of its own, with a context that is

@@ -18,7 +18,7 @@ type StoredChunk struct {
 	Sequence uint64 // 1, 2, 3, …
 }
 
-// StreamInfo is what a stream is at a moment.
+// Info is what a stream is at a moment.
 type Info struct {
 	Status         chunk.Status `json:"status"`
 	TotalChunks    uint64       `json:"totalChunks"`
@@ -26,7 +26,7 @@ type Info struct {
 	Error          string       `json:"error,omitempty"` // of a failed stream
 }
 
-// StreamEndSentinel is how a reader's stream ended.
+// EndSentinel is how a reader's stream ended.
 type EndSentinel struct {
 	Status chunk.Status // ended, failed or paused
 	Error  string       // of a failed stream
