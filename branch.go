@@ -411,7 +411,7 @@ func (b *branching) rename(agent string) string {
 // put adds a record to the branch, or checks that it is there.
 func (b *branching) put(ctx context.Context, r chunk.Record) error {
 	if len(r.Data) > chunk.MaxRecordBytes {
-		return chunk.ErrTooLarge.Because("a record grows too large under the new session's id").With(b.o.Session, nil)
+		return chunk.ErrTooLarge.Because("a record would exceed the size limit under the new session's id").With(b.o.Session, nil)
 	}
 	b.count++
 	if b.count <= b.done {

@@ -73,7 +73,7 @@ func (g *Log) Command(ctx context.Context, row Row, chunks ...chunk.Chunk) (Appe
 	}
 	for _, c := range chunks {
 		if !chunk.IsCommand(c.ChunkType()) {
-			return Appended{}, chunk.ErrInvalidChunk.Because("a "+string(c.ChunkType())+" is no command").With(g.session, nil)
+			return Appended{}, chunk.ErrInvalidChunk.Because("a "+string(c.ChunkType())+" is not a command").With(g.session, nil)
 		}
 		if err := chunk.CheckID(chunk.CommandID(c)); err != nil {
 			return Appended{}, err
@@ -117,7 +117,7 @@ func (g *Log) append(ctx context.Context, a Append, patience time.Duration) (App
 			g.logs.Logger().Warn("append again: its outcome is unknown", "session", g.session, "error", err)
 		}
 		if now.Sub(begun) >= patience {
-			return Appended{}, ErrUnavailable.Because("the outcome of an append stayed unknown").With(g.session, err)
+			return Appended{}, ErrUnavailable.Because("the outcome of an append is still unknown after retries").With(g.session, err)
 		}
 		if g.logs.Sleep(ctx, backoff(failures)) != nil {
 			return Appended{}, err

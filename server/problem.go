@@ -26,15 +26,15 @@ type Problem struct {
 }
 
 var (
-	errMethod      = &chunk.Error{Code: "method_not_allowed", Message: "the route does not take this method"}
-	errRoute       = &chunk.Error{Code: "no_such_route", Message: "there is nothing at this path"}
-	errCrossOrigin = &chunk.Error{Code: "cross_origin", Message: "this origin may not change anything here", Hint: "add it to the server's allowed origins"}
-	errHost        = &chunk.Error{Code: "host_not_allowed", Message: "this server may not be asked under this host name", Hint: "add it to the server's allowed hosts"}
-	errBodyTimeout = &chunk.Error{Code: "body_timeout", Message: "the body did not come in time"}
-	errTooMany     = &chunk.Error{Code: "too_many_readers", Message: "as many streams are open here as may be", Hint: "raise MaxReaders, or add servers"}
+	errMethod      = &chunk.Error{Code: "method_not_allowed", Message: "the method is not allowed on this route"}
+	errRoute       = &chunk.Error{Code: "no_such_route", Message: "no such route"}
+	errCrossOrigin = &chunk.Error{Code: "cross_origin", Message: "requests from this origin are not allowed", Hint: "allow the origin with Options.AllowOrigin or --cors-origin"}
+	errHost        = &chunk.Error{Code: "host_not_allowed", Message: "this host name is not allowed", Hint: "allow the host name with Options.AllowHost or --allow-host"}
+	errBodyTimeout = &chunk.Error{Code: "body_timeout", Message: "the request body did not arrive in time"}
+	errTooMany     = &chunk.Error{Code: "too_many_readers", Message: "the limit of open streams is reached", Hint: "retry later, raise MaxReaders (--max-readers), or add servers"}
 	errDraining    = &chunk.Error{Code: "draining", Message: "the server is shutting down"}
 	errMalformed   = wire.ErrMalformed
-	errUnexpected  = &chunk.Error{Code: "internal", Message: "something went wrong here"}
+	errUnexpected  = &chunk.Error{Code: "internal", Message: "internal server error"}
 )
 
 // statusOf returns the HTTP status of an error: its code's.
@@ -79,7 +79,7 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 func writeJSON(w http.ResponseWriter, status int, v any) {
 	data, err := json.Marshal(v)
 	if err != nil {
-		status, data = http.StatusInternalServerError, []byte(`{"error":"the answer could not be encoded","code":"internal"}`)
+		status, data = http.StatusInternalServerError, []byte(`{"error":"the response could not be encoded","code":"internal"}`)
 	}
 	h := w.Header()
 	h.Set("Content-Type", "application/json; charset=utf-8")

@@ -43,7 +43,7 @@ func (s *Server) produce(w http.ResponseWriter, r *request) error {
 	}
 	seq, err := strconv.ParseUint(r.Header.Get(HeaderProducerSeq), 10, 64)
 	if err != nil {
-		return chunk.ErrInvalid.Because("an append needs the header Producer-Seq: how many chunks were appended under this claim before")
+		return chunk.ErrInvalid.Because("an append needs the header Producer-Seq: the number of chunks appended under this claim so far")
 	}
 	chunks, err := parseChunks(data)
 	if err != nil {

@@ -60,7 +60,7 @@ func number(q url.Values, name string) (int, error) {
 	}
 	n, err := strconv.Atoi(v)
 	if err != nil || n < 0 {
-		return 0, chunk.ErrInvalid.Because(name + " is a whole number, 0 or more")
+		return 0, chunk.ErrInvalid.Because(name + " must be a whole number, 0 or more")
 	}
 	return n, nil
 }
@@ -118,7 +118,7 @@ func (s *Server) sessions(w http.ResponseWriter, r *request) error {
 	switch query.Status {
 	case "", chunk.StatusActive, chunk.StatusPaused, chunk.StatusEnded, chunk.StatusFailed:
 	default:
-		return chunk.ErrInvalid.Because("status is one of active, paused, ended and failed")
+		return chunk.ErrInvalid.Because("status must be active, paused, ended or failed")
 	}
 	// Whoever is somebody sees their own.
 	query.Principal = r.principal

@@ -15,7 +15,7 @@ var (
 	// ErrProducerStopped: a stop command ended the run (HTTP 409).
 	ErrProducerStopped = &chunk.Error{Code: "producer_stopped", Message: "the run was stopped", Hint: "claim again to begin a new run"}
 	// ErrProducerKind: a chunk that producers must not write (HTTP 422).
-	ErrProducerKind = &chunk.Error{Code: "chunk_not_allowed", Message: "producers must not write this chunk", Hint: "the server writes the lifecycle of a run, and commands have routes of their own"}
+	ErrProducerKind = &chunk.Error{Code: "chunk_not_allowed", Message: "producers must not write this chunk", Hint: "the server writes run lifecycle chunks; send commands to their own routes"}
 )
 
 // The chunks that end a producer's run, beside the vocabulary of the log:
@@ -102,7 +102,7 @@ func check(c chunk.Chunk, last bool) *chunk.Error {
 		size = len(c.Delta)
 	case *chunk.Unknown:
 		if k != ends {
-			return chunk.ErrInvalidChunk.Because("a " + string(c.Type) + " has not these fields")
+			return chunk.ErrInvalidChunk.Because("a " + string(c.Type) + " must not have these fields")
 		}
 	}
 	if size > maxDelta {

@@ -49,7 +49,7 @@ type run struct {
 var errOvertaken = errors.New("stream: the place is taken")
 
 func overtaken(session string) error {
-	return spool.ErrUnavailable.Because("another node is appending the same").With(session, errOvertaken)
+	return spool.ErrUnavailable.Because("another node is handling the same append").With(session, errOvertaken)
 }
 
 // append stores what e holds, in as few appends as can be; row and settle go with

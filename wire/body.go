@@ -42,4 +42,4 @@ type Answer struct {
 }
 
 // ErrMalformed is the error of a body that cannot be read.
-var ErrMalformed = &chunk.Error{Code: "malformed_json", Message: "the body is not JSON of the expected shape"}
+var ErrMalformed = &chunk.Error{Code: "malformed_json", Message: "the body is not JSON with the expected members"}

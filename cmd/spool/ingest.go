@@ -16,8 +16,8 @@ import (
 )
 
 type ingestCmd struct {
-	From string `enum:"openai-chat,openai-responses,anthropic" required:"" help:"Whose stream it is: openai-chat, openai-responses or anthropic."`
-	Fold bool   `help:"Print what the stream says as one JSON object instead of its chunks."`
+	From string `enum:"openai-chat,openai-responses,anthropic" required:"" help:"The provider's protocol: openai-chat, openai-responses or anthropic."`
+	Fold bool   `help:"Print the whole answer as one JSON object instead of its chunks."`
 }
 
 // Run is a filter. It turns a provider's bytes into the chunks of a run with one step,

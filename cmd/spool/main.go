@@ -33,8 +33,8 @@ type cli struct {
 	Serve    serveCmd    `cmd:"" help:"Run the server."`
 	Tail     tailCmd     `cmd:"" help:"Follow a session of a running server."`
 	Sessions sessionsCmd `cmd:"" help:"List the sessions of a running server."`
-	Ingest   ingestCmd   `cmd:"" help:"Turn a provider's bytes on standard input into chunks, one JSON a line."`
-	Project  projectCmd  `cmd:"" help:"Turn chunks on standard input, one JSON a line, into a wire's bytes."`
+	Ingest   ingestCmd   `cmd:"" help:"Turn a provider's bytes on standard input into chunks, one JSON object per line."`
+	Project  projectCmd  `cmd:"" help:"Turn chunks on standard input, one JSON object per line, into a wire's bytes."`
 }
 
 // streams are the command's input and outputs.
@@ -53,7 +53,7 @@ func run(args []string, std streams) int {
 	exit := -1
 	parser, err := kong.New(&c,
 		kong.Name("spool"),
-		kong.Description("Keeps AI agent runs alive and watchable."),
+		kong.Description("Durable, resumable AI agent runs."),
 		kong.DefaultEnvars("SPOOL"),
 		kong.Writers(std.out, std.err),
 		kong.Exit(func(code int) { exit = code }),

@@ -45,7 +45,7 @@ func connectMCP(ctx context.Context, flags []string, log *slog.Logger) (mcpServe
 		tools := s.Tools()
 		for _, t := range tools {
 			if name := t.Spec().Name; names[name] {
-				log.Warn("two MCP servers have a tool of this name: the first one counts", "tool", name, "hint", "give one of them a name: --mcp NAME="+flag)
+				log.Warn("two MCP servers have a tool with this name; the first one is used", "tool", name, "hint", "give one of them a name: --mcp NAME="+flag)
 			} else {
 				names[name] = true
 			}

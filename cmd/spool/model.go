@@ -71,7 +71,7 @@ func chooseModel(ctx context.Context, flag string, rate, replayRate float64, log
 	defer cancel()
 	id, err := m.ID(ask)
 	if err != nil { // it may come up later
-		log.Warn("the provider does not say which models it has", "err", err, "hint", fmt.Sprintf("check %[1]s_API_KEY and %[1]s_BASE_URL, or name one: --model %[2]s:NAME", strings.ToUpper(kind), kind))
+		log.Warn("the provider's model list cannot be loaded", "err", err, "hint", fmt.Sprintf("check %[1]s_API_KEY and %[1]s_BASE_URL, or name a model: --model %[2]s:NAME", strings.ToUpper(kind), kind))
 		return m, server.Info{Model: kind}, nil
 	}
 	return m, server.Info{Model: kind + ":" + id}, nil
@@ -90,7 +90,7 @@ func checkProvider(flag, kind string, env func(string) string) error {
 		return nil // many servers that people run themselves ask for no key
 	}
 	if env(name+"_API_KEY") == "" && (name == "OPENAI" || env(name+"_AUTH_TOKEN") == "") {
-		return &usageError{fmt.Sprintf("--model %s: %s_API_KEY is not set (for a server that asks for none, set %s_BASE_URL)", flag, name, name)}
+		return &usageError{fmt.Sprintf("--model %s: %s_API_KEY is not set (if your server needs no key, set %s_BASE_URL)", flag, name, name)}
 	}
 	return nil
 }
@@ -108,7 +108,7 @@ func responsesName(s string) (name string, background bool, err error) {
 		err = errors.New("another option")
 	}
 	if err != nil {
-		return "", false, errors.New("what follows the name can be ?background=1 or ?background=0")
+		return "", false, errors.New("after the name, only ?background=1 or ?background=0 is allowed")
 	}
 	return name, background, nil
 }

@@ -14,7 +14,7 @@ import (
 
 type sessionsCmd struct {
 	URL    string `name:"url" default:"http://127.0.0.1:8080" help:"The server."`
-	Status string `enum:",active,paused,ended,failed" default:"" help:"Only these: active, paused, ended or failed."`
+	Status string `enum:",active,paused,ended,failed" default:"" help:"List only sessions with this status: active, paused, ended or failed."`
 	JSON   bool   `name:"json" help:"One JSON object a line."`
 }
 

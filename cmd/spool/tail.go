@@ -29,7 +29,7 @@ type tailCmd struct {
 	Wire    string `enum:"${wires}" default:"native" help:"${wires}; all but native show one turn."`
 	UI      int    `name:"ui" enum:"6,7" default:"6" help:"AI SDK profile."`
 	After   string `help:"Begin after this position."`
-	Once    bool   `help:"End with the turn instead of following the session."`
+	Once    bool   `help:"Exit when the turn ends, instead of following the session."`
 }
 
 // Run prints the data of each event, one a line, and comes back after the last
@@ -115,7 +115,7 @@ func (t *tail) attach(ctx context.Context) (done bool, err error) {
 	defer res.Body.Close()
 	switch {
 	case res.StatusCode == http.StatusNoContent:
-		return true, errors.New("there is nothing to show: no turn of this session is open or has ended just now (the native wire shows all of it)")
+		return true, errors.New("there is nothing to show: this session has no open turn, and none that ended recently (--wire native shows the whole log)")
 	case res.StatusCode >= 500:
 		return false, problem(res)
 	case res.StatusCode != http.StatusOK:
@@ -125,7 +125,7 @@ func (t *tail) attach(ctx context.Context) (done bool, err error) {
 	for {
 		e, err := events.Next()
 		if errors.Is(err, io.EOF) {
-			return false, errors.New("the stream ended without an end")
+			return false, errors.New("the stream ended without a terminal frame")
 		}
 		if err != nil {
 			return false, err
@@ -158,7 +158,7 @@ func problem(res *http.Response) error {
 	var p server.Problem
 	data, _ := io.ReadAll(io.LimitReader(res.Body, 64<<10))
 	if json.Unmarshal(data, &p) != nil || p.Code == "" {
-		return fmt.Errorf("%s answers %s (is it a Spool server?)", res.Request.URL.Host, res.Status)
+		return fmt.Errorf("%s answered %s (is it a Spool server?)", res.Request.URL.Host, res.Status)
 	}
 	hint := p.Hint
 	if p.Code == spool.ErrNotFound.Code {

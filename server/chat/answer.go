@@ -71,7 +71,7 @@ func given(f, owner *fold.Fold, t *chunk.ToolPart, a wire.Answer) (bool, error) 
 	case t.State.Done():
 		return false, ErrTooLate.With(f.Session, nil)
 	case a.ApprovalID == "" && t.Approval != nil:
-		return false, ErrNoSuchCall.Because("this call waits for a decision, not for a result").With(f.Session, nil)
+		return false, ErrNoSuchCall.Because("this call waits for an approval, not for a result").With(f.Session, nil)
 	case !asks(owner, t, a):
 		return false, ErrNotWaiting.With(f.Session, nil)
 	}

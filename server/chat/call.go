@@ -63,7 +63,7 @@ func (d *Deps) fits(owner *fold.Fold, t *chunk.ToolPart, a wire.Answer) error {
 	for _, known := range d.Agents {
 		if of := known.Find(name); of != nil {
 			if err := of.CheckResult(t.Name, a.Output); err != nil {
-				return ErrResultInvalid.Because("the result of "+t.Name+" is not what the tool declares: "+err.Error()).With(owner.Session, nil)
+				return ErrResultInvalid.Because("the result of "+t.Name+"the result of "+err.Error()).With(owner.Session, nil)
 			}
 			return nil
 		}

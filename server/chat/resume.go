@@ -39,15 +39,15 @@ func (o *ResumeOptions) Check() error {
 		o.Mode = chunk.ModeContinue
 	case chunk.ModeContinue, chunk.ModeWithMessage, chunk.ModeRetry, chunk.ModeFromCheckpoint:
 	default:
-		return wire.ErrMalformed.Because("mode is one of continue, with_message, retry, from_checkpoint and branch")
+		return wire.ErrMalformed.Because("mode must be continue, with_message, retry, from_checkpoint or branch")
 	}
 	switch {
 	case o.CommandID != "" && chunk.CheckID(o.CommandID) != nil:
 		return chunk.CheckID(o.CommandID)
 	case o.RunID != "" && o.Mode != chunk.ModeContinue:
-		return wire.ErrMalformed.Because("runId is for mode continue")
+		return wire.ErrMalformed.Because("runId is only allowed in mode continue")
 	case (o.CheckpointID != "") != (o.Mode == chunk.ModeFromCheckpoint):
-		return wire.ErrMalformed.Because("checkpointId is for mode from_checkpoint, and needed there")
+		return wire.ErrMalformed.Because("mode from_checkpoint needs checkpointId, and no other mode takes it")
 	case o.Message == nil && o.Mode == chunk.ModeWithMessage:
 		return ErrNoMessage.Because("mode with_message needs a message")
 	case o.Message == nil:
@@ -55,7 +55,7 @@ func (o *ResumeOptions) Check() error {
 	case o.Mode == chunk.ModeContinue || o.Mode == chunk.ModeRetry:
 		return wire.ErrMalformed.Because("mode " + o.Mode + " takes no message")
 	case o.Message.Role != chunk.RoleUser:
-		return wire.ErrMalformed.Because("the message's role is user")
+		return wire.ErrMalformed.Because("the message's role must be user")
 	case len(o.Message.Parts) == 0:
 		return ErrNoMessage.Because("the message is empty")
 	}
@@ -321,12 +321,12 @@ func messageContent(m *chunk.Message) string {
 func nothingToResume(f *fold.Fold) error {
 	e := *ErrNothingToResume
 	if f.Asks() {
-		e.Hint = "its run waits for children"
+		e.Hint = "the run waits for answers to its child agents' calls; answer those"
 		if calls := f.PendingCalls(); len(calls) > 0 {
 			c := calls[0]
-			e.Hint = fmt.Sprintf("its run waits for the outcome of call %s: POST …/tools/%s", c.CallID, c.CallID)
+			e.Hint = fmt.Sprintf("the run waits for the result of call %s: POST …/tools/%s", c.CallID, c.CallID)
 			if c.Approval != nil {
-				e.Hint = fmt.Sprintf("its run waits for a decision on call %s: POST …/approvals/%s", c.CallID, c.Approval.ID)
+				e.Hint = fmt.Sprintf("the run waits for an approval of call %s: POST …/approvals/%s", c.CallID, c.Approval.ID)
 			}
 		}
 	}

@@ -25,7 +25,7 @@ func ParseDecision(approvalID string, data []byte) (wire.Answer, error) {
 		return wire.Answer{}, err
 	}
 	if body.Approved == nil {
-		return wire.Answer{}, wire.ErrMalformed.Because("approved is true or false")
+		return wire.Answer{}, wire.ErrMalformed.Because("approved must be true or false")
 	}
 	return wire.Answer{ApprovalID: approvalID, Approved: *body.Approved, Reason: body.Reason}, nil
 }
@@ -93,7 +93,7 @@ func ParseBranch(data []byte) (chat.BranchOptions, error) {
 			return chat.BranchOptions{}, err
 		}
 		if m.Role != chunk.RoleUser {
-			return chat.BranchOptions{}, wire.ErrMalformed.Because("the message is not a user's")
+			return chat.BranchOptions{}, wire.ErrMalformed.Because("the message's role must be user")
 		}
 		o.Message = m
 	}
@@ -109,7 +109,7 @@ func ParseOrder(order string) (newest bool, err error) {
 	case "desc":
 		return true, nil
 	}
-	return false, chunk.ErrInvalid.Because("order is asc or desc")
+	return false, chunk.ErrInvalid.Because("order must be asc or desc")
 }
 
 // ParseResume reads a resume's body, which may be empty: {mode, runId,

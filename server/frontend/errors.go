@@ -22,7 +22,7 @@ var (
 	ValidationError     = &HandlerError{Code: "VALIDATION_ERROR", StatusCode: 400, Message: "a request parameter is missing or not valid"}
 	StreamNotFoundError = &HandlerError{Code: "STREAM_NOT_FOUND", StatusCode: 404, Message: "the stream does not exist"}
 	StreamFailedError   = &HandlerError{Code: "STREAM_FAILED", StatusCode: 410, Message: "the stream has failed"}
-	ConfigurationError  = &HandlerError{Code: "CONFIGURATION_ERROR", StatusCode: 501, Message: "the handler lacks what this needs"}
+	ConfigurationError  = &HandlerError{Code: "CONFIGURATION_ERROR", StatusCode: 501, Message: "the handler is not configured for this request"}
 	ExecutionError      = &HandlerError{Code: "EXECUTION_ERROR", StatusCode: 500, Message: "the agent could not be executed"}
 	StreamCreationError = &HandlerError{Code: "STREAM_CREATION_ERROR", StatusCode: 500, Message: "the stream could not be created"}
 )

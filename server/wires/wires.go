@@ -50,8 +50,8 @@ func Names() []string {
 
 // Flags are the options that a program takes from its command line.
 type Flags struct {
-	Literal  []string `name:"merlin-literal" help:"Literal behaviours of the Merlin wires, where it is mended by default: end, suppression, first-call, empty-arguments, citations, union, progress, errors, or all."`
-	Suppress []string `name:"merlin-suppress" help:"Types of sub-agents whose words are not shown on the Merlin wires; * is all."`
+	Literal  []string `name:"merlin-literal" help:"Restore behaviours of the original Merlin streamer that are corrected by default: end, suppression, first-call, empty-arguments, citations, union, progress, errors, or all."`
+	Suppress []string `name:"merlin-suppress" help:"Types of sub-agents to hide on the Merlin wires; * hides all."`
 }
 
 // Options reads the flags. An error names the flag and what it takes.

@@ -19,7 +19,7 @@ func CheckAppend(a *spool.Append) error {
 	case a.Session == "":
 		return chunk.ErrInvalid.Because("an append names no session")
 	case a.Epoch == 0 && a.Settle != nil:
-		return chunk.ErrInvalid.Because("only an owner settles").With(a.Session, nil)
+		return chunk.ErrInvalid.Because("only an owner's append can settle").With(a.Session, nil)
 	case a.Epoch == 0 && len(a.Records) == 0:
 		return chunk.ErrInvalid.Because("a command's append has no records").With(a.Session, nil)
 	case len(a.Records) > spool.MaxAppendRecords:
@@ -89,7 +89,7 @@ func ParsePlace(after string) (Place, error) {
 	updated, session, ok := strings.Cut(string(text), ":")
 	n, err2 := strconv.ParseInt(updated, 10, 64)
 	if err != nil || err2 != nil || !ok {
-		return Place{}, chunk.ErrInvalid.Because("the continuation is not one of ours")
+		return Place{}, chunk.ErrInvalid.Because("the continuation is malformed")
 	}
 	return Place{n, session}, nil
 }

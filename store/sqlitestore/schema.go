@@ -131,7 +131,7 @@ func prepare(c *conn, path string) error {
 }
 
 func refuse(path, why string) error {
-	return chunk.ErrInvalid.Because(fmt.Sprintf("%s is no Spool database: %s", path, why))
+	return chunk.ErrInvalid.Because(fmt.Sprintf("%s is not a Spool database: %s", path, why))
 }
 
 // bootID names this start of the host, "" where there is no way to know.

@@ -89,10 +89,10 @@ func open(path string, o *Options, boot string) (*Store, error) {
 	case SyncNormal:
 		synchronous = "NORMAL"
 	default:
-		return nil, chunk.ErrInvalid.Because("sync is full or normal, not " + o.Sync)
+		return nil, chunk.ErrInvalid.Because("sync must be full or normal, not " + o.Sync)
 	}
 	if path == "" || path == ":memory:" {
-		return nil, chunk.ErrInvalid.Because("a SQLite store needs a file; use memstore for one without")
+		return nil, chunk.ErrInvalid.Because("a SQLite store needs a file; use memstore to keep data in memory")
 	}
 	// What people say is not for this machine's other users. SQLite gives the
 	// files that it makes beside this one the same mode.

@@ -62,21 +62,21 @@ func options(r wire.Request) (o Options, err error) {
 	case "session":
 		o.Follow = true
 	default:
-		return o, chunk.ErrInvalid.Because("follow is session, or is left out")
+		return o, chunk.ErrInvalid.Because("follow must be session, or be left out")
 	}
 	switch r.Query.Get("framing") {
 	case "", "bare":
 	case "event":
 		o.Framing = Event
 	default:
-		return o, chunk.ErrInvalid.Because("framing is bare or event")
+		return o, chunk.ErrInvalid.Because("framing must be bare or event")
 	}
 	switch r.Query.Get("agent") {
 	case "", "tree":
 	case "self":
 		o.Self = true
 	default:
-		return o, chunk.ErrInvalid.Because("agent is self or tree")
+		return o, chunk.ErrInvalid.Because("agent must be self or tree")
 	}
 	return o, nil
 }
@@ -84,7 +84,7 @@ func options(r wire.Request) (o Options, err error) {
 func position(r wire.Request) (wire.Position, error) {
 	pos, err := wire.ReadPosition(r)
 	if err == nil && pos.Cursor.InPlan {
-		return wire.Position{}, spool.ErrCursorMalformed.Because("a place inside an attach plan is no place in the log")
+		return wire.Position{}, spool.ErrCursorMalformed.Because("this position is inside a replay, and the native wire needs a position in the log")
 	}
 	return pos, err
 }
