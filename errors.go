@@ -24,9 +24,9 @@ var (
 	ErrCursorRetracted = &chunk.Error{Code: "cursor_retracted", Message: "the cursor points to content that was retracted", Hint: "load the snapshot and attach from its position"}
 )
 
-// Final reports whether a reader's error lasts: the position cannot be served any
-// more, the session is gone, or the store is closed. Other errors, of the store
-// or of a context, may pass: the same reader can go on.
+// Final reports whether a reader's error is permanent: the position can no longer be
+// served, the session is gone, or the store is closed. Other errors, of the store or of
+// a context, are temporary: the same reader can be used again.
 func Final(err error) bool {
 	for _, e := range [...]error{ErrTrimmed, ErrCursorAhead, ErrNotFound, ErrClosed} {
 		if errors.Is(err, e) {
