@@ -12,9 +12,9 @@ import (
 // agents, in bare framing.
 type Options struct {
 	Framing Framing
-	// Self leaves out what the agents below the one that is asked for do.
+	// Self leaves out the records of agents below the requested one.
 	Self bool
-	// Follow lets the stream outlive the turn.
+	// Follow keeps the stream open after the end of the turn.
 	Follow bool
 }
 
@@ -55,7 +55,7 @@ func (o Options) Profile() wire.Profile {
 	}
 }
 
-// options reads what a request asks for.
+// options reads the options of a request.
 func options(r wire.Request) (o Options, err error) {
 	switch r.Query.Get("follow") {
 	case "":
@@ -89,7 +89,7 @@ func position(r wire.Request) (wire.Position, error) {
 	return pos, err
 }
 
-// read takes an event apart for programs that print.
+// read parses an event for programs that print it.
 func read(_ string, data []byte) wire.Event {
 	m, err := Parse(data)
 	switch {
