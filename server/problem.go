@@ -16,7 +16,7 @@ import (
 	"github.com/spool-run/spool/wire"
 )
 
-// Problem is the body of every error answer.
+// Problem is the body of every error response.
 type Problem struct {
 	Error  string `json:"error"`            // for people
 	Code   string `json:"code"`             // stable
@@ -37,14 +37,14 @@ var (
 	errUnexpected  = &chunk.Error{Code: "internal", Message: "internal server error"}
 )
 
-// statusOf returns the HTTP status of an error: its code's.
+// statusOf returns the HTTP status of an error's code.
 func statusOf(err error) int { return chunk.InfoOf(chunk.CodeOf(err)).Status }
 
-// fail answers with an error. What the table does not know is logged and not
+// fail responds with an error. Errors whose code is not in the table are logged and not
 // shown.
 func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if r.Context().Err() != nil && errors.Is(err, context.Canceled) {
-		return // nobody is there
+		return // the client has left
 	}
 	status := statusOf(err)
 	var known *chunk.Error
@@ -57,7 +57,7 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 		s.log.Error("request failed", "method", r.Method, "path", r.URL.Path, "err", err)
 		p.Error = errUnexpected.Error()
 	case status > http.StatusInternalServerError:
-		// The cause is the operator's business: it may name hosts and users.
+		// The cause is only for operators: it may name hosts and users.
 		s.log.Warn("request failed", "method", r.Method, "path", r.URL.Path, "err", err)
 		p.Error = known.With(known.Session, nil).Error()
 	}

@@ -18,7 +18,7 @@ const (
 	HeaderProducerSeq   = "Producer-Seq"
 )
 
-// produce lets a producer outside claim a session (?claim) or append to its run.
+// produce lets an external producer claim a session (?claim) or append to its run.
 func (s *Server) produce(w http.ResponseWriter, r *request) error {
 	data, err := body(w, r.Request, maxOtherBody)
 	if err != nil {
@@ -33,7 +33,7 @@ func (s *Server) produce(w http.ResponseWriter, r *request) error {
 		}
 		writeJSON(w, http.StatusOK, struct {
 			stream.ExternalRun
-			TTL int64 `json:"ttl"` // milliseconds without an append after which the claim is over
+			TTL int64 `json:"ttl"` // milliseconds without an append after which the claim expires
 		}{run, run.TTL.Milliseconds()})
 		return nil
 	}

@@ -5,7 +5,7 @@ import (
 	"github.com/spool-run/spool/chunk"
 )
 
-// Errors of chat requests. The HTTP handler maps their codes to statuses.
+// Errors of chat requests. The HTTP status follows from the code.
 var (
 	ErrNoMessage         = &chunk.Error{Code: "no_message", Message: "the body holds neither a message nor an answer to a pending call", Hint: "send message, or messages whose last one is the user's"}
 	ErrNothingToContinue = &chunk.Error{Code: "nothing_to_continue", Message: "no pending call of this session matches these answers"}
@@ -21,8 +21,8 @@ var (
 	ErrRefused           = &chunk.Error{Code: "refused", Message: "the command was refused"}
 	ErrOverride          = &chunk.Error{Code: "override_not_allowed", Message: "this server does not let a request replace history or state", Hint: "allow it with Options.AllowOverrides (--allow-overrides)"}
 
-	// ErrCut ends a stream whose reader must come back: the connection is to be
-	// broken, not closed.
+	// ErrCut ends a stream whose reader must reconnect: the connection must be broken
+	// off, not closed in good order.
 	ErrCut = &chunk.Error{Code: "cut", Message: "the reader was disconnected and can reconnect"}
 )
 
