@@ -98,7 +98,7 @@ func (c *serveCmd) Run(ctx context.Context, std streams) error {
 	return c.serve(ctx, listener, handler, runs, log)
 }
 
-// logs returns the logs of a store. A test gate lets single records through.
+// logs returns the logs of a store, behind the test gate if there is one.
 func (c *serveCmd) logs(store closableStore, log *slog.Logger) *spool.Logs {
 	if c.Gate == "" {
 		return spool.NewLogs(store, &spool.Options{Logger: log})
@@ -106,8 +106,7 @@ func (c *serveCmd) logs(store closableStore, log *slog.Logger) *spool.Logs {
 	return spool.NewLogs(newGate(store, c.Gate), &spool.Options{Logger: log, BatchRecords: 1})
 }
 
-// servedAgent is the agent that the flags describe, and what is to be closed after
-// it.
+// servedAgent returns the agent that the flags describe, and its resources to close.
 type servedAgent struct {
 	agent   *agent.Agent
 	info    server.Info
@@ -120,7 +119,7 @@ func (c *serveCmd) newAgent(ctx context.Context, log *slog.Logger) (*servedAgent
 		return nil, err
 	}
 	a := demoAgent(m, c.DemoRate, c.WaitLimit)
-	_, a.FailPartial = m.(*replay.Model) // a recording is the same the next time
+	_, a.FailPartial = m.(*replay.Model) // a recording plays the same again, so a retry is useless
 	if !info.Demo {
 		a.FinishMetadata = agent.TokenMetadata(info.Model)
 	}
@@ -150,8 +149,8 @@ func (c *serveCmd) runnerOptions(metrics *runner.Metrics) *runner.Options {
 	}
 }
 
-// serverOptions returns what the flags say of the server. local: only this machine
-// reaches it.
+// serverOptions returns the server's options from the flags. local: only this machine
+// can reach the server.
 func (c *serveCmd) serverOptions(local bool) *server.Options {
 	return &server.Options{
 		AllowHost:   func(host string) bool { return !local || c.allowHost(host) },
@@ -171,7 +170,8 @@ func isLocal(l net.Listener) bool {
 	return ok && addr.IP.IsLoopback()
 }
 
-// announce logs what an operator must know of what is served, and to whom.
+// announce logs what an operator must know about the model and about who can reach the
+// server.
 func (c *serveCmd) announce(log *slog.Logger, l net.Listener, info server.Info) {
 	if !isLocal(l) {
 		log.Warn("everyone who can reach this address can read and write every session; put an authenticating proxy in front of it", "addr", l.Addr().String())
@@ -182,9 +182,9 @@ func (c *serveCmd) announce(log *slog.Logger, l net.Listener, info server.Info) 
 	log.Info("serving", "model", info.Model, "store", c.Store)
 }
 
-// serve runs the HTTP server and the runner until ctx ends, then drains: readers
-// are cut first, so that they come back elsewhere, then open runs get their
-// grace.
+// serve runs the HTTP server and the runner until ctx ends, then drains it: readers are
+// disconnected first, so that they reconnect to another server; then open runs get
+// their grace period.
 func (c *serveCmd) serve(ctx context.Context, l net.Listener, handler *server.Server, runs *runner.Runner, log *slog.Logger) error {
 	srv := &http.Server{
 		Handler:           handler,
@@ -212,9 +212,9 @@ func (c *serveCmd) serve(ctx context.Context, l net.Listener, handler *server.Se
 	return group.Wait()
 }
 
-// allowHost reports whether requests may name this host. That keeps out a page
-// elsewhere whose name is made to point to this machine: a browser would take it and
-// this server for one origin.
+// allowHost reports whether requests may name this host. This refuses a page elsewhere
+// whose DNS name was made to point to this machine: to a browser, the page and this
+// server would be one origin.
 func (c *serveCmd) allowHost(host string) bool {
 	return server.LoopbackHost(host) || slices.Contains(c.AllowHost, "*") || slices.Contains(c.AllowHost, host)
 }
@@ -223,7 +223,7 @@ func (c *serveCmd) allowOrigin(origin string) bool {
 	return server.LoopbackOrigin(origin) || slices.Contains(c.CORSOrigin, "*") || slices.Contains(c.CORSOrigin, origin)
 }
 
-// check refuses numbers that would silently become defaults.
+// check refuses numbers that would silently be replaced by defaults.
 func (c *serveCmd) check() error {
 	for _, f := range []struct {
 		name        string
@@ -254,8 +254,8 @@ func (c *serveCmd) check() error {
 	return nil
 }
 
-// listen opens the address. It is called before anything that takes time or leaves
-// something behind.
+// listen opens the address. It is called before anything that takes time or changes the
+// disk.
 func listen(addr string) (net.Listener, error) {
 	l, err := net.Listen("tcp", addr)
 	switch {
@@ -274,8 +274,8 @@ func listen(addr string) (net.Listener, error) {
 	return nil, &usageError{fmt.Sprintf("--addr %s: want HOST:PORT: %v", addr, err)}
 }
 
-// orNone makes an option of a flag: to a flag 0 means no limit, to an option it means
-// the default, and -1 no limit.
+// orNone turns a flag's value into an option's: 0 means no limit for a flag, but the
+// default for an option, where -1 means no limit.
 func orNone[T time.Duration | int](v T) T {
 	if v == 0 {
 		return -1

@@ -1,6 +1,6 @@
 package frontend
 
-// Headers of chat requests and answers.
+// Headers of chat requests and responses.
 const (
 	HeaderExistingMessage = "X-Existing-Message-Id"
 	HeaderSession         = "X-Session-Id"
