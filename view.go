@@ -16,7 +16,7 @@ const savedName = "fold"
 
 // view is the fold of a log that all its users in this process share.
 type view struct {
-	lock  chan struct{} // held by whoever uses it
+	lock  chan struct{} // held by the goroutine that uses it
 	fold  *fold.Fold
 	src   *source
 	since int // records since the saved copy

@@ -10,11 +10,11 @@ import (
 	"github.com/spool-run/spool/fold"
 )
 
-// run is an external run under a claim of ours: one whose producer has an agent of its
-// own. It is the state machine of all such runs, of those that programs write through a
-// [Manager] and of those that come over HTTP ([External]): it knows in which phase of
-// which step a run is, writes the chunks that belong between its producer's chunks,
-// obeys stops and settles the run. [runs.open] opens one.
+// run is an external run, whose producer has an agent of its own, under a claim of this
+// process. It is the state machine of all such runs, of those that programs write
+// through a [Manager] and of those that come over HTTP ([External]): it knows in which
+// phase of which step a run is, writes the chunks that belong between its producer's
+// chunks, obeys stops and settles the run. [runs.open] opens one.
 //
 // Its state comes from the log and from the results of its own appends. One call at a
 // time uses it.
