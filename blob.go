@@ -12,10 +12,10 @@ import (
 	"github.com/spool-run/spool/internal/jsonenc"
 )
 
-// Blob returns the value that a stored one stands for: a reference to a blob is
-// looked up, and the "$$blob" key of a user's object is "$blob" again. Anything
-// else comes back as it is. Errors: [ErrNotFound] if the blob is gone,
-// [ErrUnsupported], or the store's.
+// Blob returns the original of a stored value. It looks up a reference to a blob, and
+// turns the escaped key "$$blob" of a user's object back into "$blob". It returns any
+// other value unchanged. Errors: [ErrNotFound] if the blob is gone, [ErrUnsupported],
+// or the store's.
 func (g *Log) Blob(ctx context.Context, v json.RawMessage) (json.RawMessage, error) {
 	hash, _, ok := blobref.Parse(v)
 	if !ok {
@@ -32,8 +32,8 @@ func (g *Log) Blob(ctx context.Context, v json.RawMessage) (json.RawMessage, err
 	return data, nil
 }
 
-// spill returns the chunk with its large values moved into blobs, which are
-// stored when it returns. The chunk itself stays as it is.
+// spill returns a copy of the chunk in which large values are replaced by references to
+// blobs. The blobs are stored when it returns.
 func (g *Log) spill(ctx context.Context, c chunk.Chunk) (chunk.Chunk, error) {
 	s := &spiller{ctx: ctx, g: g, foreign: true}
 	switch c := c.(type) {
@@ -106,9 +106,9 @@ func (s *spiller) message(c chunk.Chunk) (chunk.Chunk, error) {
 type spiller struct {
 	ctx context.Context
 	g   *Log
-	// foreign values come from users, models, tools and producers, so that what
-	// looks like a reference is none. Others come from the fold, where values are
-	// as they are stored.
+	// foreign values come from users, models, tools and producers: what looks like a
+	// reference there is not one. Other values come from the fold, in their stored
+	// form.
 	foreign bool
 	err     error
 }
@@ -126,7 +126,7 @@ func spillOne[C any, P interface {
 	return P(&d), nil
 }
 
-// value returns a JSON value as it is stored.
+// value returns the stored form of a JSON value.
 func (s *spiller) value(v json.RawMessage) json.RawMessage {
 	if s.err != nil || len(v) < len(`{"$blob":0}`) {
 		return v
@@ -140,7 +140,7 @@ func (s *spiller) value(v json.RawMessage) json.RawMessage {
 	return blobref.EscapeUnlessRef(v)
 }
 
-// text returns a foreign text as it is stored: itself, or where it is.
+// text returns the stored form of a foreign text: the text, or a reference to it.
 func (s *spiller) text(text string) (string, json.RawMessage) {
 	if len(text) <= chunk.MaxInlineBytes || s.err != nil {
 		return text, nil
@@ -151,7 +151,7 @@ func (s *spiller) text(text string) (string, json.RawMessage) {
 func (s *spiller) blob(v json.RawMessage) json.RawMessage {
 	store, ok := s.g.logs.store.(BlobStore)
 	if !ok {
-		s.err = chunk.ErrTooLarge.Because("the store keeps no values above 64 KiB").With(s.g.session, nil)
+		s.err = chunk.ErrTooLarge.Because("the store does not support values above 64 KiB").With(s.g.session, nil)
 		return v
 	}
 	if !jsonenc.Valid(v) {
@@ -168,7 +168,7 @@ func (s *spiller) blob(v json.RawMessage) json.RawMessage {
 	return out
 }
 
-// parts returns parts as they are stored; the slice is copied if need be.
+// parts returns the stored form of parts. It copies the slice before it changes it.
 func (s *spiller) parts(parts []chunk.Part) []chunk.Part {
 	var out []chunk.Part
 	for i := range parts {

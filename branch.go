@@ -16,27 +16,28 @@ import (
 type BranchOptions struct {
 	CheckpointID string
 	Session      string // the new session's id
-	// CommandID makes repeats the same branch. Without one the id of the new
-	// session does.
+	// CommandID is the idempotency key of the call. Without one, the new session's id
+	// is the key.
 	CommandID string
-	// Principal is whose the new session is; "" is the source's.
+	// Principal is the new session's principal; "" copies the source's.
 	Principal string
 }
 
-// Branch copies the log's kept records up to a checkpoint into a new session,
-// which is there for nobody until its last record, a stream_resync, says where
-// it came from. Its fold is the log's at the checkpoint, under the new session's
-// id and with sequences of its own; commands that had not taken effect are not
-// in it. A run that was open there is suspended as interrupted, so that the
-// branch rests; one that only had to end has ended.
+// Branch copies the log's kept records up to a checkpoint into a new session. The new
+// session is invisible until its last record, a stream_resync that names its source, is
+// written. Its fold is the log's fold at the checkpoint, under the new session's id and
+// with its own sequences. Commands that had not taken effect are not copied. A run that
+// was open at the checkpoint is suspended as interrupted. If the run did nothing after
+// the checkpoint except end, the branch contains its end.
 //
-// What a crash leaves behind is not visible, and the same call completes it; a
-// call for a branch that is there returns where it came from. It needs memory
-// for the log's fold and a page of records.
+// After a crash, the unfinished branch is invisible, and the same call completes it. A
+// call for a branch that exists already returns its origin. Branch needs memory for the
+// log's fold and a page of records.
 //
 // Errors: [ErrNotFound] for an unknown session or checkpoint, [chunk.ErrInvalidID],
-// [ErrExists] if the new session's id is taken, [ErrBusy] if somebody else is
-// making the same branch and takes long, [ErrUnsupported], [chunk.ErrTooLarge], or the store's.
+// [ErrExists] if the new session's id is taken, [ErrBusy] if another process is making
+// the same branch and does not finish in time, [ErrUnsupported], [chunk.ErrTooLarge],
+// or the store's.
 func (g *Log) Branch(ctx context.Context, o BranchOptions) (*fold.Origin, error) {
 	if err := errors.Join(chunk.CheckSessionID(g.session), chunk.CheckSessionID(o.Session)); err != nil {
 		return nil, err
@@ -58,7 +59,7 @@ func (g *Log) Branch(ctx context.Context, o BranchOptions) (*fold.Origin, error)
 	}
 	made, err := b.make(ctx, leaser)
 	switch {
-	case errors.Is(err, ErrExists): // perhaps somebody has made it meanwhile
+	case errors.Is(err, ErrExists): // another process may have made it meanwhile
 		if made, madeErr := target.madeBy(ctx, g.session, o); made != nil || madeErr != nil {
 			return made, madeErr
 		}
@@ -79,7 +80,7 @@ func (b *branching) make(ctx context.Context, leaser Leaser) (*fold.Origin, erro
 	return b.finish(ctx)
 }
 
-// await waits a few seconds for the branch of whoever has taken over.
+// await waits a few seconds for the branch of the process that has taken over.
 func (b *branching) await(ctx context.Context) (*fold.Origin, error) {
 	for tries := range 10 {
 		if err := b.from.logs.Sleep(ctx, backoff(tries)); err != nil {
@@ -90,16 +91,16 @@ func (b *branching) await(ctx context.Context) (*fold.Origin, error) {
 		}
 	}
 	busy := *ErrBusy
-	busy.Message, busy.Hint = "somebody else is making this branch", "ask again"
+	busy.Message, busy.Hint = "another process is making this branch", "send the request again"
 	return nil, busy.With(b.o.Session, nil)
 }
 
-// madeBy returns the origin of a session that this very call has made, nil if
-// there is no such session, and [ErrExists] for any other.
+// madeBy returns the origin of a session that a call with this idempotency key has
+// made, nil if there is no such session, and [ErrExists] for any other session.
 func (g *Log) madeBy(ctx context.Context, source string, o BranchOptions) (origin *fold.Origin, err error) {
 	err = g.View(ctx, func(f *fold.Fold) error {
 		if f.Seq == 0 {
-			return nil // claimed, and nothing else yet: by another maker of this branch
+			return nil // only claimed yet, by another maker of this branch
 		}
 		if f.Origin == nil || f.Origin.Session != source || f.Origin.CheckpointID != o.CheckpointID || f.Origin.CommandID != o.CommandID {
 			return ErrExists.With(g.session, nil)
@@ -114,9 +115,9 @@ func (g *Log) madeBy(ctx context.Context, source string, o BranchOptions) (origi
 	return origin, err
 }
 
-// branching is the making of one branch. What it writes is a function of the
-// source and the options alone, but for the last record: whoever goes on with a
-// copy finds what it would have written itself.
+// branching makes one branch. All records but the last are a function of the source and
+// the options alone, so that a process that continues a copy finds what it would have
+// written itself.
 type branching struct {
 	from, to *Log
 	o        BranchOptions
@@ -127,24 +128,24 @@ type branching struct {
 	end        uint64 // the last sequence to copy: the checkpoint's, or its run's end
 	drop       map[string]bool
 	suffix     []chunk.Chunk // what settles the branch
-	status     chunk.Status  // and how it then stands
+	status     chunk.Status  // the status of the branch then
 	row        Row
 	refs       []seqRef // sorted
 
 	lease   Lease
 	ordinal uint64
-	done    uint64 // what the branch holds
-	count   uint64 // what it should hold so far
+	done    uint64 // the records that the branch holds
+	count   uint64 // the records that it should hold so far
 	held    []chunk.Record
 	batch   []chunk.Record
 	size    int
 	blobs   map[string]bool
 }
 
-// seqRef is a sequence that some record names, and what it is in the branch.
+// seqRef is a sequence that a record refers to, and its counterpart in the branch.
 type seqRef struct {
 	old, new uint64
-	fill     bool // a part stands in the order of this sequence
+	fill     bool // a part has its place in the order by this sequence
 }
 
 // plan decides what to copy.
@@ -195,7 +196,7 @@ func (b *branching) findEnd(ctx context.Context) error {
 	return err
 }
 
-// dropCommands leaves out the commands on which nobody has acted at the branch's end.
+// dropCommands leaves out the commands that no owner has acted on at the branch's end.
 func (b *branching) dropCommands(f *fold.Fold) {
 	b.drop = map[string]bool{}
 	for _, c := range append(slices.Clone(f.Waiting), f.Continue, f.Stop, f.Interrupt) {
@@ -208,8 +209,8 @@ func (b *branching) dropCommands(f *fold.Fold) {
 	}
 }
 
-// close decides how the branch stands. If a run is open at its end, the branch is
-// paused there, with the records that say so.
+// close decides the branch's status. If a run is open at its end, close adds the
+// records that suspend the run.
 func (b *branching) close(f *fold.Fold) {
 	b.status = f.Status
 	if f.OpenRun() == nil {
@@ -224,7 +225,7 @@ func (b *branching) close(f *fold.Fold) {
 	}
 }
 
-// collectRefs finds the sequences that records of the branch name.
+// collectRefs finds the sequences that records of the branch refer to.
 func (b *branching) collectRefs(ctx context.Context) error {
 	err := b.eachKept(ctx, b.source.Floor, func(_ chunk.Record, c chunk.Chunk) error {
 		b.collect(c)
@@ -238,7 +239,7 @@ func (b *branching) collectRefs(ctx context.Context) error {
 	}
 	slices.SortFunc(b.refs, func(x, y seqRef) int {
 		if x.old == y.old && x.fill != y.fill && x.fill {
-			return -1 // and stays
+			return -1 // not dropped
 		}
 		return cmp.Compare(x.old, y.old)
 	})
@@ -246,8 +247,7 @@ func (b *branching) collectRefs(ctx context.Context) error {
 	return nil
 }
 
-// onlyEnds reports whether the run, after its last checkpoint, did nothing more
-// than end.
+// onlyEnds reports whether the run did nothing after its last checkpoint except end.
 func (b *branching) onlyEnds(ctx context.Context) bool {
 	only := true
 	err := b.eachKept(ctx, b.checkpoint.Seq, func(_ chunk.Record, c chunk.Chunk) error {
@@ -267,7 +267,7 @@ func (b *branching) collect(c chunk.Chunk) {
 	})
 }
 
-// eachKept calls fn with the records to copy behind a sequence, decoded.
+// eachKept calls fn with the records to copy after a sequence, decoded.
 func (b *branching) eachKept(ctx context.Context, at uint64, fn func(chunk.Record, chunk.Chunk) error) error {
 	page := 64
 	for at < b.end {
@@ -301,11 +301,11 @@ func (b *branching) eachKept(ctx context.Context, at uint64, fn func(chunk.Recor
 	return nil
 }
 
-// ofRun reports whether a run is that of the checkpoint, or a child's in it.
+// ofRun reports whether a run is the checkpoint's, or the run of a child in it.
 func (b *branching) ofRun(id string) bool { return id == b.run || strings.HasPrefix(id, b.run+".") }
 
-// claim makes the new session ours and invisible. Commands for it are refused
-// from then on.
+// claim claims the new session and makes it invisible. From then on the store refuses
+// commands for it.
 func (b *branching) claim(ctx context.Context, leaser Leaser) error {
 	lease, err := leaser.Claim(ctx, Claim{Owner: "branch-" + b.from.logs.NewID(), Session: b.o.Session, Force: true})
 	if err != nil {
@@ -318,7 +318,7 @@ func (b *branching) claim(ctx context.Context, leaser Leaser) error {
 		if err != nil {
 			return err
 		}
-		if head = res.Head; head.Seq > 0 { // somebody was quicker
+		if head = res.Head; head.Seq > 0 { // another process was faster
 			head.Status = lease.Head.Status
 			if _, err := b.append(ctx, nil, Row{Status: head.Status}); err != nil {
 				return err
@@ -379,7 +379,8 @@ func (b *branching) copy(ctx context.Context) error {
 	return b.flush(ctx)
 }
 
-// write puts a record as it is in the branch, with the large values it refers to.
+// write writes the branch's version of a record, and the large values that it refers
+// to.
 func (b *branching) write(ctx context.Context, r chunk.Record, c chunk.Chunk) error {
 	for _, hash := range blobsIn(r.Data) {
 		if err := b.copyBlob(ctx, hash); err != nil {
@@ -411,7 +412,7 @@ func (b *branching) rename(agent string) string {
 // put adds a record to the branch, or checks that it is there.
 func (b *branching) put(ctx context.Context, r chunk.Record) error {
 	if len(r.Data) > chunk.MaxRecordBytes {
-		return chunk.ErrTooLarge.Because("a record grows too large under the new session's id").With(b.o.Session, nil)
+		return chunk.ErrTooLarge.Because("a record would exceed the size limit under the new session's id").With(b.o.Session, nil)
 	}
 	b.count++
 	if b.count <= b.done {
@@ -462,7 +463,7 @@ func (b *branching) copyBlob(ctx context.Context, hash string) error {
 	}
 	data, err := store.GetBlob(ctx, b.from.session, hash)
 	if errors.Is(err, ErrNotFound) {
-		return nil // out of reach there, too; or never was a reference
+		return nil // gone in the source, too; or it never was a reference
 	}
 	if err != nil {
 		return err
@@ -491,7 +492,7 @@ func (b *branching) finish(ctx context.Context) (*fold.Origin, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The order of its parts is told by assistant messages, not by deltas: to
+	// Assistant messages carry the order of parts, and deltas are not copied: for
 	// readers the trace up to here is trimmed.
 	if trimmer, ok := b.from.logs.store.(Trimmer); ok {
 		if err := trimmer.Trim(ctx, b.o.Session, b.count, 0); err != nil {

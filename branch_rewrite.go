@@ -17,8 +17,8 @@ func (b *branching) omitted(at int64) chunk.Record {
 	return chunk.Record{Type: chunk.TypeTraceOmitted, Agent: b.o.Session, Time: at, Data: data}
 }
 
-// sequences calls fn with each sequence that a chunk names, which fn may change,
-// and whether parts stand in its order.
+// sequences calls fn with each sequence that a chunk refers to, and with whether it
+// orders parts. fn may change the sequence.
 func sequences(c chunk.Chunk, fn func(seq *uint64, part bool)) {
 	parts := func(parts []chunk.Part) {
 		for i := range parts {
@@ -32,7 +32,7 @@ func sequences(c chunk.Chunk, fn func(seq *uint64, part bool)) {
 		parts(c.Data)
 	case *chunk.RunSuspended:
 		parts(c.Data)
-	case *chunk.HistoryReplaced: // content of the log's own is in the log's order
+	case *chunk.HistoryReplaced: // content that came from this log is ordered by it
 		if c.CheckpointID != "" && c.Messages != nil {
 			for i := range *c.Messages {
 				parts((*c.Messages)[i].Parts)
@@ -73,8 +73,8 @@ func readdress(c chunk.Chunk, rename func(string) string) ([]byte, error) {
 	return chunk.Append(nil, c)
 }
 
-// setMember replaces a string member of a JSON object, if it has it. The rest
-// stays byte for byte.
+// setMember replaces a string member of a JSON object, if the object has it. All other
+// bytes stay as they are.
 func setMember(object []byte, name, value string) ([]byte, error) {
 	d := json.NewDecoder(bytes.NewReader(object))
 	if _, err := d.Token(); err != nil {
@@ -98,8 +98,8 @@ func setMember(object []byte, name, value string) ([]byte, error) {
 	return bytes.Clone(object), nil
 }
 
-// blobsIn returns the hashes of the large values that a record refers to. What
-// only looks like a reference may be among them.
+// blobsIn returns the hashes of the large values that a record refers to. Values that
+// only look like references may be among them.
 func blobsIn(data []byte) (hashes []string) {
 	const before, digits = `"$blob":"`, len("sha256:") + 64
 	for {

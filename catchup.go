@@ -7,22 +7,22 @@ import (
 	"github.com/spool-run/spool/chunk"
 )
 
-// source reads what a fold over log[after+1..] needs, without waiting: kept
-// records where trace may be gone, then every record. Its zero position, which
-// means the whole log, begins at the floor.
+// source reads, without waiting, the records that a fold over log[after+1..] needs:
+// only kept records where trace may be trimmed, then every record. The zero position
+// means the whole log and begins at the floor.
 type source struct {
 	g           *Log
 	r           *Reader
 	at          uint64
-	upTo        uint64 // not beyond; 0: to the head
+	upTo        uint64 // the last sequence to read; 0: to the head
 	incarnation uint64
 	page        int
-	keptTo      uint64 // up to here it has read kept records only,
-	lossy       bool   // and not from where it began: a trim overtook it
+	keptTo      uint64 // up to here it has read kept records only
+	lossy       bool   // a trim overtook it: trace is missing that it should have read
 }
 
-// newSource asks the store for the head, unless the caller has just got one.
-// Errors: [ErrNotFound], [ErrCursorAhead] if the position lies beyond the log, or
+// newSource asks the store for the head, unless the caller passes one that it has just
+// got. Errors: [ErrNotFound], [ErrCursorAhead] if the position lies beyond the log, or
 // the store's.
 func newSource(ctx context.Context, g *Log, just Head, after, upTo uint64) (*source, error) {
 	t := g.tail
@@ -54,8 +54,8 @@ func (s *source) follow() {
 	}
 }
 
-// next returns the next records; none and no error: it is where it should stop,
-// or at the head.
+// next returns the next records. Without records and without an error, the source is at
+// its end or at the head.
 func (s *source) next(ctx context.Context) ([]chunk.Record, error) {
 	for again := true; again && (s.upTo == 0 || s.at < s.upTo); {
 		var recs []chunk.Record
@@ -81,7 +81,7 @@ func (s *source) next(ctx context.Context) ([]chunk.Record, error) {
 	return nil, nil
 }
 
-// all reads from the log as it is, and turns to kept records if it was trimmed
+// all reads every record, and falls back to kept records if the log was trimmed
 // meanwhile.
 func (s *source) all(ctx context.Context) (recs []chunk.Record, again bool, err error) {
 	recs, err = s.r.poll(ctx)

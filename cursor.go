@@ -5,17 +5,17 @@ import (
 	"strings"
 )
 
-// Cursor is a position in a log that a reader has seen. It is exclusive: "after
-// 42". The zero Cursor is the start of the log, in whatever incarnation.
+// Cursor is a position in a log that a reader has seen. It is exclusive: "after 42".
+// The zero Cursor is the start of the log, in any incarnation.
 //
-// Its text form is an SSE event id: "42", or "42.3" in incarnation 3, and
-// "p5-42" for a reader that has seen the first five frames of the attach plan
-// cut at 42 ("p5-42.3"). The p keeps parsers that expect a number from taking a
-// place inside a plan for a position.
+// Its text form is an SSE event id: "42", or "42.3" in incarnation 3, and "p5-42"
+// ("p5-42.3") for a reader that has seen the first five frames of the plan made at
+// record 42. Because of the p, a parser that expects a number does not mistake a place
+// inside a plan for a position in the log.
 type Cursor struct {
 	Seq         uint64
-	Incarnation uint64 // 0: not said, which means the first
-	InPlan      bool   // the reader was inside the attach plan cut at Seq…
+	Incarnation uint64 // 0: not given, which means the first
+	InPlan      bool   // the reader was inside the plan made at Seq…
 	PlanFrames  uint64 // …and has seen this many of its frames
 }
 
@@ -82,8 +82,8 @@ func parseDecimal(s string) (uint64, bool) {
 	return n, n < 1<<53
 }
 
-// Check says whether a log with this head can serve the cursor record by
-// record: nil, [ErrCursorAhead] or [ErrTrimmed].
+// Check returns nil if a log with this head can serve all records after the cursor, and
+// [ErrCursorAhead] or [ErrTrimmed] if not.
 func (c Cursor) Check(h Head) error {
 	switch {
 	case c == Cursor{}:

@@ -1,4 +1,4 @@
-// Package spool makes AI-agent runs durable, resumable and watchable.
+// Package spool is the log of durable, resumable AI-agent runs.
 //
 // Everything that happens in a session is one typed [chunk.Chunk] in one ordered log,
 // stored as a [chunk.Record]. A [Store] keeps logs; a [Log] reads and writes one;

@@ -10,21 +10,21 @@ import (
 	"github.com/spool-run/spool/chunk"
 )
 
-// splitBytes is the length of the pieces of a text that is too large for one
-// record. JSON makes a byte six at most, so that a piece always fits.
+// splitBytes is the length of the pieces of a text that is too large for one record.
+// JSON encodes a byte as six at most, so that a piece always fits.
 const splitBytes = 32 << 10
 
 // chunkEncoder turns chunks into records: base fields, large values, limits.
 type chunkEncoder struct {
 	g    *Log
-	base chunk.Base // what chunks get whose own fields are zero
+	base chunk.Base // the defaults of chunks' base fields
 	last int64      // the latest timestamp given out
 	buf  []byte
 }
 
-// encode fills in the chunks' base fields (in place), moves large values into
-// blobs, and returns the records, without sequences. Nothing but blobs has been
-// stored when it fails.
+// encode fills in the chunks' base fields (in place), moves large values into blobs,
+// and returns the records, without sequences. If it fails, at most blobs have been
+// stored.
 func (e *chunkEncoder) encode(ctx context.Context, chunks []chunk.Chunk) ([]chunk.Record, error) {
 	recs := make([]chunk.Record, 0, len(chunks))
 	for _, c := range chunks {
@@ -108,7 +108,7 @@ func split(c chunk.Chunk) []chunk.Chunk {
 		}
 	case *chunk.Thinking:
 		if c.IsComplete {
-			return nil // whether it holds the whole block or its rest, only the producer knows
+			return nil // only the producer knows if it is the whole block or the rest of it
 		}
 		for _, s := range splitText(c.Content) {
 			d := *c

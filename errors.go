@@ -10,23 +10,23 @@ import (
 var (
 	ErrNotFound    = &chunk.Error{Code: "not_found", Message: "there is no such session"}
 	ErrClosed      = &chunk.Error{Code: "closed", Message: "the store is closed"}
-	ErrSuperseded  = &chunk.Error{Code: "executor_superseded", Message: "another executor owns this session", Hint: "stop writing; whoever claimed the session goes on with it"}
-	ErrNothingDue  = &chunk.Error{Code: "nothing_due", Message: "no session can be claimed"}
-	ErrExists      = &chunk.Error{Code: "session_exists", Message: "there is such a session already", Hint: "branch into a session id that is not used"}
-	ErrBusy        = &chunk.Error{Code: "busy", Message: "a run is active in this session", Hint: "attach to it, stop it, or send with whenBusy queue"}
+	ErrSuperseded  = &chunk.Error{Code: "executor_superseded", Message: "another owner holds this session's lease", Hint: "stop writing: another owner has claimed the session and continues its run"}
+	ErrNothingDue  = &chunk.Error{Code: "nothing_due", Message: "no session is due or has an expired lease"}
+	ErrExists      = &chunk.Error{Code: "session_exists", Message: "a session with this id already exists", Hint: "choose a session id that is not in use"}
+	ErrBusy        = &chunk.Error{Code: "busy", Message: "a run is active in this session", Hint: "attach to the run, stop it, or send the message with whenBusy: queue"}
 	ErrUnavailable = &chunk.Error{Code: "unavailable", Message: "the store cannot be reached"}
-	ErrUnsupported = &chunk.Error{Code: "unsupported", Message: "the store does not offer this"}
+	ErrUnsupported = &chunk.Error{Code: "unsupported", Message: "the store does not support this operation"}
 
-	// What can become of a cursor.
-	ErrCursorMalformed = &chunk.Error{Code: "cursor_malformed", Message: "the cursor is not one of ours"}
-	ErrTrimmed         = &chunk.Error{Code: "cursor_trimmed", Message: "records after the cursor were trimmed", Hint: "load the snapshot"}
-	ErrCursorAhead     = &chunk.Error{Code: "cursor_ahead", Message: "the cursor lies beyond the log or in another incarnation of it", Hint: "load the snapshot"}
-	ErrCursorRetracted = &chunk.Error{Code: "cursor_retracted", Message: "the cursor lies inside a discarded step", Hint: "load the snapshot"}
+	// Why a cursor cannot be served.
+	ErrCursorMalformed = &chunk.Error{Code: "cursor_malformed", Message: "the cursor is malformed", Hint: "send the id of an event as it was received"}
+	ErrTrimmed         = &chunk.Error{Code: "cursor_trimmed", Message: "records after the cursor were trimmed", Hint: "load the snapshot and attach from its position"}
+	ErrCursorAhead     = &chunk.Error{Code: "cursor_ahead", Message: "the cursor is beyond the end of the log, or belongs to an earlier log that was deleted or lost", Hint: "load the snapshot and attach from its position"}
+	ErrCursorRetracted = &chunk.Error{Code: "cursor_retracted", Message: "the cursor points to content that was retracted", Hint: "load the snapshot and attach from its position"}
 )
 
-// Final reports whether a reader's error lasts: the position cannot be served any
-// more, the session is gone, or the store is closed. Other errors, of the store
-// or of a context, may pass: the same reader can go on.
+// Final reports whether a reader's error is permanent: the position can no longer be
+// served, the session is gone, or the store is closed. Other errors, of the store or of
+// a context, are temporary: the same reader can be used again.
 func Final(err error) bool {
 	for _, e := range [...]error{ErrTrimmed, ErrCursorAhead, ErrNotFound, ErrClosed} {
 		if errors.Is(err, e) {

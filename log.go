@@ -11,8 +11,8 @@ import (
 	"github.com/spool-run/spool/chunk"
 )
 
-// giveUp is how long an append of unknown outcome is repeated when no lease
-// says otherwise, and attempt how long one try may take.
+// giveUp is how long an append of unknown outcome is repeated if there is no lease, and
+// attempt is how long one try may take.
 const (
 	giveUp  = 30 * time.Second
 	attempt = 10 * time.Second
@@ -31,7 +31,7 @@ type Log struct {
 
 	mu          sync.Mutex
 	projections map[string]weak.Pointer[Projection]
-	views       []*Projection // the latest asked for, so that they stay
+	views       []*Projection // the latest in use, kept alive
 }
 
 func newLog(l *Logs, session string) *Log {
@@ -60,20 +60,21 @@ func (g *Log) Head(ctx context.Context) (Head, error) {
 	return h, err
 }
 
-// Command appends commands without a lease and makes the session due, creating
-// it if need be. All chunks go into one append. It fills in their base fields.
+// Command appends commands without a lease and makes the session due. It creates the
+// session if there is none. It fills in the chunks' base fields and puts all of them
+// into one append.
 //
-// Errors: [chunk.ErrInvalidID] for a bad command id, [chunk.ErrInvalidChunk] for any other
-// bad chunk or one that is no command, [chunk.ErrTooLarge], or the store's. While the
-// outcome is unknown the append is repeated; that both land is harmless, since
-// the fold takes the first command of an id.
+// Errors: [chunk.ErrInvalidID] for a bad command id, [chunk.ErrInvalidChunk] for any
+// other invalid chunk or one that is not a command, [chunk.ErrTooLarge], or the
+// store's. While the outcome is unknown the append is repeated. It does no harm if both
+// are stored, since the fold takes the first command of an id.
 func (g *Log) Command(ctx context.Context, row Row, chunks ...chunk.Chunk) (Appended, error) {
 	if len(chunks) == 0 {
-		return Appended{}, chunk.ErrInvalid.Because("a command append needs a command").With(g.session, nil)
+		return Appended{}, chunk.ErrInvalid.Because("the append contains no command").With(g.session, nil)
 	}
 	for _, c := range chunks {
 		if !chunk.IsCommand(c.ChunkType()) {
-			return Appended{}, chunk.ErrInvalidChunk.Because("a "+string(c.ChunkType())+" is no command").With(g.session, nil)
+			return Appended{}, chunk.ErrInvalidChunk.Because("a "+string(c.ChunkType())+" is not a command").With(g.session, nil)
 		}
 		if err := chunk.CheckID(chunk.CommandID(c)); err != nil {
 			return Appended{}, err
@@ -93,14 +94,14 @@ func (g *Log) Command(ctx context.Context, row Row, chunks ...chunk.Chunk) (Appe
 	return g.append(ctx, Append{Session: g.session, Records: recs, Row: row}, giveUp)
 }
 
-// append appends and, while the outcome is unknown, repeats.
+// append appends, and repeats the append while its outcome is unknown.
 func (g *Log) append(ctx context.Context, a Append, patience time.Duration) (Appended, error) {
 	var begun time.Time
 	for failures := 0; ; failures++ {
 		try, cancel := context.WithTimeout(ctx, attempt)
 		res, err := g.logs.store.Append(try, a)
 		cancel()
-		if err == nil && res.Repeated { // what is stored may be another process's, and is read
+		if err == nil && res.Repeated { // another process may have written it, so it is read
 			g.tail.observe(res.Head)
 			return res, nil
 		}
@@ -114,10 +115,10 @@ func (g *Log) append(ctx context.Context, a Append, patience time.Duration) (App
 		now := g.logs.Now()
 		if failures == 0 {
 			begun = now
-			g.logs.Logger().Warn("append again: its outcome is unknown", "session", g.session, "error", err)
+			g.logs.Logger().Warn("repeating an append of unknown outcome", "session", g.session, "error", err)
 		}
 		if now.Sub(begun) >= patience {
-			return Appended{}, ErrUnavailable.Because("the outcome of an append stayed unknown").With(g.session, err)
+			return Appended{}, ErrUnavailable.Because("the outcome of an append is still unknown after retries").With(g.session, err)
 		}
 		if g.logs.Sleep(ctx, backoff(failures)) != nil {
 			return Appended{}, err
@@ -125,7 +126,7 @@ func (g *Log) append(ctx context.Context, a Append, patience time.Duration) (App
 	}
 }
 
-// settled says that an append failed for certain and will again.
+// settled reports whether an append has certainly failed, and would fail again.
 func settled(err error) bool {
 	for _, e := range [...]error{ErrSuperseded, ErrNotFound, chunk.ErrTooLarge, ErrClosed, chunk.ErrInvalid, chunk.ErrInvalidID, chunk.ErrInvalidChunk} {
 		if errors.Is(err, e) {

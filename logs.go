@@ -16,41 +16,42 @@ import (
 	"github.com/spool-run/spool/internal/wait"
 )
 
-// Options are the seams and sizes of a process's [Logs]. The zero value works.
+// Options are the injected functions and the limits of a process's [Logs]. The zero
+// value works.
 type Options struct {
-	// Now is the clock: timestamps, and how long an append of unknown outcome is
+	// Now is the clock, for timestamps and for how long an append of unknown outcome is
 	// repeated. nil: time.Now.
 	Now func() time.Time
-	// Sleep waits for d or ctx's end; it paces repeats. nil: a timer.
+	// Sleep waits for d or ctx's end, between retries. nil: a timer.
 	Sleep func(ctx context.Context, d time.Duration) error
 	// NewID makes ids of runs, messages and steps. nil: UUIDs of version 7.
 	NewID func() string
 	// Go starts a goroutine. nil: the go statement.
 	Go func(func())
-	// Logger gets what nobody waits for. nil: discard.
+	// Logger gets the failures that no caller is told of. nil: discard.
 	Logger *slog.Logger
 	// TailBytes bounds the recent records of one session that all its readers
 	// share, and the latest frames of each of its projections. 0: 1 MiB.
 	TailBytes int
 	// BatchRecords bounds the records of one append. 0: MaxAppendRecords.
 	BatchRecords int
-	// Warm is how many logs that nobody uses stay cached. 0: 32.
+	// Warm is how many unused logs stay cached. 0: 32.
 	Warm int
 }
 
-// Logs are the logs of a store as one process sees them: it is where readers of
-// the same session share what they read. Use one per store and process.
+// Logs are the logs of a store as one process sees them. Readers of the same session
+// share through it what they read. Use one per store and process.
 type Logs struct {
 	store  Store
 	o      Options
 	ctx    context.Context
 	cancel context.CancelFunc
-	wg     sync.WaitGroup // what the logs started
+	wg     sync.WaitGroup // goroutines that the logs started
 
 	mu     sync.Mutex
 	closed bool
 	logs   map[string]weak.Pointer[Log]
-	warm   *lru.List // of *Log, most recently asked for first
+	warm   *lru.List // of *Log, most recently used first
 }
 
 // NewLogs returns the logs of a store. o may be nil.
@@ -97,7 +98,7 @@ func (l *Logs) Now() time.Time { return l.o.Now() }
 // NewID makes an id.
 func (l *Logs) NewID() string { return l.o.NewID() }
 
-// Go starts a goroutine through the seam. Close does not wait for it.
+// Go starts a goroutine with [Options.Go]. Close does not wait for it.
 func (l *Logs) Go(f func()) { l.o.Go(f) }
 
 // Sleep waits for d, or until ctx ends and returns its error.
@@ -106,9 +107,9 @@ func (l *Logs) Sleep(ctx context.Context, d time.Duration) error { return l.o.Sl
 // Logger returns the logger, never nil.
 func (l *Logs) Logger() *slog.Logger { return l.o.Logger }
 
-// Log returns the log of a session, which need not exist yet. Handles are cheap:
-// the same *Log comes back while anyone holds it, and for a while after. It
-// fails with [chunk.ErrInvalidID].
+// Log returns the log of a session, which need not exist yet. Handles are cheap: calls
+// return the same *Log while it is in use, and for a while after. It fails with
+// [chunk.ErrInvalidID].
 func (l *Logs) Log(session string) (*Log, error) {
 	if err := chunk.CheckID(session); err != nil {
 		return nil, err
@@ -136,7 +137,7 @@ func (l *Logs) Log(session string) (*Log, error) {
 	return g, nil
 }
 
-// forgotten names a log that the garbage collector took.
+// forgotten names a log that was garbage-collected.
 type forgotten struct {
 	session string
 	log     weak.Pointer[Log]
@@ -167,8 +168,8 @@ func (l *Logs) spawn(f func()) bool {
 	return true
 }
 
-// Close ends every reader and writer with [ErrClosed] and waits for what they
-// started. It does not close the store.
+// Close ends every reader and writer with [ErrClosed] and waits for the goroutines that
+// they started. It does not close the store.
 func (l *Logs) Close() error {
 	l.mu.Lock()
 	l.closed = true
@@ -191,7 +192,7 @@ func (l *Logs) Claim(ctx context.Context, c Claim) (Lease, error) {
 		return Lease{}, err
 	}
 	if lease.Head.Status == chunk.StatusCopying {
-		_ = leaser.Release(ctx, lease) // what is lost is time: whoever copies begins again
+		_ = leaser.Release(ctx, lease) // at worst the process that copies begins again
 		return Lease{}, ErrNotFound.With(lease.Session, nil)
 	}
 	if g, err := l.Log(lease.Session); err == nil {

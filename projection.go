@@ -10,73 +10,72 @@ import (
 )
 
 const (
-	segmentBytes = 64 << 10 // what a Batch should not much exceed, and a stalled reader can hold on to
-	warmViews    = 2        // projections that a log keeps although nobody uses them: about a MiB each
+	segmentBytes = 64 << 10 // the size that a Batch should not much exceed, and that a stalled reader keeps in memory
+	warmViews    = 2        // unused projections that a log keeps: about a MiB each
 )
 
-// Batch is what a reader of a [Projection] is given: the frames of the records
-// after its position, both as frames and rendered. All of it is shared between
-// readers and must not be changed.
+// Batch is what a reader of a [Projection] gets: the frames of the records after its
+// position, both as frames and rendered. All of it is shared between readers and must
+// not be changed.
 type Batch struct {
 	// Frames of the batch. No frame follows a terminal or cut one of an earlier
 	// record: those end a batch.
 	Frames []Frame
-	// Bytes are the same frames one behind the other, each that has a Seq with
-	// its line "id: CURSOR\n" in front, ready for one write to an SSE stream.
+	// Bytes are the same frames, concatenated. Before each frame that has a Seq comes
+	// its line "id: CURSOR\n". They are ready for one write to an SSE stream.
 	Bytes []byte
 	// Plain is how many of the Bytes, PlainFrames how many of the Frames, come
 	// before the first terminal or cut frame.
 	Plain, PlainFrames int
-	// At is the reader's new position, where to go on whatever was sent.
+	// At is the reader's new position. It continues there even if it did not send all
+	// of the batch.
 	At uint64
-	// Quiet says that the log is quiet and nothing follows.
+	// Quiet is set if the log is quiet and no frame follows.
 	Quiet bool
 }
 
-// ProjectionOptions say what a [Projection] shows.
+// ProjectionOptions define what a [Projection] shows.
 type ProjectionOptions struct {
-	// Key names the projection within its log. Whoever asks with the same key gets
-	// the same projection: After, New and Stateless must belong to it.
+	// Key names the projection within its log. Calls with the same key get the same
+	// projection, so After, New and Stateless must be the same, too.
 	Key string
-	// After is the sequence behind which the projector begins.
+	// After is the sequence after which the projector begins.
 	After uint64
-	// New makes a projector that has seen nothing.
+	// New makes a projector that has applied no record.
 	New func() Projector
-	// Stateless says that a record's frames depend on the record alone, so that a
-	// reader may begin anywhere. There is no plan then, and After is ignored.
+	// Stateless is set if a record's frames depend on the record alone, so that a
+	// reader may begin anywhere. Then there is no plan, and After is ignored.
 	Stateless bool
 }
 
-// Projection is a projector that all readers of a log share. It projects each
-// record once, when the first reader asks for it, and keeps the latest frames,
-// rendered, so that a further reader costs a lock and a slice header.
+// Projection is a projector that all readers of a log share. It projects each record
+// once, when the first reader asks for it, and keeps the latest frames in rendered
+// form. A further reader costs a lock and a slice header.
 type Projection struct {
 	g *Log
 	o ProjectionOptions
 
 	lock    chan struct{} // held by the reader that projects
-	proj    Projector     // under lock, as all up to scratch
+	proj    Projector     // under lock, like all fields up to scratch
 	src     *source
 	scratch []Frame
 
 	mu      sync.Mutex
 	ring    ring
 	at      uint64  // everything up to here is projected
-	keptTo  uint64  // up to here from kept records alone
+	keptTo  uint64  // up to here it was projected from kept records alone
 	head    Head    // of the log, when at was reached
-	plan    []Frame // of planAt
+	plan    []Frame // the plan at planAt
 	planAt  uint64
 	planned bool
 	cuts    []cut
 	err     error
 }
 
-// cut is a record whose frames cut their readers, and the record since which they
-// take back what was sent.
+// cut is a record with cut frames, and the first record whose frames they retract.
 type cut struct{ since, at uint64 }
 
-// Projection returns the log's projection of that key, and makes it if there is
-// none.
+// Projection returns the log's projection with that key. It makes one if there is none.
 func (g *Log) Projection(o ProjectionOptions) *Projection {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -112,9 +111,9 @@ func (p *Projection) failed() bool {
 	return p.err != nil
 }
 
-// Attach brings the projection to the head and returns the projector's plan
-// there. A head that the caller has just got is not asked for again; the zero Head
-// is. Errors are those of [Follower.Next].
+// Attach brings the projection to the head and returns the projector's plan there. A
+// caller that has just got the head passes it, to save a request to the store; the zero
+// Head makes Attach ask. Errors are those of [Follower.Next].
 func (p *Projection) Attach(ctx context.Context, just Head) (plan []Frame, at uint64, err error) {
 	if err := p.reach(ctx, just); err != nil {
 		return nil, 0, err
@@ -158,10 +157,9 @@ func (p *Projection) reach(ctx context.Context, just Head) error {
 	}
 }
 
-// Retracted reports whether some of what a reader at this sequence was sent has
-// been taken back since by frames that cut their reader: if it went on there it
-// would be cut, and come back, again and again. Errors are those of
-// [Follower.Next].
+// Retracted reports whether content that a reader at this sequence has received was
+// retracted later by cut frames. If the reader continued there, it would be
+// disconnected, and reconnect, again and again. Errors are those of [Follower.Next].
 func (p *Projection) Retracted(ctx context.Context, just Head, seq uint64) (bool, error) {
 	if err := p.reach(ctx, just); err != nil {
 		return false, err
@@ -171,9 +169,9 @@ func (p *Projection) Retracted(ctx context.Context, just Head, seq uint64) (bool
 	return slices.ContainsFunc(p.cuts, func(c cut) bool { return c.since <= seq && seq < c.at }), nil
 }
 
-// At returns a projector as it was at a sequence: one of its own over the records
-// up to there. It fails with [ErrCursorAhead] beyond the head, and with
-// [ErrTrimmed] where the records are gone.
+// At returns a new projector that has applied the records up to a sequence. It fails
+// with [ErrCursorAhead] beyond the head, and with [ErrTrimmed] where the records are
+// gone.
 func (p *Projection) At(ctx context.Context, just Head, seq uint64) (Projector, error) {
 	proj := p.o.New()
 	if seq <= p.o.After {
@@ -197,19 +195,20 @@ func (p *Projection) At(ctx context.Context, just Head, seq uint64) (Projector, 
 	}
 }
 
-// Follow returns a reader of the frames of the records after a position. A head
-// that the caller has just got is not asked for again; the zero Head is.
+// Follow returns a reader of the frames of the records after a position. A caller that
+// has just got the head passes it, to save a request to the store; the zero Head makes
+// Follow ask.
 func (p *Projection) Follow(just Head, after uint64) *Follower {
 	return &Follower{p: p, after: max(after, p.o.After), whole: after <= p.o.After, checked: just != Head{}}
 }
 
-// Follower is one reader's position in a [Projection]. It holds nothing, except,
-// as long as it is too far behind for the shared frames, a projector of its own.
-// Use it from one goroutine at a time; there is nothing to close.
+// Follower is one reader's position in a [Projection]. It holds no resources, except a
+// projector of its own while it is too far behind for the shared frames. Use it from
+// one goroutine at a time; there is nothing to close.
 type Follower struct {
 	p       *Projection
 	after   uint64
-	whole   bool // it began at the projection's start, so that nothing is missing if trace is
+	whole   bool // it began at the projection's start, so it lacks nothing if trace is trimmed
 	checked bool
 	own     *ownProjector
 }
@@ -217,33 +216,32 @@ type Follower struct {
 // At is the follower's position.
 func (f *Follower) At() uint64 { return f.after }
 
-// Next returns the frames after the follower's position, and moves it. It blocks
-// until there are some, or until the log is quiet and there are none.
+// Next returns the frames after the follower's position, and moves it. It blocks until
+// there are frames, or until the log is quiet.
 //
 // It fails with [ErrTrimmed] if the frames after the position can no longer be
-// told, [ErrCursorAhead] if the log is another incarnation's or shorter,
-// [ErrNotFound], [ErrClosed], the projector's error, the store's or ctx's. Only
-// the store's and ctx's may pass.
+// computed, [ErrCursorAhead] if the log is shorter or in another incarnation,
+// [ErrNotFound], [ErrClosed], the projector's error, the store's or ctx's. Only the
+// store's and ctx's errors are temporary.
 func (f *Follower) Next(ctx context.Context) (Batch, error) { return f.next(ctx, untilQuiet, 0) }
 
-// NextUntil is Next for a reader who only wants what the log holds up to a
-// sequence: once the position is there it returns no frames instead of waiting
-// for some.
+// NextUntil is Next for a reader that needs the log only up to a sequence. Once the
+// position has reached it, NextUntil returns no frames instead of waiting.
 func (f *Follower) NextUntil(ctx context.Context, seq uint64) (Batch, error) {
 	return f.next(ctx, untilQuiet, seq)
 }
 
-// NextFollowing is Next for a reader that outlives the log's quiet: it waits for
-// frames, however long that takes.
+// NextFollowing is Next for a reader that stays when the log becomes quiet. It waits
+// for frames without a limit.
 func (f *Follower) NextFollowing(ctx context.Context) (Batch, error) {
 	return f.next(ctx, following, 0)
 }
 
-// Poll is Next without waiting: neither frames nor quiet mean that the follower
-// is at the head.
+// Poll is Next without waiting. If it returns neither frames nor quiet, the follower is
+// at the head.
 func (f *Follower) Poll(ctx context.Context) (Batch, error) { return f.next(ctx, polling, 0) }
 
-// Await blocks until the log has another head than the one that Poll has reached.
+// Await blocks until the log's head differs from the one that Poll has reached.
 func (f *Follower) Await(ctx context.Context) error {
 	p, t := f.p, f.p.g.tail
 	p.mu.Lock()
@@ -322,8 +320,9 @@ func (f *Follower) take(ctx context.Context) (Batch, reached, error) {
 	}
 }
 
-// stand decides what a follower does where there are no frames. It stays there, or
-// waits for the log, or brings the projection on: then it is to take again.
+// stand decides what a follower does when there are no frames for it. It stays where
+// it is, or waits for the log, or advances the projection; in the last two cases it
+// must take again.
 func (f *Follower) stand(ctx context.Context, to reached, waits patience) (stays bool, b Batch, err error) {
 	t := f.p.g.tail
 	t.mu.Lock()
@@ -343,7 +342,7 @@ func (f *Follower) stand(ctx context.Context, to reached, waits patience) (stays
 	return false, Batch{}, t.awaitLocked(ctx)
 }
 
-// check asks the store where the log stands, unless somebody watches it anyway.
+// check asks the store for the log's head, unless a watcher follows it already.
 func (f *Follower) check(ctx context.Context) error {
 	if f.checked {
 		return nil
@@ -361,16 +360,16 @@ func (f *Follower) check(ctx context.Context) error {
 	return nil
 }
 
-// ownProjector brings one follower to where the shared frames begin.
+// ownProjector brings one follower to the beginning of the shared frames.
 type ownProjector struct {
 	proj    Projector
 	src     *source
 	scratch []Frame
-	recs    []chunk.Record // read, but not projected
+	recs    []chunk.Record // read, but not yet projected
 }
 
-// catchUp projects for this follower alone, from the projection's start, and
-// returns what comes after its position, about a segment of it.
+// catchUp projects for this follower alone, from the projection's start, and returns
+// about one segment of the frames after its position.
 func (f *Follower) catchUp(ctx context.Context) (b Batch, err error) {
 	defer func() {
 		if err != nil {
@@ -435,7 +434,7 @@ func (p *Projection) acquire(ctx context.Context) error {
 
 func (p *Projection) release() { <-p.lock }
 
-// advance projects the next records for everybody, if there are any.
+// advance projects the next records for all readers, if there are any.
 func (p *Projection) advance(ctx context.Context) error {
 	p.mu.Lock()
 	before, head := p.at, p.head
@@ -485,8 +484,8 @@ func (p *Projection) advance(ctx context.Context) error {
 	return nil
 }
 
-// open makes sure that there is a projector, and that a stateless one does not
-// work off what only readers of their own position need.
+// open makes sure that there is a projector. A stateless one skips the records that
+// only readers with positions of their own need.
 func (p *Projection) open(ctx context.Context) error {
 	from := p.o.After
 	if p.o.Stateless {
@@ -512,10 +511,10 @@ func (p *Projection) open(ctx context.Context) error {
 	return nil
 }
 
-// source reads what a projector of this projection is given: all from its start,
-// or, if it is stateless, what comes after a position.
+// source reads the records for a projector of this projection: all from its start, or,
+// if it is stateless, those after a position.
 func (p *Projection) source(ctx context.Context, after uint64) (*source, error) {
-	just := p.g.tail.current() // whoever reads through here has looked
+	just := p.g.tail.current() // its reader has asked the store
 	if !p.o.Stateless {
 		return newSource(ctx, p.g, just, p.o.After, 0)
 	}
@@ -524,11 +523,11 @@ func (p *Projection) source(ctx context.Context, after uint64) (*source, error) 
 		return nil, err
 	}
 	src.at = after
-	src.follow() // what trimmed trace was cannot be told
+	src.follow() // trimmed trace cannot be projected
 	return src, nil
 }
 
-// fail remembers errors that last, so that the next caller of Log.Projection gets
+// fail remembers permanent errors, so that the next call of Log.Projection returns
 // another projection.
 func (p *Projection) fail(err error) error {
 	if Final(err) {

@@ -2,58 +2,54 @@ package spool
 
 import "github.com/spool-run/spool/chunk"
 
-// Frame is a piece of a client protocol's byte stream, ready to be sent. Its
-// flags are all that shared code knows of it: nobody outside the wire's package
-// looks into its bytes.
+// Frame is a piece of a client protocol's byte stream, ready to be sent. Shared code
+// knows only its flags; only the wire's own package looks into its bytes.
 type Frame struct {
-	// Data is the whole frame with its line ends, but without an SSE id, which
-	// depends on how a reader came to it.
+	// Data is the whole frame with its line ends, but without an SSE id: that depends
+	// on the reader.
 	Data []byte
-	// Seq is the record's sequence on the last frame that the record became, and
-	// 0 on the others: a reader that saw this frame has seen the record.
+	// Seq is the record's sequence on the record's last frame, and 0 on its other
+	// frames. A reader that has received this frame has seen the record.
 	Seq uint64
-	// Terminal frames say that the turn has ended or paused. They are sent only
-	// if the record that made them is where the log stands, and the stream is
-	// closed after the last.
+	// Terminal frames tell that the turn has ended or paused. They are sent only if
+	// their record is the log's last, and the stream is closed after them.
 	Terminal bool
-	// Cut frames take back something that was sent and that the wire cannot
-	// retract. The reader is disconnected after the last of them, without an
-	// end, so that it comes back and is given a new plan. They carry no Seq: the
-	// reader's cursor stays inside what was retracted.
+	// Cut frames are made when content is retracted that the wire cannot retract. The
+	// reader is disconnected after the last of them, without a terminal frame, so that
+	// it reconnects and gets a new plan. They carry no Seq: the reader's cursor stays
+	// inside the retracted content.
 	Cut bool
-	// Since narrows what a cut frame takes back: to what was sent of the records
-	// from this sequence on. A reader before it is served; one at it or behind it,
-	// but before the cut, is told that its cursor was retracted. 0 is everything.
+	// Since is the first record whose content a cut frame retracts; 0 is the log's
+	// first. A cursor before it can be served. A cursor from it up to the cut fails
+	// with [ErrCursorRetracted].
 	Since uint64
-	// Echo frames, of a run's first record, tell a client what its own request
-	// has just told the server.
+	// Echo frames, of a run's first record, repeat to a client what its own request has
+	// just sent.
 	Echo bool
 	// Uncounted frames are not counted by clients that count frames.
 	Uncounted bool
 }
 
-// Projector is a client protocol as a fold over a log. It is a deterministic
-// function of the records: no clock, no random ids, nothing that another node
-// could not rebuild. A reader that attaches anywhere must end with what the log
-// says, and so must one that stayed from the beginning; package wiretest proves
-// it for a wire.
+// Projector is a client protocol as a fold over a log. It is a deterministic function
+// of the records: it uses no clock, no random ids, and nothing that another node could
+// not rebuild. Readers that attach at any position, and those that were there from the
+// beginning, must end with the same content. Package wiretest proves this for a wire.
 //
-// A Projector is used by one goroutine at a time. After an error it is not used
-// any more; another one may have more luck.
+// A Projector is used by one goroutine at a time. After an error it is discarded; a new
+// one may succeed.
 type Projector interface {
-	// Apply folds the next record and appends the frames that it becomes to dst.
+	// Apply folds the next record and appends its frames to dst.
 	Apply(dst []Frame, r chunk.Record) ([]Frame, error)
-	// Plan returns frames that bring a reader who has seen nothing to the
-	// projector's present state, as few as possible. Applying the following
-	// records goes on from there. Frames of a plan carry no Seq.
+	// Plan returns the fewest frames that bring a new reader to the projector's present
+	// state. The frames of the following records continue from there. Frames of a plan
+	// carry no Seq.
 	Plan() ([]Frame, error)
 }
 
-// Rejoiner is a [Projector] whose clients answer a call while its run is open,
-// and are then sent what follows the answer.
+// Rejoiner is a [Projector] whose clients can answer a call while its run is open and
+// then receive the frames after the answer.
 type Rejoiner interface {
-	// Rejoin returns the frames of the plan that such a client may lack: the
-	// start of the message, and the outcomes of the open step's calls but for
-	// those that answered names.
+	// Rejoin returns the frames of the plan that such a client may lack: the start of
+	// the message, and the outcomes of the open step's calls, except those in answered.
 	Rejoin(answered func(callID string) bool) ([]Frame, error)
 }

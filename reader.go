@@ -9,7 +9,7 @@ import (
 	"github.com/spool-run/spool/chunk"
 )
 
-// ReadOptions say what a [Reader] reads.
+// ReadOptions define what a [Reader] reads.
 type ReadOptions struct {
 	// After is where to begin; the zero Cursor is the start of the log.
 	After Cursor
@@ -20,15 +20,15 @@ type ReadOptions struct {
 	Max int
 }
 
-// Reader reads a log in order, each record once, first what is stored and then
-// what is committed. It is a cursor: no goroutine and no buffer, so one that
-// nobody calls costs nothing. Use it from one goroutine at a time.
+// Reader reads a log in order, each record once: first the stored records, then new
+// ones as they are committed. It is only a cursor, without goroutine and buffer, so an
+// idle one costs nothing. Use it from one goroutine at a time.
 type Reader struct {
 	g           *Log
 	o           ReadOptions
 	after       uint64
 	incarnation uint64 // 0 until the first record or head
-	checked     bool   // the store was asked since the reader exists
+	checked     bool   // the store was asked since the reader was made
 	page        int    // records of the next private read
 	head        Head
 	err         error
@@ -51,17 +51,17 @@ func (r *Reader) Cursor() Cursor {
 	return c
 }
 
-// Head is the newest head that the reader has met; zero before the first Next.
+// Head is the newest head that the reader has seen; zero before the first Next.
 func (r *Reader) Head() Head { return r.head }
 
-// Next returns the next records, at least one, and blocks until there are some.
-// The slice is the caller's, the records' Data is shared.
+// Next returns the next records, at least one, and blocks until there are some. The
+// slice belongs to the caller; the records' Data is shared.
 //
-// It fails with io.EOF where Follow says so, [ErrTrimmed] if records after the
-// cursor are gone, [ErrCursorAhead] if the cursor lies beyond the log or the log
-// is in another incarnation, [ErrNotFound] if there is no such session (with
-// Follow and no cursor it waits for it instead), [ErrClosed], the store's errors
-// and ctx's. Only the store's and ctx's may pass: call Next again.
+// It fails with io.EOF as described at Follow, [ErrTrimmed] if records after the cursor
+// are gone, [ErrCursorAhead] if the cursor lies beyond the log or the log is in another
+// incarnation, [ErrNotFound] if there is no such session (with Follow and no cursor it
+// waits for it instead), [ErrClosed], the store's errors and ctx's. Only the store's
+// and ctx's errors are temporary: call Next again.
 func (r *Reader) Next(ctx context.Context) ([]chunk.Record, error) {
 	for {
 		recs, err := r.poll(ctx)
@@ -85,8 +85,8 @@ func (r *Reader) Next(ctx context.Context) ([]chunk.Record, error) {
 	}
 }
 
-// poll is Next without waiting: neither records nor an error mean that the
-// reader is at the head.
+// poll is Next without waiting. If it returns neither records nor an error, the reader
+// is at the head.
 func (r *Reader) poll(ctx context.Context) ([]chunk.Record, error) {
 	for r.err == nil {
 		if err := ctx.Err(); err != nil {
@@ -107,7 +107,7 @@ func (r *Reader) poll(ctx context.Context) ([]chunk.Record, error) {
 	return nil, r.err
 }
 
-// keep makes an error sticky unless it may pass.
+// keep makes an error sticky unless it is temporary.
 func (r *Reader) keep(err error) error {
 	if Final(err) {
 		r.err = err
@@ -115,14 +115,14 @@ func (r *Reader) keep(err error) error {
 	return err
 }
 
-// step does one thing towards the next records: it takes them from the tail, or
-// reads. Neither records nor the head nor an error: call again.
+// step takes the next records from the tail, or reads. If it returns neither records
+// nor the head nor an error, call it again.
 func (r *Reader) step(ctx context.Context) (recs []chunk.Record, atHead bool, err error) {
 	t := r.g.tail
 	if t.logs.ctx.Err() != nil {
 		return nil, false, ErrClosed
 	}
-	if !r.checked { // what this process knows may be old
+	if !r.checked { // the head that this process knows may be old
 		err := t.refresh(ctx)
 		r.checked = err == nil
 		return nil, false, err
@@ -152,7 +152,7 @@ func (r *Reader) step(ctx context.Context) (recs []chunk.Record, atHead bool, er
 	return recs, false, err
 }
 
-// missing decides what a session that does not exist means.
+// missing decides what to do if the session does not exist.
 func (r *Reader) missing() error {
 	switch {
 	case r.incarnation != 0 || r.o.After != (Cursor{}):
@@ -163,8 +163,8 @@ func (r *Reader) missing() error {
 	return nil
 }
 
-// bindLocked ties the reader to the log's incarnation, or says that it belongs
-// to another.
+// bindLocked binds the reader to the log's incarnation. It fails if the reader belongs
+// to another one.
 func (r *Reader) bindLocked() error {
 	t := r.g.tail
 	if r.incarnation == 0 {
@@ -187,22 +187,22 @@ func (r *Reader) read(ctx context.Context) ([]chunk.Record, error) {
 		return nil, err
 	}
 	if len(recs) == 0 {
-		return nil, t.logs.Sleep(ctx, backoff(0)) // the head is ahead of what can be read
+		return nil, t.logs.Sleep(ctx, backoff(0)) // the head is newer than the readable records
 	}
 	r.page = min(nextPage(r.page, recs), r.o.Max)
 	return recs, nil
 }
 
-// quiet says that nothing will come without a new command: no run is open, and
-// no runner must look now. Only a paused session has a time to look at later,
-// its expiry; in others a command waits, and is due by the store's clock, which
-// may be ahead of ours.
+// quiet reports whether no record will follow without a new command: no run is open,
+// and the session is not due. A due time in the future counts as quiet only in a paused
+// session, where it is the expiry of the pause. In other sessions it is that of a
+// waiting command, by the store's clock, which may be ahead of ours.
 func quiet(h Head, now int64) bool {
 	return h.Status != chunk.StatusActive && (h.Due == 0 || h.Status == chunk.StatusPaused && h.Due > now)
 }
 
-// Records is [Log.Reader] as an iterator. Like Next it ends with the log's quiet
-// or with an error, after which it yields nothing more.
+// Records is [Log.Reader] as an iterator. Like Next it ends when the log is quiet, or
+// with an error.
 func (g *Log) Records(ctx context.Context, o ReadOptions) iter.Seq2[chunk.Record, error] {
 	return func(yield func(chunk.Record, error) bool) {
 		r := g.Reader(o)

@@ -2,7 +2,7 @@ package spool
 
 import "sort"
 
-// mark is where a record's frames end in a segment.
+// mark is the end of a record's frames in a segment.
 type mark struct {
 	seq    uint64
 	bytes  int
@@ -13,15 +13,15 @@ type mark struct {
 	stop        bool
 }
 
-// segment is a run of rendered frames in one piece of memory. What is appended
-// to it never moves, so readers share it without copying.
+// segment is a series of rendered frames in one piece of memory. Appended bytes never
+// move, so readers share them without copying.
 type segment struct {
 	buf    []byte
 	frames []Frame
 	marks  []mark
 }
 
-// rendered is at most how many bytes frames take, with their ids.
+// rendered is an upper bound of the bytes that frames take, with their ids.
 func rendered(frames []Frame) int {
 	n := 0
 	for i := range frames {
@@ -55,7 +55,7 @@ func (s *segment) add(seq uint64, frames []Frame, incarnation uint64) {
 	s.marks = append(s.marks, m)
 }
 
-// growTo makes room for n more bytes. Earlier frames keep the memory they are in.
+// growTo makes room for n more bytes. Earlier frames stay in their memory.
 func growTo(buf []byte, n int) []byte {
 	if cap(buf)-len(buf) >= n {
 		return buf
@@ -65,8 +65,8 @@ func growTo(buf []byte, n int) []byte {
 
 func (s *segment) last() *mark { return &s.marks[len(s.marks)-1] }
 
-// after returns the frames of the records after a sequence, up to the first that
-// has terminal or cut frames. At is that record.
+// after returns the frames of the records after a sequence, up to the first that has
+// terminal or cut frames. at is the last of these records.
 func (s *segment) after(seq uint64) Batch {
 	i := sort.Search(len(s.marks), func(i int) bool { return s.marks[i].seq > seq })
 	var from mark
@@ -132,8 +132,8 @@ func (r *ring) add(seq uint64, frames []Frame, incarnation uint64) {
 	}
 }
 
-// after returns the frames after a sequence that lie in one segment; at is how
-// far the ring goes.
+// after returns the frames after a sequence that lie in one segment; at is the ring's
+// last sequence.
 func (r *ring) after(seq, at uint64) (Batch, ringState) {
 	n := len(r.segs)
 	switch {

@@ -17,12 +17,12 @@ const (
 // DefaultLeaseTTL is the TTL of a claim that names none.
 const DefaultLeaseTTL = 30 * time.Second
 
-// MaxRead is what a read asks for when its max is 0, and the most that a driver
-// need return at once.
+// MaxRead is the limit of a read whose max is 0, and the most that a driver must be
+// able to return at once.
 const MaxRead = 1000
 
-// Head is a log's state as its store knows it, without reading records. It is
-// comparable: two equal heads mean that nothing happened in between.
+// Head is a log's state as its store knows it without reading records. It is
+// comparable: if two heads are equal, nothing happened in between.
 type Head struct {
 	Seq         uint64 // last sequence; 0 for an empty log
 	Incarnation uint64 // 1, and one more each time earlier history was lost or deleted
@@ -30,35 +30,35 @@ type Head struct {
 	Floor       uint64 // no record with Seq <= Floor remains
 	Epoch       uint64 // of the latest claim; 0 before the first
 	Status      chunk.Status
-	Due         int64 // Unix milliseconds at which a runner must look; 0 for never
+	Due         int64 // Unix milliseconds at which a runner must claim the session; 0 for never
 }
 
 // Append is one atomic append to one session's log.
 //
-// With Epoch > 0 it is an owner's: the store refuses it with [ErrSuperseded]
-// unless Epoch is that of the latest claim, and answers a repeat of (Epoch,
-// Writer, Ordinal) with the first result ([chunk.ErrInvalid] if that writer has stored
-// a larger Ordinal since; gaps are allowed). With Epoch 0 it is a command's: it
-// needs no lease, and the same atomic step sets Due to the store's now, unless
-// Due is already earlier. A command for a session whose Status is
-// [chunk.StatusCopying] is refused with [ErrNotFound].
+// With Epoch > 0 it is an owner's append: the store refuses it with [ErrSuperseded]
+// unless Epoch is that of the latest claim, and answers a repeat of (Epoch, Writer,
+// Ordinal) with the first result ([chunk.ErrInvalid] if that writer has stored a larger
+// Ordinal since; gaps are allowed). With Epoch 0 it is a command append: it needs no
+// lease, and the same atomic step sets Due to the store's now, unless Due is already
+// earlier. A command for a session whose Status is [chunk.StatusCopying] is refused
+// with [ErrNotFound].
 //
-// An append creates the session if it does not exist (an owner's cannot: there
-// was no claim). Its records' Seq is ignored, and the store may keep their Data,
-// which must not be changed afterwards. An owner's append without
-// records is allowed: it carries only Row or Settle.
+// A command append creates the session if it does not exist. Its records' Seq is
+// ignored, and the store may keep their Data, which must not be changed afterwards. An
+// owner's append without records is allowed: it carries only Row or Settle.
 type Append struct {
 	Session string
 	Epoch   uint64
-	Writer  string // names the writer under its epoch; "" is one too
+	Writer  string // names the writer under its epoch; "" is a valid name
 	Ordinal uint64 // counts that writer's appends: 1, 2, 3, …; 0 = not idempotent
 	Records []chunk.Record
 	Row     Row     // fields of the session row to change
 	Settle  *Settle // owner only
 }
 
-// Settle clears a session's due mark: when no command has a sequence above
-// Seen, Due becomes Next (0 for never). The append succeeds either way.
+// Settle clears a session's due time: if no command has a sequence above Seen, Due
+// becomes Next (0 for never). If there is one, Due stays, and the append succeeds all
+// the same.
 type Settle struct {
 	Seen uint64
 	Next int64
@@ -71,8 +71,8 @@ type Appended struct {
 	Repeated    bool   // this (Epoch, Writer, Ordinal) was stored before; nothing was written
 }
 
-// Row is what listings know of a session. In an [Append], zero fields stay as
-// they are.
+// Row holds the fields of a session that listings show. In an [Append], zero fields
+// change nothing.
 type Row struct {
 	Status    chunk.Status `json:"status"`
 	Agent     string       `json:"agent,omitempty"`     // the agent type that answers; filters claims
@@ -88,31 +88,31 @@ type SessionInfo struct {
 	Updated int64 `json:"updated"` // Unix milliseconds of the last append
 }
 
-// Store keeps logs. It stores bytes and numbers them; it knows nothing of
-// protocols. Every method may be called from any goroutine, and fails with
-// [ErrClosed] after the store was closed, and with ctx's error when ctx ends
-// before an outcome is known.
+// Store keeps logs. It stores records as bytes and numbers them; it knows no protocols.
+// Every method may be called from any goroutine, and fails with [ErrClosed] after the
+// store was closed, and with ctx's error when ctx ends before an outcome is known.
 //
 // A driver implements Store and, as far as its engine can, [Leaser], [Lister],
 // [Trimmer], [FoldStore] and [BlobStore]; package storetest holds the suite
 // that all of them pass.
 type Store interface {
 	// Append writes a batch atomically and numbers it. Errors: [ErrSuperseded],
-	// [chunk.ErrTooLarge], or any other, which means that the outcome is unknown and
-	// is settled by repeating the same Ordinal. Drivers refuse what package
-	// contract refuses.
+	// [chunk.ErrTooLarge], or any other error, after which the outcome is unknown: the
+	// caller repeats the append with the same Ordinal to learn it. Drivers refuse what
+	// package contract refuses.
 	Append(ctx context.Context, a Append) (Appended, error)
 
 	// Read returns up to max (0: [MaxRead]) records with Seq > after, in order and
 	// without gaps, and the head at which it read them: both belong to the same
-	// incarnation. The answer is never partial: if one of the records may have been
-	// trimmed (after < TraceFloor) it fails with [ErrTrimmed]. An unknown session
-	// gives no records and the zero Head, an after beyond the head no records.
+	// incarnation. A read is never partial: it fails with [ErrTrimmed] if one of the
+	// records may have been trimmed (after < TraceFloor). For an unknown session it
+	// returns no records and the zero Head. For an after beyond the head it returns no
+	// records.
 	Read(ctx context.Context, session string, after uint64, max int) ([]chunk.Record, Head, error)
 
-	// ReadKept is Read for kept records only, so it serves folding and paging
-	// below TraceFloor. It fails with [ErrTrimmed] if after < Floor. With
-	// Backwards set it returns the records with Seq < q.Before, newest first.
+	// ReadKept is Read for kept records only. It also works below TraceFloor, for
+	// folding and paging. It fails with [ErrTrimmed] if after < Floor. With Backwards
+	// set it returns the records with Seq < q.Before, newest first.
 	ReadKept(ctx context.Context, session string, q KeptQuery) ([]chunk.Record, Head, error)
 
 	// Head returns the log's head; [ErrNotFound] for an unknown session.
@@ -142,15 +142,15 @@ type Lease struct {
 	Head    Head          // at the claim
 }
 
-// Claim asks for a session to own. A session can be claimed when its Due time
-// has passed and nobody holds it, or when its lease expired while its Status is
-// active. Releasing a lease ends it like expiry.
+// Claim asks for a session to own. A session can be claimed when its Due time has
+// passed and no lease on it is valid, or when its lease expired while its Status is
+// active. A released lease counts as expired.
 type Claim struct {
 	Owner   string
 	TTL     time.Duration // 0: [DefaultLeaseTTL]
 	Agents  []string      // only sessions with one of these Row.Agent values (or none set); nil for all
 	Session string        // only this session
-	Force   bool          // with Session: take it whoever holds it, due or not; it need not exist
+	Force   bool          // with Session: claim it even if it has an owner, is not due or does not exist
 }
 
 // Leaser is the role of stores that can coordinate runners. Expiry is judged by
@@ -158,11 +158,11 @@ type Claim struct {
 type Leaser interface {
 	// Claim returns a lease with a new, larger epoch, or [ErrNothingDue].
 	Claim(ctx context.Context, c Claim) (Lease, error)
-	// Renew extends the lease by its TTL; [ErrSuperseded] if it was taken or
-	// released. Any append under a lease that was not released renews it too,
-	// expired or not.
+	// Renew extends the lease by its TTL; [ErrSuperseded] if it was taken or released.
+	// Any append under a lease that was not released renews it, too, even after its
+	// expiry.
 	Renew(ctx context.Context, l Lease) error
-	// Release ends the lease at once; a superseded lease is no error.
+	// Release ends the lease at once. It is no error if the lease was superseded.
 	Release(ctx context.Context, l Lease) error
 	// AwaitDue returns nil when a claim by c may succeed, or ctx's error. It
 	// may return early, never late by more than a second.
@@ -190,7 +190,7 @@ type Lister interface {
 	Session(ctx context.Context, session string) (SessionInfo, error)
 }
 
-// Trimmer is the role of stores that can forget.
+// Trimmer is the role of stores that can remove records and sessions.
 type Trimmer interface {
 	// Trim removes trace records with Seq <= traceFloor and every record with
 	// Seq <= floor, and raises the watermarks. Watermarks never fall, TraceFloor
@@ -198,13 +198,13 @@ type Trimmer interface {
 	// unknown session.
 	Trim(ctx context.Context, session string, traceFloor, floor uint64) error
 	// Delete removes a session with its records, folds and blobs. It leaves a
-	// tombstone, so that a session of the same id starts with the next epoch and
-	// incarnation. Deleting what is not there is [ErrNotFound].
+	// tombstone, so that a new session with the same id starts with the next epoch and
+	// incarnation. It fails with [ErrNotFound] for an unknown session.
 	Delete(ctx context.Context, session string) error
 }
 
-// SavedFold is a cached fold of log[1..Seq]. It is used only if Version and
-// Incarnation are the reader's own.
+// SavedFold is a cached fold of log[1..Seq]. It is used only if Version and Incarnation
+// match the reader's.
 type SavedFold struct {
 	Version     int
 	Incarnation uint64
@@ -220,7 +220,7 @@ type FoldStore interface {
 	LoadFold(ctx context.Context, session, name string) (SavedFold, error)
 }
 
-// BlobStore is the role of stores that can keep large values beside a session's
+// BlobStore is the role of stores that can keep a session's large values outside its
 // log. A blob is deleted with its session.
 type BlobStore interface {
 	// PutBlob stores data under its hash ("sha256:…"); a repeat is no error. The

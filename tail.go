@@ -11,16 +11,17 @@ import (
 )
 
 const (
-	recordOverhead = 96              // what a record costs in memory beside its Data
-	watchFor       = 5 * time.Second // one store.Wait; a watcher that nobody needs ends after it
-	pageRecords    = 1000            // of one shared read
-	pageBytes      = 1 << 20         // what a page should not much exceed
+	recordOverhead = 96              // memory of a record beside its Data
+	watchFor       = 5 * time.Second // the length of one store.Wait; an unneeded watcher ends after it
+	pageRecords    = 1000            // the records of one shared read
+	pageBytes      = 1 << 20         // the size that a page should not much exceed
 )
 
-// tail is what this process knows of one session's log: the newest head and a
-// contiguous run of the latest records, shared by all readers. Commits of this
-// process arrive by publish; those of others by catchUp, once for all readers,
-// after the watcher (one goroutine while somebody waits) saw the head move.
+// tail holds what this process knows of one session's log: the newest head and a
+// contiguous series of the latest records, shared by all readers. This process's
+// commits arrive by publish. Commits of other processes arrive by catchUp, once for all
+// readers, after the watcher saw the head move. The watcher is one goroutine, which
+// runs while a reader waits.
 type tail struct {
 	logs    *Logs
 	session string
@@ -28,17 +29,17 @@ type tail struct {
 
 	mu       sync.Mutex
 	head     Head
-	known    bool   // head came from the store
-	missing  bool   // the store said that there is no such session
+	known    bool   // the store has told the head
+	missing  bool   // the store has no such session
 	base     uint64 // the sequence before recs[0]
 	recs     []chunk.Record
 	size     int
-	wake     chan struct{} // closed when anything above changes; nil when nobody waits
+	wake     chan struct{} // closed when a field above changes; nil if no reader waits
 	waiters  int
 	watching bool
 	closed   bool // the store is
 
-	lock     chan struct{} // held by whoever reads the store for all
+	lock     chan struct{} // held by the goroutine that reads the store for all readers
 	started  uint64        // refreshes, under mu
 	finished uint64
 }
@@ -49,7 +50,7 @@ func newTail(l *Logs, session string) *tail {
 
 func (t *tail) end() uint64 { return t.base + uint64(len(t.recs)) }
 
-// observe takes a head that the store has answered with.
+// observe takes a head that the store returned.
 func (t *tail) observe(h Head) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -80,12 +81,12 @@ func (t *tail) start(ctx context.Context) (uint64, error) {
 
 func (t *tail) observeLocked(h Head) {
 	if h.Status == chunk.StatusCopying {
-		t.vanishLocked() // nobody may see it yet
+		t.vanishLocked() // the session is not visible yet
 		return
 	}
 	if t.known && (h.Incarnation < t.head.Incarnation || h.Incarnation == t.head.Incarnation &&
 		(h.Seq < t.head.Seq || h.Epoch < t.head.Epoch || h.TraceFloor < t.head.TraceFloor || h.Floor < t.head.Floor)) {
-		return // overtaken by a later answer
+		return // a newer head is known already
 	}
 	if t.known && h == t.head && !t.missing {
 		return
@@ -104,7 +105,7 @@ func (t *tail) broadcastLocked() {
 	}
 }
 
-// vanish takes the store's word that the session does not exist.
+// vanish notes that the session does not exist, as the store has said.
 func (t *tail) vanish() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -126,7 +127,7 @@ func (t *tail) publish(recs []chunk.Record, first uint64, h Head) {
 	defer t.mu.Unlock()
 	if len(recs) > 0 && h.Status != chunk.StatusCopying && (!t.known || h.Incarnation >= t.head.Incarnation) {
 		fresh := !t.known || h.Incarnation > t.head.Incarnation
-		if fresh || first > t.end()+pageRecords { // nobody here follows: begin anew
+		if fresh || first > t.end()+pageRecords { // no reader follows here: start over
 			t.base, t.recs, t.size = first-1, nil, 0
 		}
 		if fresh {
@@ -156,15 +157,15 @@ func (t *tail) extendLocked(recs []chunk.Record, first uint64) {
 		t.size -= len(t.recs[drop].Data) + recordOverhead
 		drop++
 	}
-	// What is dropped stays in memory until the array grows next, and is at most
-	// as much again.
+	// Dropped records stay in memory until the array grows next; they can double its
+	// size.
 	t.recs = t.recs[drop:]
 	t.base += uint64(drop)
 	t.broadcastLocked()
 }
 
 // pageLocked returns a copy of the records after a sequence, or nil if the tail does
-// not hold the next one. The copy keeps nothing else alive.
+// not hold the next one. The copy does not keep the tail's array alive.
 func (t *tail) pageLocked(after uint64, max int) []chunk.Record {
 	if after < t.base || after >= t.end() {
 		return nil
@@ -178,8 +179,8 @@ func (t *tail) pageLocked(after uint64, max int) []chunk.Record {
 	return append(make([]chunk.Record, 0, n), from[:n]...)
 }
 
-// refresh asks the store for the head. Callers share requests, but only one
-// that began after they asked.
+// refresh asks the store for the head. Callers share a request if it began after they
+// asked.
 func (t *tail) refresh(ctx context.Context) error {
 	t.mu.Lock()
 	asked := t.started
@@ -197,7 +198,7 @@ func (t *tail) refresh(ctx context.Context) error {
 	return t.askHead(ctx)
 }
 
-// reach is refresh unless the caller has just got a head: then that is taken.
+// reach is refresh, but takes the caller's head if it passes one.
 func (t *tail) reach(ctx context.Context, just Head) error {
 	if just != (Head{}) {
 		return nil // Log.Head has told the tail
@@ -205,7 +206,7 @@ func (t *tail) reach(ctx context.Context, just Head) error {
 	return t.refresh(ctx)
 }
 
-// askHead is refresh for whoever holds the lock.
+// askHead is refresh for a caller that holds the lock.
 func (t *tail) askHead(ctx context.Context) error {
 	t.mu.Lock()
 	t.started++
@@ -226,8 +227,8 @@ func (t *tail) askHead(ctx context.Context) error {
 	return nil
 }
 
-// catchUp brings records after the tail's end into it, one page, for all the
-// readers who ask meanwhile.
+// catchUp reads one page of records after the tail's end, for all readers that ask
+// meanwhile.
 func (t *tail) catchUp(ctx context.Context, after uint64) error {
 	if err := t.acquire(ctx); err != nil {
 		return err
@@ -237,21 +238,20 @@ func (t *tail) catchUp(ctx context.Context, after uint64) error {
 	end, incarnation := t.end(), t.head.Incarnation
 	t.mu.Unlock()
 	if end > after {
-		return nil // somebody else did it
+		return nil // another reader did it
 	}
 	recs, err := t.readChecked(ctx, after, pageRecords, incarnation)
 	if err != nil {
 		return err
 	}
 	if len(recs) == 0 {
-		return t.logs.Sleep(ctx, 5*time.Millisecond) // the head is ahead of what can be read
+		return t.logs.Sleep(ctx, 5*time.Millisecond) // the head is newer than the readable records
 	}
 	return nil
 }
 
-// readChecked reads from the store, makes sure that what came belongs to that
-// incarnation, and offers the records to the tail. The caller holds the lock, or
-// reads for itself.
+// readChecked reads from the store, checks that the records belong to that incarnation,
+// and offers them to the tail. The caller holds the lock, or reads for itself alone.
 func (t *tail) readChecked(ctx context.Context, after uint64, max int, incarnation uint64) ([]chunk.Record, error) {
 	recs, h, err := t.logs.store.Read(ctx, t.session, after, max)
 	if err == nil {
@@ -264,7 +264,7 @@ func (t *tail) readChecked(ctx context.Context, after uint64, max int, incarnati
 	defer t.mu.Unlock()
 	if t.known && t.head.Incarnation == incarnation && len(recs) > 0 {
 		switch end := t.end(); {
-		case after > end && t.head.Seq > end+pageRecords: // nobody has followed for long
+		case after > end && t.head.Seq > end+pageRecords: // no reader has followed for long
 			t.base, t.recs, t.size = after, nil, 0
 		case len(t.recs) == 0 && recs[len(recs)-1].Seq == t.base:
 			t.base = after
@@ -274,8 +274,8 @@ func (t *tail) readChecked(ctx context.Context, after uint64, max int, incarnati
 	return recs, nil
 }
 
-// sameLog takes the head of a read, and fails with [ErrCursorAhead] if the log has
-// become another one.
+// sameLog takes the head of a read. It fails with [ErrCursorAhead] if the log has
+// another incarnation now.
 func (t *tail) sameLog(h Head, incarnation uint64) error {
 	if h.Incarnation == 0 {
 		t.vanish()
@@ -335,9 +335,9 @@ func (t *tail) awaitLocked(ctx context.Context) error {
 	return err
 }
 
-// awaitBeyond blocks until the log has grown beyond a position, and returns its
-// head. It fails with io.EOF if the log is quiet there, unless more is sure to
-// come.
+// awaitBeyond blocks until the log has grown beyond a position, and returns its head.
+// It fails with io.EOF if the log is quiet there, unless the caller knows that more
+// will follow.
 func (t *tail) awaitBeyond(ctx context.Context, seen Head, sure bool) (Head, error) {
 	for {
 		t.mu.Lock()
@@ -358,7 +358,7 @@ func (t *tail) awaitBeyond(ctx context.Context, seen Head, sure bool) (Head, err
 	}
 }
 
-// watch follows the session's head in the store for as long as somebody waits.
+// watch follows the session's head in the store while a reader waits.
 func (t *tail) watch() {
 	failures := 0
 	for {
@@ -381,7 +381,7 @@ func (t *tail) watch() {
 				failures = 0
 				continue
 			}
-			_ = t.logs.Sleep(t.logs.ctx, backoff(failures)) // an answer that says nothing new
+			_ = t.logs.Sleep(t.logs.ctx, backoff(failures)) // the head has not changed
 			failures++
 		case errors.Is(err, ErrNotFound):
 			t.vanish()

@@ -8,8 +8,9 @@ import (
 	"github.com/spool-run/spool/fold"
 )
 
-// NewTitle returns the title for a session whose user said this first, see
-// [fold.Title]; "" if the session has a title, which stays.
+// NewTitle returns the title for a session whose first user message this is, see
+// [fold.Title]. It returns "" if the session has a title already: a title that was
+// given stays.
 func (g *Log) NewTitle(ctx context.Context, first *chunk.Message) (string, error) {
 	title := fold.Title(first)
 	lister, ok := g.logs.store.(Lister)

@@ -16,23 +16,23 @@ const savedName = "fold"
 
 // view is the fold of a log that all its users in this process share.
 type view struct {
-	lock  chan struct{} // held by whoever uses it
+	lock  chan struct{} // held by the goroutine that uses it
 	fold  *fold.Fold
 	src   *source
 	since int // records since the saved copy
 }
 
-// View brings the log's cached fold to the head and calls fn with it. The fold
-// is shared: fn must not change it, keep it or anything in it that it does not
-// copy, call View, or take long. View returns fn's error, or else [ErrNotFound]
-// if there is no such session, the store's error or ctx's.
+// View brings the log's cached fold to the head and calls fn with it. The fold is
+// shared: fn must not change it, must not keep any of it except copies, must not call
+// View, and must not take long. View returns fn's error, or else [ErrNotFound] if there
+// is no such session, the store's error or ctx's.
 func (g *Log) View(ctx context.Context, fn func(f *fold.Fold) error) error {
 	return g.ViewAt(ctx, Head{}, fn)
 }
 
-// ViewAt is [Log.View] for a caller that has just got the log's head: the fold is
-// at least as new as that, and the store is not asked again. The zero Head is
-// asked for.
+// ViewAt is [Log.View] for a caller that has just got the log's head. The fold is at
+// least as new as that head, and the store is not asked again. With the zero Head the
+// store is asked.
 func (g *Log) ViewAt(ctx context.Context, just Head, fn func(f *fold.Fold) error) error {
 	v := &g.view
 	select {
@@ -49,8 +49,8 @@ func (g *Log) ViewAt(ctx context.Context, just Head, fn func(f *fold.Fold) error
 	return fn(v.fold)
 }
 
-// bringView folds what is new. A fold that was overtaken, by a trim or another
-// incarnation, is made anew.
+// bringView folds the new records. If the log was trimmed or has a new incarnation, it
+// makes a new fold.
 func (g *Log) bringView(ctx context.Context, just Head) error {
 	v := &g.view
 	for fresh := false; ; fresh = true {
@@ -83,8 +83,8 @@ func (g *Log) bringView(ctx context.Context, just Head) error {
 	}
 }
 
-// foldAll folds until the source has no more. Fold and source can go on after
-// errors of the store and of ctx.
+// foldAll folds until the source has no more. Fold and source stay usable after errors
+// of the store and of ctx.
 func foldAll(ctx context.Context, f *fold.Fold, src *source) (n int, err error) {
 	for {
 		recs, err := src.next(ctx)
@@ -136,7 +136,7 @@ func (g *Log) savedFold(ctx context.Context, store FoldStore, just Head, upTo ui
 	return f, src
 }
 
-// saveView saves the fold behind the caller's back, if it can be saved now.
+// saveView saves the fold in the background, if it can be saved now.
 func (g *Log) saveView() {
 	store, ok := g.logs.store.(FoldStore)
 	if !ok {
@@ -145,7 +145,7 @@ func (g *Log) saveView() {
 	v := &g.view
 	data, err := v.fold.Save()
 	if err != nil {
-		return // a run is open; a later view will do
+		return // a run is open; a later view saves it
 	}
 	v.since = 0
 	saved := SavedFold{Version: fold.Version, Incarnation: v.src.incarnation, Seq: v.fold.Seq, Data: data}
@@ -158,11 +158,11 @@ func (g *Log) saveView() {
 	})
 }
 
-// FoldAt returns a fold of the log up to a sequence, the caller's own. Where
-// trace was trimmed it is folded from kept records, which is the same for every
-// turn that is settled at that point. It fails with [ErrNotFound],
-// [ErrCursorAhead] if the sequence lies beyond the head, [ErrTrimmed] if kept
-// records are gone, or the store's error or ctx's.
+// FoldAt returns a fold of the log up to a sequence. The fold belongs to the caller.
+// Where trace was trimmed it is folded from kept records, with the same result for
+// every turn that is settled at that point. It fails with [ErrNotFound],
+// [ErrCursorAhead] if the sequence lies beyond the head, [ErrTrimmed] if kept records
+// are gone, or the store's error or ctx's.
 func (g *Log) FoldAt(ctx context.Context, seq uint64) (*fold.Fold, error) {
 	if seq == 0 {
 		return fold.New(g.session), nil
@@ -185,21 +185,21 @@ func (g *Log) FoldAt(ctx context.Context, seq uint64) (*fold.Fold, error) {
 	}
 }
 
-// Look is what [Log.Until] is told after each look at the fold.
+// Look is the verdict of one look at the fold, for [Log.Until].
 type Look uint8
 
 const (
-	// Seen: what was waited for is there.
+	// Seen: the awaited state has been reached.
 	Seen Look = iota
-	// Maybe: look again when there is more; give up if the log is quiet.
+	// Maybe: look again when the log has grown; give up if it is quiet.
 	Maybe
-	// Surely: look again when there is more, however long it takes.
+	// Surely: look again when the log has grown, and wait for that without a limit.
 	Surely
 )
 
-// Until looks at the fold, and again whenever the log has grown, until look says
-// [Seen] or fails. It fails with io.EOF if look says [Maybe] and the log is quiet:
-// no run is open and no command is due. Other errors are those of [Log.View].
+// Until calls look with the fold, and again whenever the log has grown, until look
+// returns [Seen] or fails. It fails with io.EOF if look returns [Maybe] and the log is
+// quiet: no run is open and no command is due. Other errors are those of [Log.View].
 func (g *Log) Until(ctx context.Context, just Head, look func(f *fold.Fold) (Look, error)) error {
 	for {
 		var found Look

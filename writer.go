@@ -7,27 +7,27 @@ import (
 	"github.com/spool-run/spool/chunk"
 )
 
-// queueBytes is how much a writer holds that the store has not taken yet.
+// queueBytes bounds what a writer queues that the store has not taken yet.
 const queueBytes = 1 << 20
 
-// WriterOptions name a [Writer].
+// WriterOptions configure a [Writer].
 type WriterOptions struct {
-	// Name tells the writers of one lease apart; a name must not be used twice
-	// under a lease.
+	// Name distinguishes the writers of one lease. A name must not be used twice under
+	// a lease.
 	Name string
 	// Defaults of the chunks' base fields. AgentID: the session if empty.
 	AgentID, AgentType, RunID string
 	// QueueBytes bounds what is queued. 0: 1 MiB.
 	QueueBytes int
-	// Ordinal is that of the last append under this name, for writers that go on
-	// where another process left off. 0: the name is new.
+	// Ordinal is the ordinal of the last append under this name, for a writer that
+	// continues another process's. 0: the name is new.
 	Ordinal uint64
 }
 
-// Writer appends chunks under a lease. It queues them and has one append under
-// way at a time; what arrives meanwhile goes into the next one. An append whose
-// outcome is unknown is repeated until it is known, at most for the lease's TTL.
-// The first failure sticks: every later call returns it.
+// Writer appends chunks under a lease. It queues them and makes one append at a time;
+// chunks that arrive meanwhile go into the next one. It repeats an append of unknown
+// outcome, for at most the lease's TTL. The first failure is permanent: every later
+// call returns it.
 //
 // A Writer may be used from several goroutines; the chunks of one call stay
 // together.
@@ -40,7 +40,7 @@ type Writer struct {
 	cancel context.CancelFunc
 
 	order chan struct{} // held while one call encodes and queues, so that calls keep their order
-	enc   chunkEncoder  // by whoever holds order
+	enc   chunkEncoder  // used by the holder of order
 
 	mu       sync.Mutex
 	base     chunk.Base
@@ -48,18 +48,18 @@ type Writer struct {
 	bytes    int
 	added    uint64        // items ever queued
 	done     uint64        // items settled, in order
-	changed  chan struct{} // closed when done or err moves; nil when nobody waits
+	changed  chan struct{} // closed when done or err changes; nil if no call waits
 	flushing bool
 	err      error
-	ordinal  uint64 // flusher only
+	ordinal  uint64 // used by the flusher only
 }
 
 // queued is a record that waits for its append, or the end of a Commit.
 type queued struct {
 	rec    chunk.Record
-	none   bool    // no record: only what is below
-	run    int     // records of the same call and class from here on,
-	size   int     // and their bytes
+	none   bool    // no record, only the fields below
+	run    int     // number of records of the same call and class from here on
+	size   int     // bytes of those records
 	commit *commit // the Commit that it belongs to
 	last   bool    // the Commit ends with it
 }
@@ -68,16 +68,16 @@ type queued struct {
 type commit struct {
 	row    Row
 	settle *Settle
-	first  uint64 // of its records; 0 as long as none is stored
+	first  uint64 // sequence of its first record; 0 while none is stored
 	res    Appended
 }
 
-// batch is the next append, and what it does for the queue.
+// batch is the next append, and its place in the queue.
 type batch struct {
 	Append
 	items  int
-	commit *commit // whose Commit has a part in it
-	at     int     // index of that Commit's first record here, -1 for none
+	commit *commit // the Commit that it is a part of
+	at     int     // index of that Commit's first record in the batch, -1 for none
 	last   bool    // the Commit ends here
 }
 
@@ -96,7 +96,7 @@ func (g *Log) Writer(lease Lease, o WriterOptions) *Writer {
 	return w
 }
 
-// Base returns the defaults that chunks get now.
+// Base returns the present defaults of the chunks' base fields.
 func (w *Writer) Base() *chunk.Base {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -104,24 +104,24 @@ func (w *Writer) Base() *chunk.Base {
 	return &b
 }
 
-// SetStep sets the step of the chunks to come.
+// SetStep sets the step of the following chunks.
 func (w *Writer) SetStep(step int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.base.Step = step
 }
 
-// SetRun sets the run of the chunks to come.
+// SetRun sets the run of the following chunks.
 func (w *Writer) SetRun(id string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.base.RunID = id
 }
 
-// Append queues chunks, having filled in their base fields and encoded them. It
-// waits while the queue is full. Either all of the chunks are queued or, with
-// [chunk.ErrTooLarge], [chunk.ErrInvalidChunk] or ctx's error, none. Any other error is the
-// writer's failure ([ErrSuperseded], [ErrUnavailable], …), and final.
+// Append fills in the chunks' base fields, encodes the chunks and queues them. It waits
+// while the queue is full. Either all of the chunks are queued or, with
+// [chunk.ErrTooLarge], [chunk.ErrInvalidChunk] or ctx's error, none. Any other error is
+// the writer's permanent failure ([ErrSuperseded], [ErrUnavailable], …).
 func (w *Writer) Append(ctx context.Context, chunks ...chunk.Chunk) error {
 	_, err := w.put(ctx, chunks, nil)
 	return err
@@ -135,9 +135,9 @@ func (w *Writer) Flush(ctx context.Context) error {
 	return w.wait(ctx, upTo)
 }
 
-// Commit is Append and Flush; row and settle travel with its last append, also
-// when there are no chunks. Chunks of one class that fit into one append are
-// appended atomically. The result names the sequences of the chunks given.
+// Commit is Append and Flush. Its last append carries row and settle, even if there are
+// no chunks. Chunks of one class that fit into one append are appended atomically. The
+// result names the sequences of the chunks given.
 func (w *Writer) Commit(ctx context.Context, row Row, settle *Settle, chunks ...chunk.Chunk) (Appended, error) {
 	c := &commit{row: row, settle: settle}
 	upTo, err := w.put(ctx, chunks, c)
@@ -150,8 +150,7 @@ func (w *Writer) Commit(ctx context.Context, row Row, settle *Settle, chunks ...
 	return c.res, nil
 }
 
-// Close gives up what is still queued and ends the writer: later calls fail with
-// [ErrClosed].
+// Close drops the queue and ends the writer: later calls fail with [ErrClosed].
 func (w *Writer) Close() error {
 	w.fail(ErrClosed)
 	w.cancel()
@@ -214,7 +213,7 @@ func (w *Writer) put(ctx context.Context, chunks []chunk.Chunk, c *commit) (uint
 	return w.added, nil
 }
 
-// room waits until size more bytes may be queued: always when nothing is.
+// room waits until size more bytes may be queued. An empty queue takes any size.
 func (w *Writer) room(ctx context.Context, size int) error {
 	for {
 		w.mu.Lock()
@@ -247,7 +246,7 @@ func (w *Writer) wait(ctx context.Context, upTo uint64) error {
 	}
 }
 
-// awaitLocked waits for a change; it is called with mu held and returns without.
+// awaitLocked waits for a change. It is called with mu held and returns without it.
 func (w *Writer) awaitLocked(ctx context.Context) error {
 	if w.changed == nil {
 		w.changed = make(chan struct{})
@@ -283,10 +282,10 @@ func (w *Writer) signalLocked() {
 	}
 }
 
-// flush appends until nothing is queued.
+// flush appends until the queue is empty.
 func (w *Writer) flush() {
 	for {
-		select { // one append at a time in this session, whoever writes
+		select { // one append at a time in this session, for all its writers
 		case w.g.flight <- struct{}{}:
 		case <-w.ctx.Done():
 			w.fail(ErrClosed)
@@ -326,7 +325,7 @@ func (w *Writer) next() (b batch, more bool) {
 	}
 	b.at = -1
 	limit := w.g.logs.o.BatchRecords
-	size, together := 0, 0 // together: how many records to come are known to fit
+	size, together := 0, 0 // together: the number of following records that are known to fit
 	for b.items < len(w.queue) && !b.last {
 		q := &w.queue[b.items]
 		if n := len(b.Records); !q.none {
@@ -392,10 +391,10 @@ type Entry struct {
 	Chunks  []chunk.Chunk
 }
 
-// Append makes one append under a lease, in the caller's goroutine: for owners
-// that wait for each thing before the next and number their appends themselves,
-// where a [Writer] queues and numbers them. While the outcome is unknown it is
-// repeated, at most for the lease's TTL or until ctx ends.
+// Append makes one append under a lease, in the caller's goroutine. It is for owners
+// that number their appends themselves and wait for each of them; a [Writer] queues and
+// numbers them. While the outcome is unknown the append is repeated, at most for the
+// lease's TTL or until ctx ends.
 //
 // Errors: [chunk.ErrTooLarge] if the chunks do not fit into one append, and
 // [chunk.ErrInvalidChunk], both before anything is stored; [ErrSuperseded],
@@ -412,7 +411,7 @@ func (g *Log) Append(ctx context.Context, lease Lease, e Entry) (Appended, error
 	if n, size := sizeOf(recs); n > g.logs.o.BatchRecords || size > MaxAppendBytes {
 		return Appended{}, chunk.ErrTooLarge.Because("the chunks are too large for one append").With(g.session, nil)
 	}
-	select { // one append at a time in this session, whoever writes
+	select { // one append at a time in this session, for all its writers
 	case g.flight <- struct{}{}:
 		defer func() { <-g.flight }()
 	case <-ctx.Done():
@@ -428,6 +427,6 @@ func (g *Log) Append(ctx context.Context, lease Lease, e Entry) (Appended, error
 		Records: recs, Row: e.Row, Settle: e.Settle}, patience)
 }
 
-// Known returns the newest head that this process has seen, the zero Head if it
-// has seen none. It asks nobody: the log may have gone on elsewhere.
+// Known returns the newest head that this process has seen, the zero Head if it has
+// seen none. It does not ask the store: other processes may have appended more.
 func (g *Log) Known() Head { return g.tail.current() }

@@ -181,7 +181,7 @@ func (c *child) result(ctx context.Context, command string) (json.RawMessage, er
 	err := c.log.View(ctx, func(f *fold.Fold) error {
 		turn := f.Turn(command)
 		if turn == nil {
-			return spool.ErrNotFound.Because("the child was not told").With(c.session, nil)
+			return spool.ErrNotFound.Because("the child has not received this task").With(c.session, nil)
 		}
 		failed = failureOf(f, turn.LastRun())
 		if m := f.Message(turn.MessageID); m != nil {

@@ -77,21 +77,21 @@ func (t *companionTool) Spec() tool.Spec {
 	}
 	switch t.op {
 	case opSpawn:
-		s.Description = "Begins a child agent that can be talked to later. The agents:"
+		s.Description = "Starts a child agent that you can send messages to later. Available agents:"
 		var names []string
 		for _, c := range t.agent.Companions {
 			names = append(names, c.Agent.Name)
-			how := "you get its answer"
+			how := "the call returns its answer"
 			if c.mode() == chunk.ChildBackground {
 				how = "it works in the background"
 			}
 			s.Description += fmt.Sprintf("\n- %s (%s): %s", c.Agent.Name, how, c.Description)
 		}
 		properties["agent"] = property{"string", "which agent", names}
-		properties["task"] = property{Type: "string", Description: "what to do, with all that is needed to do it"}
+		properties["task"] = property{Type: "string", Description: "what to do, with all the information needed to do it"}
 		required = append(required, "agent", "task")
 	case opSend:
-		s.Description = "Tells a child agent more."
+		s.Description = "Sends a message to a child agent."
 		child()
 		properties["message"] = property{Type: "string", Description: "what to tell it"}
 		required = append(required, "message")
@@ -99,12 +99,12 @@ func (t *companionTool) Spec() tool.Spec {
 		s.Description = "Waits until a child agent has nothing left to do, and returns its last answer."
 		child()
 	case opStatus:
-		s.Description = "Tells how a child agent is, and its last answer."
+		s.Description = "Returns a child agent's status and its last answer."
 		child()
 	case opList:
 		s.Description = "Lists the child agents."
 	case opTerminate:
-		s.Description = "Ends a child agent for good, whatever it is doing."
+		s.Description = "Terminates a child agent permanently, whatever it is doing."
 		child()
 	}
 	s.Input, _ = json.Marshal(map[string]any{"type": "object", "properties": properties, "required": required, "additionalProperties": false})

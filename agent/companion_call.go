@@ -39,7 +39,7 @@ type companionCall struct {
 }
 
 var (
-	errNoAgent    = errors.New("there is no agent of that name")
+	errNoAgent    = errors.New("no companion has that name")
 	errNoChild    = errors.New("there is no such child")
 	errChildEnded = errors.New("the child was terminated")
 )

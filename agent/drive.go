@@ -238,7 +238,7 @@ func (a *Agent) AfterRun(ctx context.Context, r *Run, e RunEnd) {
 	}
 	g.shut() // a hook that ignores its context is left behind
 	if log := r.Seams.Logger; log != nil {
-		log.Warn("the hooks of a run's end failed", "session", r.Info.Session, "run", r.Info.RunID)
+		log.Warn("AfterRun hooks failed", "session", r.Info.Session, "run", r.Info.RunID)
 	}
 }
 

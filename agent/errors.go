@@ -12,7 +12,7 @@ import (
 // How a run fails other than by its model.
 var (
 	ErrToolFatal     = &chunk.Error{Code: "tool_fatal", Message: "a tool ended the run"}
-	ErrOutputInvalid = &chunk.Error{Code: "output_invalid", Message: "the answer is not of the shape that was asked for"}
+	ErrOutputInvalid = &chunk.Error{Code: "output_invalid", Message: "the answer does not match the requested output schema"}
 	ErrHookFailed    = &chunk.Error{Code: "hook_failed", Message: "a hook ended the run"}
 )
 

@@ -63,7 +63,7 @@ func (h hookHost) Emit(ctx context.Context, c chunk.Chunk) error {
 			c.ToolCallID = h.call.id
 		}
 	case *chunk.ToolEnd:
-		return spool.ErrUnsupported.Because("a hook has no result to show")
+		return spool.ErrUnsupported.Because("a hook cannot set a preliminary result")
 	}
 	return h.host.Emit(ctx, c)
 }

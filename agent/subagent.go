@@ -33,7 +33,7 @@ type SubAgentOptions struct {
 
 const defaultMaxDepth = 5
 
-var taskSchema = json.RawMessage(`{"type":"object","properties":{"task":{"type":"string","description":"what to do, with all that is needed to do it"}},"required":["task"],"additionalProperties":false}`)
+var taskSchema = json.RawMessage(`{"type":"object","properties":{"task":{"type":"string","description":"what to do, with all the information needed to do it"}},"required":["task"],"additionalProperties":false}`)
 
 // SubAgent makes a tool of an agent. A call runs it as a child with a history
 // and a state of its own, in the session's log, and waits until it is done: its

@@ -2,34 +2,34 @@ package chunk
 
 import "strings"
 
-// Category says where a failure comes from. It follows from its code: from the
-// part before the first underscore, or from the table of [CodeInfo] for codes
-// that are older than that rule.
+// Category says where a failure comes from. A code's category is in the table of
+// [CodeInfo]. For a code that is not in it, it is the part before the first
+// underscore.
 type Category string
 
 const (
-	CategoryProvider Category = "provider" // the model's provider, or the way to it
+	CategoryProvider Category = "provider" // the model's provider, or the connection to it
 	CategoryTool     Category = "tool"     // a tool
-	CategoryAgent    Category = "agent"    // the agent's own code: its model's client, its hooks, its output
-	CategoryLimit    Category = "limit"    // not a failure: the run has used up what it may
-	CategoryExecutor Category = "executor" // who ran it: it was lost, or superseded
+	CategoryAgent    Category = "agent"    // the agent's own code: its model client, its hooks, its output
+	CategoryLimit    Category = "limit"    // not a failure: the run reached one of its limits
+	CategoryExecutor Category = "executor" // the run's owner: it was lost or superseded
 	CategoryProducer Category = "producer" // an external producer
 	CategoryStore    Category = "store"    // the store
-	CategorySession  Category = "session"  // the state that the session is in does not allow it
+	CategorySession  Category = "session"  // the session's present state does not allow the request
 	CategoryCursor   Category = "cursor"   // a position in the log
-	CategoryRequest  Category = "request"  // what was sent
+	CategoryRequest  Category = "request"  // the request
 	CategoryServer   Category = "server"   // the server
 	CategoryUnknown  Category = "unknown"
 )
 
-// CodeInfo is what a code says by itself.
+// CodeInfo is what a code alone determines.
 type CodeInfo struct {
 	Category  Category
 	Status    int  // the HTTP status of an answer that carries it
-	Retryable bool // the same may succeed later; an error that knows better says so itself
+	Retryable bool // the same request may succeed later; an error can override this
 }
 
-// codes is the table of the codes that cross the wire.
+// codes has all codes that cross the wire.
 var codes = map[string]CodeInfo{
 	"provider_rate_limited":    {CategoryProvider, 429, true},
 	"provider_overloaded":      {CategoryProvider, 503, true},
@@ -108,8 +108,8 @@ var codes = map[string]CodeInfo{
 	"internal":         {CategoryServer, 500, false},
 }
 
-// InfoOf returns what a code says. A code of an application or of a later version is
-// not in the table. It has the category of its prefix, and the status 500.
+// InfoOf returns what a code alone determines. An unknown code, of an application or of
+// a later version, gets the category of its prefix and the status 500.
 func InfoOf(code string) CodeInfo {
 	if info, ok := codes[code]; ok {
 		return info
@@ -154,8 +154,8 @@ func (e *RunError) Is(target error) bool {
 	return false
 }
 
-// ErrorOf returns the error of a chunk, or nil if it has none. Error chunks have one,
-// which ends nothing, and the run_finished of a failed run.
+// ErrorOf returns the error that a chunk reports, or nil. The chunks that report one are
+// error chunks, which end nothing, and the run_finished of a failed run.
 func ErrorOf(c Chunk) *RunError {
 	switch c := c.(type) {
 	case *ErrorChunk:

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Error is a failure with a stable code. To [errors.Is], two errors are the same if
-// their codes are equal.
+// Error is a failure with a stable code. [errors.Is] compares codes, so a sentinel
+// matches every error that was made from it.
 type Error struct {
 	Code    string // stable, snake_case; crosses the wire
 	Message string // what happened, for people
@@ -41,7 +41,7 @@ func (e *Error) Unwrap() error { return e.Err }
 // Category says where the failure comes from.
 func (e *Error) Category() Category { return InfoOf(e.Code).Category }
 
-// Retryable reports whether the same may succeed later.
+// Retryable reports whether the same request may succeed later.
 func (e *Error) Retryable() bool { return InfoOf(e.Code).Retryable }
 
 // Is reports whether target is an *Error with the same code.
@@ -78,5 +78,5 @@ var (
 	ErrTooLarge     = &Error{Code: "too_large", Message: "the value is too large"}
 	ErrInvalid      = &Error{Code: "invalid", Message: "the value is not valid"}
 	ErrInvalidChunk = &Error{Code: "invalid_chunk", Message: "the chunk is not valid"}
-	ErrInvalidID    = &Error{Code: "invalid_id", Message: "the id is not valid", Hint: "ids are 1 to 256 bytes of UTF-8 without control characters or slashes, and not . or .."}
+	ErrInvalidID    = &Error{Code: "invalid_id", Message: "the id is not valid", Hint: "an id has 1 to 256 bytes of UTF-8, contains no control character and no slash, and is not . or .."}
 )

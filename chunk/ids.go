@@ -6,11 +6,11 @@ import (
 	"unicode/utf8"
 )
 
-// errInvalidSessionID is also an [ErrInvalidID].
+// errInvalidSessionID also matches [ErrInvalidID].
 var errInvalidSessionID = &Error{
 	Code:    "invalid_session_id",
-	Message: "the session id is reserved",
-	Hint:    "an id that ends in a dot and digits is a child agent's session: it is read, answered and stopped, and told what to do by its parent alone",
+	Message: "the session id is reserved for a child agent",
+	Hint:    "an id that ends in a dot and digits is the session of a child agent. Clients can read, answer and stop it; only its parent gives it work",
 	Err:     ErrInvalidID,
 }
 

@@ -103,7 +103,7 @@ func (l *runLog) modelEnded(r agent.RunInfo, c agent.ModelCall) {
 }
 
 func (l *runLog) modelRetry(r agent.RunInfo, c agent.ModelCall, delay time.Duration) {
-	l.log.Info("the model is asked again", "session", r.Session, "run", r.RunID, "step", c.Step, "attempt", c.Attempt+1,
+	l.log.Info("model call retried", "session", r.Session, "run", r.RunID, "step", c.Step, "attempt", c.Attempt+1,
 		"delay", delay.Round(time.Millisecond), "error", redact.Text(c.Err.Error()))
 }
 

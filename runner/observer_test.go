@@ -168,7 +168,7 @@ func TestRunsAreLogged(t *testing.T) {
 		w.relog(slog.New(slog.NewJSONHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug})))
 		observed(w, nil)
 		text := out.String()
-		for _, msg := range []string{"claimed", "run started", "step started", "model called", "model answered", "the model is asked again", "step discarded",
+		for _, msg := range []string{"claimed", "run started", "step started", "model called", "model answered", "model call retried", "step discarded",
 			"tool called", "tool answered", "run suspended", "released", "step committed", "run finished"} {
 			if !strings.Contains(text, fmt.Sprintf(`"msg":%q,"session":"s"`, msg)) {
 				t.Errorf("%q is not logged", msg)

@@ -225,7 +225,7 @@ func (s *session) suspend(ctx context.Context, info agent.RunInfo, result agent.
 // expire answers what nobody has answered in time. Its answers are commands like any
 // other: if somebody answers at the same time, the first command counts.
 func (s *session) expire(ctx context.Context) error {
-	const late = "nobody answered in time"
+	const late = "no answer within the wait limit"
 	var chunks []chunk.Chunk
 	err := s.log.View(ctx, func(f *fold.Fold) error {
 		now := s.r.logs.Now().UnixMilli()

@@ -100,7 +100,7 @@ func New(logs *spool.Logs, agents []*agent.Agent, o *Options) (*Runner, error) {
 	}
 	leaser, ok := logs.Store().(spool.Leaser)
 	if !ok {
-		return nil, spool.ErrUnsupported.Because("the store has no leases, so that nothing can run on it")
+		return nil, spool.ErrUnsupported.Because("the store does not support leases, so runs cannot be executed on it")
 	}
 	r.leaser = leaser
 	if r.o.Owner == "" {
@@ -232,7 +232,7 @@ func (r *Runner) failed(session string, err error) {
 		r.o.Observer.Failed(session, err)
 		return
 	}
-	r.logs.Logger().Warn("a session is not served", "session", session, "error", redact.Text(err.Error()))
+	r.logs.Logger().Warn("a session cannot be served", "session", session, "error", redact.Text(err.Error()))
 }
 
 // agent returns the agent of a session, by the name in its row.

@@ -258,7 +258,7 @@ func (s *session) abandon(ctx context.Context, p plan) error {
 		return err
 	}
 	end := &chunk.RunFinished{Outcome: chunk.OutcomeFailed, FinishReason: "error",
-		Error: "the process that ran this was lost", Code: CodeExecutorLost, Recoverable: true}
+		Error: "the process that executed the run was lost", Code: CodeExecutorLost, Recoverable: true}
 	switch {
 	case p.stop:
 		end = &chunk.RunFinished{Outcome: chunk.OutcomeStopped, FinishReason: "other"}

@@ -11,11 +11,11 @@ import (
 	"github.com/spool-run/spool/chunk"
 )
 
-// A body must come at least this fast, once BodyTimeout has passed.
+// bodyRate is the least rate of a body, once BodyTimeout has passed.
 const bodyRate = 16 << 10 // bytes a second
 
-// limitBody has a request end whose body does not come: read or not, it would
-// hold its connection for ever.
+// limitBody ends a request whose body does not arrive. Without it such a request would
+// hold its connection for ever, even if no handler reads the body.
 func (s *Server) limitBody(w http.ResponseWriter, r *http.Request) {
 	if r.Body == nil || r.Body == http.NoBody {
 		return
@@ -25,8 +25,8 @@ func (s *Server) limitBody(w http.ResponseWriter, r *http.Request) {
 	r.Body = b
 }
 
-// pacedBody moves the connection's read deadline as it is read. At its end
-// net/http takes the deadline away.
+// pacedBody moves the connection's read deadline as the body is read. At the end
+// net/http removes the deadline.
 type pacedBody struct {
 	io.ReadCloser
 	rc    *http.ResponseController

@@ -51,7 +51,7 @@ func (s *Server) send(of wire.Wire) handler {
 	}
 }
 
-// attach streams what the session's log holds for this reader.
+// attach streams the session to this reader.
 func (s *Server) attach(of wire.Wire) handler {
 	position := of.Position
 	if position == nil {

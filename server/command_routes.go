@@ -9,8 +9,8 @@ import (
 	"github.com/spool-run/spool/wire"
 )
 
-// command answers a request that appends a command with where the session stands
-// then: parse reads the body, act appends.
+// command handles a request that appends a command: parse reads the body, act appends.
+// The response is the session's state after it.
 func command[O any](s *Server, w http.ResponseWriter, r *request, name string, limit int64, parse func(data []byte) (O, error),
 	act func(ctx context.Context, d *chat.Deps, session string, o O) (*chat.Settled, error)) error {
 	data, err := body(w, r.Request, limit)
@@ -30,12 +30,12 @@ func command[O any](s *Server, w http.ResponseWriter, r *request, name string, l
 	return nil
 }
 
-// stop appends a stop and answers when it has taken effect.
+// stop appends a stop and responds when it has taken effect.
 func (s *Server) stop(w http.ResponseWriter, r *request) error {
 	return command(s, w, r, "stop", maxOtherBody, frontend.ParseStop, chat.Stop)
 }
 
-// interrupt appends an interrupt and answers when it has taken effect.
+// interrupt appends an interrupt and responds when it has taken effect.
 func (s *Server) interrupt(w http.ResponseWriter, r *request) error {
 	return command(s, w, r, "interrupt", maxOtherBody, frontend.ParseStop, chat.Interrupt)
 }
@@ -46,7 +46,7 @@ func (s *Server) decide(w http.ResponseWriter, r *request) error {
 	return command(s, w, r, "answer", maxOtherBody, parse, chat.Submit)
 }
 
-// submit takes the outcome of a call that the client executed.
+// submit takes the result of a call that the client executed.
 func (s *Server) submit(w http.ResponseWriter, r *request) error {
 	parse := func(data []byte) (wire.Answer, error) { return frontend.ParseResult(r.vars["call"], data) }
 	return command(s, w, r, "answer", maxOtherBody, parse, chat.Submit)

@@ -13,8 +13,8 @@ const (
 	corsExpose  = "X-Session-Id, X-Stream-Incarnation, X-Workflow-Run-Id, X-Workflow-Stream-Tail-Index, Retry-After"
 )
 
-// LoopbackOrigin reports whether an origin is a page served from this machine,
-// on whatever port.
+// LoopbackOrigin reports whether an origin is a page served from this machine, on any
+// port.
 func LoopbackOrigin(origin string) bool {
 	u, err := url.Parse(origin)
 	if err != nil {
@@ -24,21 +24,21 @@ func LoopbackOrigin(origin string) bool {
 }
 
 // LoopbackHost reports whether a host name, without its port, always names this
-// machine, whatever a DNS server says.
+// machine, so that no DNS server can change its meaning.
 func LoopbackHost(host string) bool {
 	host = strings.ToLower(host)
 	ip := net.ParseIP(host)
 	return host == "localhost" || strings.HasSuffix(host, ".localhost") || ip != nil && ip.IsLoopback()
 }
 
-// hosted says whether the server may be asked under the request's host name.
+// hosted reports whether the request's host name is allowed.
 func (s *Server) hosted(r *http.Request) bool {
 	return s.o.AllowHost == nil || r.Host == "" || s.o.AllowHost((&url.URL{Host: r.Host}).Hostname())
 }
 
-// cors sets the answer's headers for the request's origin. It reports whether
-// the request may go on: what changes something needs a page of this host or an
-// allowed origin, whatever its content type.
+// cors sets the response headers for the request's origin. It reports whether the
+// request is allowed: a request that changes something must come from a page of this
+// host or of an allowed origin, with any content type.
 func (s *Server) cors(w http.ResponseWriter, r *http.Request) bool {
 	h := w.Header()
 	h.Add("Vary", "Origin")
@@ -60,7 +60,7 @@ func (s *Server) cors(w http.ResponseWriter, r *http.Request) bool {
 	}
 	switch r.Method {
 	case http.MethodGet, http.MethodHead, http.MethodOptions:
-		return true // the browser keeps the answer from the page
+		return true // the browser does not show the page the response
 	}
 	return own
 }

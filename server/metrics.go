@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 )
 
-// metrics counts what an operator asks about, in the text format of Prometheus.
+// metrics are counters for operators, in the text format of Prometheus.
 type metrics struct {
 	bytes atomic.Int64
 
@@ -59,7 +59,7 @@ func (m *metrics) request(route string, status int) {
 	m.requests[[2]string{route, strconv.Itoa(status)}]++
 }
 
-// text renders the counters, sorted so that two calls differ only in numbers.
+// text renders the counters in sorted order, so that two calls differ only in numbers.
 func (m *metrics) text() string {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -20,13 +20,13 @@ func (s *Server) healthz(w http.ResponseWriter, _ *request) error {
 	return nil
 }
 
-// readyz says whether requests should come here: the store answers and the
+// readyz tells load balancers whether to send requests here: the store responds and the
 // server does not drain.
 func (s *Server) readyz(w http.ResponseWriter, r *request) error {
 	if s.drain.Err() != nil {
 		return errDraining
 	}
-	// Any answer will do, that there is no such session above all.
+	// Any response will do; not_found is the usual one.
 	if _, err := s.logs.Store().Head(r.Context(), "readyz"); err != nil && !errors.Is(err, spool.ErrNotFound) {
 		return spool.ErrUnavailable.With("", err)
 	}
@@ -39,7 +39,7 @@ func (s *Server) metricsText(w http.ResponseWriter, _ *request) error {
 	_, _ = w.Write([]byte(s.metrics.text()))
 	for _, more := range s.o.Metrics {
 		if _, err := more.WriteTo(w); err != nil {
-			break // nobody is there
+			break // the client has left
 		}
 	}
 	return nil
@@ -73,9 +73,9 @@ func (s *Server) static(w http.ResponseWriter, r *http.Request, name *string) {
 	h := w.Header()
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Referrer-Policy", "no-referrer")
-	h.Set("Content-Security-Policy", "frame-ancestors 'self'") // no other page may borrow its buttons
+	h.Set("Content-Security-Policy", "frame-ancestors 'self'") // no other page may embed this one and its buttons
 	h.Set("Cache-Control", "no-cache")
-	if strings.HasPrefix(p, "assets/") { // their names hold their hashes
+	if strings.HasPrefix(p, "assets/") { // their names contain their hashes
 		h.Set("Cache-Control", "public, max-age=31536000, immutable")
 	}
 	http.ServeFileFS(w, r, s.o.Assets, p)

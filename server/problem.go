@@ -14,7 +14,7 @@ import (
 	"github.com/spool-run/spool/wire"
 )
 
-// Problem is the body of every error answer.
+// Problem is the body of every error response.
 type Problem struct {
 	Error  string `json:"error"`            // for people
 	Code   string `json:"code"`             // stable
@@ -24,25 +24,25 @@ type Problem struct {
 }
 
 var (
-	errMethod      = &chunk.Error{Code: "method_not_allowed", Message: "the route does not take this method"}
-	errRoute       = &chunk.Error{Code: "no_such_route", Message: "there is nothing at this path"}
-	errCrossOrigin = &chunk.Error{Code: "cross_origin", Message: "this origin may not change anything here", Hint: "add it to the server's allowed origins"}
-	errHost        = &chunk.Error{Code: "host_not_allowed", Message: "this server may not be asked under this host name", Hint: "add it to the server's allowed hosts"}
-	errBodyTimeout = &chunk.Error{Code: "body_timeout", Message: "the body did not come in time"}
-	errTooMany     = &chunk.Error{Code: "too_many_readers", Message: "as many streams are open here as may be", Hint: "raise MaxReaders, or add servers"}
+	errMethod      = &chunk.Error{Code: "method_not_allowed", Message: "the method is not allowed on this route"}
+	errRoute       = &chunk.Error{Code: "no_such_route", Message: "no such route"}
+	errCrossOrigin = &chunk.Error{Code: "cross_origin", Message: "requests from this origin are not allowed", Hint: "allow the origin with Options.AllowOrigin or --cors-origin"}
+	errHost        = &chunk.Error{Code: "host_not_allowed", Message: "this host name is not allowed", Hint: "allow the host name with Options.AllowHost or --allow-host"}
+	errBodyTimeout = &chunk.Error{Code: "body_timeout", Message: "the request body did not arrive in time"}
+	errTooMany     = &chunk.Error{Code: "too_many_readers", Message: "the limit of open streams is reached", Hint: "retry later, raise MaxReaders (--max-readers), or add servers"}
 	errDraining    = &chunk.Error{Code: "draining", Message: "the server is shutting down"}
 	errMalformed   = wire.ErrMalformed
-	errUnexpected  = &chunk.Error{Code: "internal", Message: "something went wrong here"}
+	errUnexpected  = &chunk.Error{Code: "internal", Message: "internal server error"}
 )
 
-// statusOf returns the HTTP status of an error: its code's.
+// statusOf returns the HTTP status of an error's code.
 func statusOf(err error) int { return chunk.InfoOf(chunk.CodeOf(err)).Status }
 
-// fail answers with an error. What the table does not know is logged and not
+// fail responds with an error. Errors whose code is not in the table are logged and not
 // shown.
 func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if r.Context().Err() != nil && errors.Is(err, context.Canceled) {
-		return // nobody is there
+		return // the client has left
 	}
 	status := statusOf(err)
 	var known *chunk.Error
@@ -55,7 +55,7 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 		s.log.Error("request failed", "method", r.Method, "path", r.URL.Path, "err", err)
 		p.Error = errUnexpected.Error()
 	case status > http.StatusInternalServerError:
-		// The cause is the operator's business: it may name hosts and users.
+		// The cause is only for operators: it may name hosts and users.
 		s.log.Warn("request failed", "method", r.Method, "path", r.URL.Path, "err", err)
 		p.Error = known.With(known.Session, nil).Error()
 	}
@@ -77,7 +77,7 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 func writeJSON(w http.ResponseWriter, status int, v any) {
 	data, err := json.Marshal(v)
 	if err != nil {
-		status, data = http.StatusInternalServerError, []byte(`{"error":"the answer could not be encoded","code":"internal"}`)
+		status, data = http.StatusInternalServerError, []byte(`{"error":"the response could not be encoded","code":"internal"}`)
 	}
 	h := w.Header()
 	h.Set("Content-Type", "application/json; charset=utf-8")

@@ -18,7 +18,7 @@ const (
 	HeaderProducerSeq   = "Producer-Seq"
 )
 
-// produce lets a producer outside claim a session (?claim) or append to its run.
+// produce lets an external producer claim a session (?claim) or append to its run.
 func (s *Server) produce(w http.ResponseWriter, r *request) error {
 	data, err := body(w, r.Request, maxOtherBody)
 	if err != nil {
@@ -33,7 +33,7 @@ func (s *Server) produce(w http.ResponseWriter, r *request) error {
 		}
 		writeJSON(w, http.StatusOK, struct {
 			stream.ExternalRun
-			TTL int64 `json:"ttl"` // milliseconds without an append after which the claim is over
+			TTL int64 `json:"ttl"` // milliseconds without an append after which the claim expires
 		}{run, run.TTL.Milliseconds()})
 		return nil
 	}
@@ -43,7 +43,7 @@ func (s *Server) produce(w http.ResponseWriter, r *request) error {
 	}
 	seq, err := strconv.ParseUint(r.Header.Get(HeaderProducerSeq), 10, 64)
 	if err != nil {
-		return chunk.ErrInvalid.Because("an append needs the header Producer-Seq: how many chunks were appended under this claim before")
+		return chunk.ErrInvalid.Because("an append needs the header Producer-Seq: the number of chunks appended under this claim so far")
 	}
 	chunks, err := parseChunks(data)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/spool-run/spool/server/frontend"
 )
 
-// resume lets a session go on, in the mode that the body names.
+// resume continues a session in the mode that the body names.
 func (s *Server) resume(w http.ResponseWriter, r *request) error {
 	data, err := body(w, r.Request, maxChatBody)
 	if err != nil {
@@ -33,8 +33,8 @@ func (s *Server) resume(w http.ResponseWriter, r *request) error {
 	return nil
 }
 
-// branch makes a new session of what this one was at a checkpoint. Whoever asks
-// must be allowed to send there, too.
+// branch makes a new session from this one at a checkpoint. The caller must be allowed
+// to send to the new session, too.
 func (s *Server) branch(w http.ResponseWriter, r *request, data []byte) error {
 	o, err := frontend.ParseBranch(data)
 	if err != nil {

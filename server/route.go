@@ -10,7 +10,7 @@ import (
 	"github.com/spool-run/spool/server/wires"
 )
 
-// request is what a route's handler gets: the request, who asks, and the path's
+// request is what a route's handler gets: the request, its principal, and the path's
 // variables.
 type request struct {
 	*http.Request
@@ -30,7 +30,7 @@ type route struct {
 }
 
 type method struct {
-	action Action // "" asks nobody: operations, and routes that find the session in the body
+	action Action // "" authorises nothing: for operations, and for routes that find the session in the body
 	do     handler
 }
 
@@ -60,7 +60,7 @@ func (s *Server) table() []route {
 		for _, pattern := range w.Send {
 			action := ActionSend
 			if !strings.Contains(pattern, "{session}") {
-				action = "" // the body says which
+				action = "" // the body names the session
 			}
 			list = add(list, pattern, http.MethodPost, method{action, s.send(w)})
 		}
@@ -71,7 +71,7 @@ func (s *Server) table() []route {
 	return compile(list)
 }
 
-// add gives a route another method, or adds the route behind the others.
+// add gives a route another method, or adds the route at the end.
 func add(list []route, pattern, name string, m method) []route {
 	for _, r := range list {
 		if r.pattern == pattern {
@@ -89,8 +89,8 @@ func compile(routes []route) []route {
 	return routes
 }
 
-// route finds the handler by the escaped path, so that no path is cleaned,
-// redirected or cut differently before its ids are checked.
+// route finds the handler by the escaped path, so that no path is cleaned, redirected
+// or split differently before its ids are checked.
 func (s *Server) route(w http.ResponseWriter, r *http.Request, name *string) {
 	parts := strings.Split(strings.TrimPrefix(r.URL.EscapedPath(), "/"), "/")
 	for i := range s.routes {

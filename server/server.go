@@ -1,9 +1,9 @@
 // Package server is Spool over HTTP: one http.Handler with the routes of every
 // wire, snapshots and commands, listings and operations.
 //
-// The handler executes nothing. What a request asks for is appended to the
-// session's log as a command; a runner, here or on another node, acts on it, and
-// every stream is a view of the log.
+// The handler executes nothing. It appends a request to the session's log as a command.
+// A runner, in this process or on another node, acts on it, and every stream is a view
+// of the log.
 package server
 
 import (
@@ -25,7 +25,7 @@ import (
 	"github.com/spool-run/spool/stream"
 )
 
-// Action is what a request wants to do with a session.
+// Action is the kind of access that a request needs to a session.
 type Action string
 
 const (
@@ -39,7 +39,7 @@ const (
 	ActionOps    Action = "ops"    // metrics; the session is ""
 )
 
-// Info is what the page asks about the server: GET /api/info.
+// Info describes the server to the page: GET /api/info.
 type Info struct {
 	Model string `json:"model"`
 	Demo  bool   `json:"demo"`
@@ -47,47 +47,47 @@ type Info struct {
 
 // Options configure a [Server]. The zero value serves everyone.
 type Options struct {
-	// Principal says who asks; "" is nobody in particular. An error is answered
-	// like a failed Authorize. nil: "" for every request.
+	// Principal returns who makes a request; "" is an anonymous caller. An error gives
+	// the same response as a failed Authorize. nil: "" for every request.
 	Principal func(r *http.Request) (string, error)
-	// Authorize decides every request. Any error is answered with 404
-	// not_found, so that strangers learn nothing. nil allows everything.
+	// Authorize decides every request. Any error gives 404 not_found, so that a caller
+	// without rights does not learn whether a session exists. nil allows everything.
 	Authorize func(ctx context.Context, principal, session string, action Action) error
-	// AllowHost says under which host names, without their port, this server may be
-	// asked; others get 403. A server that trusts whoever reaches it must not be
-	// reachable under a name that somebody else makes point to it. nil: all.
+	// AllowHost reports whether requests may name this host, without its port; other
+	// requests get 403. A server that trusts every client that can reach it needs this:
+	// otherwise a page elsewhere could reach it with a DNS name of its own. nil: all.
 	AllowHost func(host string) bool
-	// AllowOrigin names the pages of other hosts that may use this server; nil
-	// for none.
+	// AllowOrigin reports whether pages of another origin may use this server. nil:
+	// none.
 	AllowOrigin func(origin string) bool
-	// Chat is what a program decides about its chats. A ReplayGrace of 0 is 60 s,
-	// a negative one none.
+	// Chat configures chats. A ReplayGrace of 0 is 60 s; a negative one is no grace
+	// period.
 	Chat chat.Options
-	// Wires are the options of the wires, and further ones.
+	// Wires has the options of the wires, and further wires.
 	Wires wires.Options
 
-	Heartbeat    time.Duration // a comment after this much silence; 0: 10 s
-	WriteTimeout time.Duration // a reader that takes longer for one write is cut; 0: 15 s
-	BodyTimeout  time.Duration // a body must have come by then, but for a second each 16 KiB; 0: 30 s
-	MaxReaders   int           // streams that may be open at once; more are answered 503; 0: any number
-	DrainSpread  time.Duration // readers are cut within this time of Drain; 0: at once
-	// NoContentReplay puts a live turn's message, as far as it is written, into
-	// snapshots, and lets the stream of a page built from one go on after it. By
-	// default the message is left out, and replayed on the stream: the one way
-	// that is right for every AI SDK client.
+	Heartbeat    time.Duration // a comment is sent after this much silence; 0: 10 s
+	WriteTimeout time.Duration // a reader that takes longer for one write is disconnected; 0: 15 s
+	BodyTimeout  time.Duration // time for a body to arrive, plus a second per 16 KiB; 0: 30 s
+	MaxReaders   int           // streams that may be open at once; more get 503; 0: no limit
+	DrainSpread  time.Duration // readers are disconnected within this time after Drain; 0: at once
+	// NoContentReplay puts a live turn's partial message into snapshots; the stream of
+	// a page that was built from one continues after it. By default the message is left
+	// out of snapshots and replayed on the stream: only that is right for every AI SDK
+	// client.
 	NoContentReplay bool
 
-	// Metrics are written behind the server's own at /metrics: those of runners
+	// Metrics are written after the server's own at /metrics: those of runners
 	// ([runner.Metrics]), and others in the same format.
 	Metrics []io.WriterTo
 
 	Info   Info         //
-	Assets fs.FS        // what / serves; nil for nothing
-	Logger *slog.Logger // nil: the logs' own
+	Assets fs.FS        // the files that / serves; nil for none
+	Logger *slog.Logger // nil: the logger of the logs
 	Jitter func(n int) int
 }
 
-// Server is the HTTP face of a store's logs.
+// Server serves a store's logs over HTTP.
 type Server struct {
 	logs    *spool.Logs
 	o       Options
@@ -146,8 +146,8 @@ func New(logs *spool.Logs, o *Options) *Server {
 	return s
 }
 
-// Drain cuts every reader, without a terminal frame, so that it comes back
-// elsewhere, and refuses new ones with 503. Runs are not touched.
+// Drain disconnects every reader without a terminal frame, so that it reconnects to
+// another server, and refuses new readers with 503. It does not affect runs.
 func (s *Server) Drain() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -171,7 +171,8 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}
 }
 
-// enter counts a reader in, unless the server drains or has as many as it may.
+// enter counts a new reader. It fails if the server drains or the limit of readers is
+// reached.
 func (s *Server) enter() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -200,7 +201,7 @@ func (s *Server) jitter(n int) int {
 	return s.o.Jitter(n)
 }
 
-// ServeHTTP answers one request.
+// ServeHTTP implements [http.Handler].
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := &counted{ResponseWriter: w}
 	name := "none"
@@ -233,9 +234,9 @@ func (s *Server) principal(r *http.Request) (string, error) {
 	return s.o.Principal(r)
 }
 
-// authorize checks a session's id and whether the request may do this to it. What
-// may be done to a child agent's session is what may be done to its root's; it is
-// read, answered and stopped, and nothing else.
+// authorize checks a session's id and whether the request may have this access. A child
+// agent's session has the rights of its root's session; it can only be read, answered
+// and stopped.
 func (s *Server) authorize(r *http.Request, session string, action Action) (principal string, err error) {
 	if action != ActionList && action != ActionOps {
 		check := chat.CheckSession

@@ -60,13 +60,13 @@ func number(q url.Values, name string) (int, error) {
 	}
 	n, err := strconv.Atoi(v)
 	if err != nil || n < 0 {
-		return 0, chunk.ErrInvalid.Because(name + " is a whole number, 0 or more")
+		return 0, chunk.ErrInvalid.Because(name + " must be a whole number, 0 or more")
 	}
 	return n, nil
 }
 
-// remove deletes a session with everything in it. It is idempotent for whoever
-// may delete: the second time there is nothing there, and that is a 404.
+// remove deletes a session with everything in it. It is idempotent: a second delete
+// finds nothing and gives 404.
 func (s *Server) remove(w http.ResponseWriter, r *request) error {
 	t, ok := s.logs.Store().(spool.Trimmer)
 	if !ok {
@@ -103,7 +103,7 @@ func (s *Server) blob(w http.ResponseWriter, r *request) error {
 	return nil
 }
 
-// sessions lists what runs and what ran, newest first.
+// sessions lists the sessions, newest first.
 func (s *Server) sessions(w http.ResponseWriter, r *request) error {
 	l, ok := s.logs.Store().(spool.Lister)
 	if !ok {
@@ -118,9 +118,9 @@ func (s *Server) sessions(w http.ResponseWriter, r *request) error {
 	switch query.Status {
 	case "", chunk.StatusActive, chunk.StatusPaused, chunk.StatusEnded, chunk.StatusFailed:
 	default:
-		return chunk.ErrInvalid.Because("status is one of active, paused, ended and failed")
+		return chunk.ErrInvalid.Because("status must be active, paused, ended or failed")
 	}
-	// Whoever is somebody sees their own.
+	// A caller with a principal sees only its own sessions.
 	query.Principal = r.principal
 	page, err := l.Sessions(r.Context(), query)
 	if err != nil {
@@ -143,7 +143,7 @@ func (s *Server) sessions(w http.ResponseWriter, r *request) error {
 	return nil
 }
 
-// streamInfo is what the native wire's readers ask before they attach.
+// streamInfo returns a log's state, for native clients before they attach.
 func (s *Server) streamInfo(w http.ResponseWriter, r *request) error {
 	info, err := chat.StreamInfo(r.Context(), s.chat, r.session)
 	if err != nil {

@@ -13,23 +13,23 @@ import (
 	"github.com/spool-run/spool/server/chat"
 )
 
-// What ended a reader; the label of the metric.
+// Why a reader ended; the label of the metric.
 const (
 	endDone    = "done"    // its terminal frame was sent
 	endGone    = "gone"    // the client left
 	endSlow    = "slow"    // a write deadline passed
 	endDrained = "drained" // the server shut down
-	endCut     = "cut"     // its view cannot go on here
+	endCut     = "cut"     // its view cannot continue on this connection
 	endError   = "error"   // the log could not be read
 )
 
-// writeBytes bounds one write under one deadline, so that a slow reader that
-// still reads is not mistaken for a stalled one.
+// writeBytes bounds one write under one deadline, so that a slow reader does not count
+// as stalled.
 const writeBytes = 32 << 10
 
-// stream copies a source to the client until the source ends. A source that
-// ends with io.EOF has sent its terminal frame and the response is closed; on
-// every other end the connection is broken, so that the client comes back.
+// stream copies a source to the client until the source ends. A source that ends with
+// io.EOF has sent its terminal frame, and the response is completed. After any other
+// end the connection is broken off, so that the client reconnects.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request, src chat.Source, view, mediaType string) error {
 	if err := s.enter(); err != nil {
 		return err
@@ -55,13 +55,13 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, src chat.Source,
 	s.metrics.end(end)
 	s.metrics.bytes.Add(out.n)
 	if end == endDone {
-		_ = out.rc.SetWriteDeadline(time.Time{}) // the connection goes on
+		_ = out.rc.SetWriteDeadline(time.Time{}) // the connection is used again
 		return nil
 	}
 	if end == endDrained {
 		s.spread()
 	}
-	s.log.Debug("reader cut", "path", r.URL.Path, "view", view, "reason", end)
+	s.log.Debug("reader disconnected", "path", r.URL.Path, "view", view, "reason", end)
 	panic(http.ErrAbortHandler)
 }
 
@@ -69,8 +69,8 @@ func (s *Server) copy(ctx context.Context, out *sink, src chat.Source) string {
 	if err := out.write([]byte(": spool\n\n")); err != nil {
 		return out.reason(ctx, err)
 	}
-	// The wait is renewed at half the heartbeat, so that a busy stream does not
-	// make a timer for each write and a silent one is never silent for longer.
+	// The wait is renewed at half the heartbeat: a busy stream does not make a timer
+	// for each write, and a quiet one is never silent for longer than the heartbeat.
 	var wait waiter
 	wait.renew(ctx, s.o.Heartbeat/2)
 	defer func() { wait.cancel() }()
@@ -99,7 +99,7 @@ func (s *Server) copy(ctx context.Context, out *sink, src chat.Source) string {
 			wait.renew(ctx, s.o.Heartbeat/2)
 			silent = true
 		case errors.Is(err, chat.ErrCut), spool.Final(err):
-			return endCut // trimmed, deleted or closed under the reader
+			return endCut // trimmed, deleted or closed while it was read
 		default:
 			s.log.Error("stream failed", "err", err)
 			return endError
@@ -131,8 +131,8 @@ func (s *Server) left(ctx context.Context) string {
 	return endGone
 }
 
-// spread waits a random part of the drain's spread, so that the readers of one
-// server do not all come back in the same moment.
+// spread waits a random part of the drain's spread, so that the readers of one server
+// do not all reconnect at the same moment.
 func (s *Server) spread() {
 	if s.o.DrainSpread <= 0 {
 		return
@@ -173,8 +173,8 @@ func (k *sink) write(p []byte) error {
 	return nil
 }
 
-// extend gives the next write its time. Moving the deadline costs as much as a
-// small write's own work, so it is moved once a tenth of it has passed.
+// extend sets the deadline of the next write. That costs as much as a small write, so
+// it moves the deadline only once a tenth of it has passed.
 func (k *sink) extend() error {
 	now := time.Now()
 	if k.until.Sub(now) > k.timeout*9/10 {

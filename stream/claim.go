@@ -15,13 +15,13 @@ import (
 type runs struct {
 	logs *spool.Logs
 	ttl  time.Duration
-	max  int // of sessions known at the same time; 0 for no limit: then a run is not forgotten before it ends
+	max  int // most sessions known at the same time; 0: no limit, and no run is forgotten before it ends
 
 	mu    sync.Mutex
 	slots map[string]*slot
 }
 
-// slot is the place of one session's run. One call at a time has it.
+// slot is the place of one session's run. One call at a time holds it.
 type slot struct {
 	turn chan struct{}
 	log  *spool.Log
@@ -32,7 +32,7 @@ func newRuns(logs *spool.Logs, ttl time.Duration, max int) *runs {
 	return &runs{logs: logs, ttl: ttl, max: max, slots: map[string]*slot{}}
 }
 
-// hold returns the session's slot, the caller's until leave.
+// hold returns the session's slot, which the caller holds until leave.
 func (rs *runs) hold(ctx context.Context, session string) (*slot, error) {
 	g, err := rs.logs.Log(session)
 	if err != nil {
@@ -65,7 +65,7 @@ func (rs *runs) slot(session string) *slot {
 	s := rs.slots[session]
 	if s == nil {
 		if rs.max > 0 && len(rs.slots) >= rs.max {
-			clear(rs.slots) // what they know is in the logs
+			clear(rs.slots) // what they know is in the logs, too
 		}
 		s = &slot{turn: make(chan struct{}, 1)}
 		rs.slots[session] = s
@@ -73,7 +73,7 @@ func (rs *runs) slot(session string) *slot {
 	return s
 }
 
-// leave lets others have the slot. One whose run is over is forgotten.
+// leave releases the slot. A slot whose run is over is forgotten.
 func (rs *runs) leave(s *slot) {
 	session := s.log.Session()
 	s.log = nil
@@ -92,31 +92,32 @@ func (rs *runs) leave(s *slot) {
 	<-s.turn
 }
 
-// terms are what a producer claims a session for.
+// terms say what a producer claims a session for.
 type terms struct {
 	owner     string
 	row       spool.Row
 	agentType string
 	numbered  bool // see [run]
 
-	// takeOver: an external run that is open goes on, whoever has it. Otherwise it
-	// is left alone while its claim lives, and lost when that has expired.
+	// takeOver: an open external run is continued, even if another producer has claimed
+	// it. Without takeOver it is left alone while its claim is valid, and it counts as
+	// lost once that has expired.
 	takeOver bool
-	// existing: nothing is wanted but a run that is open.
+	// existing: only take over an open run; open none.
 	existing bool
-	// resume: how a paused run goes on, written down; "" if that is not.
+	// resume: the reason that is stored when a paused run is resumed; "" stores none.
 	resume string
-	// paused: the paused run goes on even if a message waits.
+	// paused: the paused run is resumed even if a message waits.
 	paused bool
 }
 
 // errNotOpen: there is no open run to take over.
 var errNotOpen = spool.ErrClosed.Because("the stream is not open")
 
-// open claims a session and opens an external run in it. A waiting message is
-// answered, a run that its producer has paused goes on in its turn. It fails with
-// [spool.ErrBusy] while an agent has an open run there or is about to go on, or
-// another producer's claim lives.
+// open claims a session and opens an external run in it. The run answers the message
+// that waits, or continues the turn of a run that its producer has paused. It fails
+// with [spool.ErrBusy] while an agent's run is open or about to be, or another
+// producer's claim is valid.
 func (rs *runs) open(ctx context.Context, g *spool.Log, t terms) (*run, error) {
 	seen, err := standing(ctx, g)
 	switch {
@@ -150,22 +151,22 @@ func (rs *runs) claim(ctx context.Context, g *spool.Log, t terms) (spool.Lease, 
 	if err == nil && (!head.Status.Quiet() || head.Due != 0 && head.Due <= rs.logs.Now().UnixMilli()) {
 		return spool.Lease{}, spool.ErrBusy.With(g.Session(), nil)
 	}
-	claim.Force = true // nothing is due and nothing runs
+	claim.Force = true // the session is not due, and no run is open
 	return rs.logs.Claim(ctx, claim)
 }
 
-// stands is what a session's fold says to who wants to open an external run there.
+// stands is what a session's fold tells about opening an external run there.
 type stands struct {
 	seq     uint64
-	agents  bool // an agent's run is open, or about to go on
+	agents  bool // an agent's run is open, or about to be
 	open    *fold.Run
 	message string // id of the open run's message
 	stop    bool
 	first   *fold.Command // the message that waits
 	fresh   bool          // it is the session's first
 	paused  *fold.Turn    // the last turn, if its producer paused it
-	goesOn  bool          // something lets that turn go on, or ends it
-	owed    []chunk.Chunk // with the end of the open run
+	goesOn  bool          // a command continues that turn, or ends it
+	owed    []chunk.Chunk // what settles the open run, with its end
 }
 
 func standing(ctx context.Context, g *spool.Log) (stands, error) {
@@ -203,7 +204,7 @@ func (r *run) begin(ctx context.Context, t terms) error {
 		return err
 	}
 	r.at = s.seq
-	if s.agents { // it came between a look and the claim; whoever claims next recovers it
+	if s.agents { // it was opened between the look and the claim; its next owner recovers it
 		return spool.ErrBusy.With(r.lease.Session, nil)
 	}
 	if s.open != nil {
@@ -224,7 +225,7 @@ func (r *run) begin(ctx context.Context, t terms) error {
 	return r.start(ctx, t, s)
 }
 
-// takeOver goes on with a run that another claim has opened.
+// takeOver continues a run that was opened under another claim.
 func (r *run) takeOver(ctx context.Context) error {
 	err := r.append(ctx, spool.Entry{Row: spool.Row{Status: chunk.StatusActive},
 		Chunks: []chunk.Chunk{&chunk.ExecutorSuperseded{Reason: "stream_manager"}}})
@@ -232,11 +233,11 @@ func (r *run) takeOver(ctx context.Context) error {
 	return err
 }
 
-// CodeProducerLost is the code of a run whose producer fell silent until its claim
+// CodeProducerLost is the code of a run whose producer appended nothing until its claim
 // expired.
 const CodeProducerLost = "producer_lost"
 
-// lose ends a run whose producer's claim has expired: what it showed becomes the
+// lose ends a run whose producer's claim has expired. What it had streamed becomes its
 // answer.
 func (r *run) lose(ctx context.Context, s stands) error {
 	chunks := append([]chunk.Chunk{&chunk.ExecutorSuperseded{Reason: "the lease of the previous owner expired"}}, s.owed...)

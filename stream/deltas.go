@@ -9,10 +9,10 @@ import (
 	"github.com/spool-run/spool/chunk"
 )
 
-// ParseDeltas reads the body of an append that holds nothing but deltas, one or
-// several, as JSON lines or as an array, plainly written: nearly all that producers
-// send. It reads them in one pass. For anything else, valid or not, it returns
-// false, and [ParseProducerChunk] has its say.
+// ParseDeltas reads the body of an append that contains only deltas in plain JSON, as
+// lines or as an array. Nearly all appends of producers are such bodies, and it reads
+// them in one pass. For any other body, valid or not, it returns false;
+// [ParseProducerChunk] reads those.
 func ParseDeltas(body []byte) ([]chunk.Chunk, bool) {
 	p := plain{rest: body}
 	array := p.token('[')
@@ -36,7 +36,7 @@ func ParseDeltas(body []byte) ([]chunk.Chunk, bool) {
 	return chunks, true
 }
 
-// plain takes JSON off the front of a text.
+// plain parses JSON from the front of a text.
 type plain struct{ rest []byte }
 
 func (p *plain) space() {
@@ -59,7 +59,7 @@ func (p *plain) token(c byte) bool {
 	return true
 }
 
-// text reads a string. What encoding/json would have to mend is not ours.
+// text reads a string. It refuses strings that encoding/json would have to repair.
 func (p *plain) text() (text []byte, ok bool) {
 	if !p.token('"') {
 		return nil, false
@@ -101,7 +101,7 @@ func (p *plain) escaped(i int) ([]byte, bool) {
 type members struct {
 	typ, text, part, call []byte
 	whole                 bool
-	seen                  int // which of them
+	seen                  int // bits of the members that were read
 }
 
 const (
@@ -131,7 +131,7 @@ func (p *plain) delta() chunk.Chunk {
 	return c
 }
 
-// member reads one member that is not there yet.
+// member reads one member. It refuses one that was read before.
 func (p *plain) member(m *members) (ok bool) {
 	name, ok := p.text()
 	if !ok || !p.token(':') {
@@ -176,7 +176,8 @@ func (p *plain) boolean() (value, ok bool) {
 	return false, false
 }
 
-// chunk makes the delta, or returns nil if members are missing or not its own.
+// chunk makes the delta. It returns nil if members are missing or belong to another
+// type.
 func (m *members) chunk() chunk.Chunk {
 	seen := m.seen &^ hasPart
 	switch {

@@ -17,15 +17,15 @@ type ExternalOptions struct {
 	TTL time.Duration
 }
 
-// External lets processes outside write runs: programs in other languages that
-// speak HTTP to this one. Such a run has the mode "external". Another node may
-// serve it at every request: the log is the only memory, and what is known here
-// only spares to read it.
+// External lets other processes write runs: programs in other languages that talk HTTP
+// to this one. Such a run has the mode "external". Each request of a run may go to
+// another node: all state is in the log, and what a node remembers only saves reading
+// it.
 type External struct{ runs *runs }
 
 const maxProducers = 4096
 
-// NewExternal returns the producers' door to these logs.
+// NewExternal returns an External that writes to these logs.
 func NewExternal(logs *spool.Logs, o *ExternalOptions) *External {
 	ttl := spool.DefaultLeaseTTL
 	if o != nil && o.TTL > 0 {
@@ -37,17 +37,17 @@ func NewExternal(logs *spool.Logs, o *ExternalOptions) *External {
 // ExternalRun is a producer's claim.
 type ExternalRun struct {
 	Session   string        `json:"session"`
-	Epoch     uint64        `json:"epoch"` // goes with every append
+	Epoch     uint64        `json:"epoch"` // to be sent with every append
 	RunID     string        `json:"runId"`
 	TurnID    string        `json:"turnId"`
 	MessageID string        `json:"messageId"`
 	TTL       time.Duration `json:"-"`
 }
 
-// Claim opens an external run in a session, which need not exist. If a user's
-// message waits there, the run answers it; if the last run was paused by its
-// producer, the turn goes on. It fails with [spool.ErrBusy] while an agent's run is
-// open or about to be, or another claim on an external run lives.
+// Claim opens an external run in a session, which need not exist. If a user's message
+// waits there, the run answers it. If the last run was paused by its producer, the new
+// run continues its turn. It fails with [spool.ErrBusy] while an agent's run is open or
+// about to be, or another claim on an external run is valid.
 func (e *External) Claim(ctx context.Context, session string, row spool.Row, agentType string) (ExternalRun, error) {
 	if err := chunk.CheckSessionID(session); err != nil {
 		return ExternalRun{}, err
@@ -66,16 +66,16 @@ func (e *External) Claim(ctx context.Context, session string, row spool.Row, age
 		RunID: r.info.ID, TurnID: r.info.TurnID, MessageID: r.messageID}, nil
 }
 
-// Append writes a producer's chunks. seq is how many chunks this claim has
-// appended before; so an append that is sent again never doubles, whole or in
-// part, on whatever node. No chunks: it only keeps the claim alive. The result
-// names the last chunk's sequence; First is 0 if some were there already.
+// Append writes a producer's chunks. seq is the number of chunks that this claim has
+// appended before. With it, an append that is repeated, on any node, never stores a
+// chunk twice. An append without chunks only renews the claim. The result names the
+// last chunk's sequence; its First is 0 if some of the chunks were stored before.
 //
-// Where the claim is known, deltas cost the store one append and nothing else.
+// On a node that knows the claim, deltas cost one append to the store.
 //
 // Errors: [ErrProducerGap], [ErrProducerFenced], [ErrProducerStopped],
-// [ErrProducerKind], [chunk.ErrInvalidChunk], [chunk.ErrTooLarge], or the
-// store's, after which the same append is sent again.
+// [ErrProducerKind], [chunk.ErrInvalidChunk], [chunk.ErrTooLarge], or the store's,
+// after which the producer repeats the same append.
 func (e *External) Append(ctx context.Context, session string, epoch, seq uint64, chunks []chunk.Chunk) (spool.Appended, error) {
 	for i, c := range chunks {
 		if err := check(c, i == len(chunks)-1); err != nil {
@@ -94,7 +94,7 @@ func (e *External) Append(ctx context.Context, session string, epoch, seq uint64
 	}
 	n := uint64(len(chunks))
 	if seq > r.count || n > 0 && seq < r.count {
-		r.behind = true // another node has had it, perhaps
+		r.behind = true // another node may have appended
 	}
 	if err := r.catchUp(ctx); err != nil {
 		return spool.Appended{}, fenced(session, err)
@@ -130,7 +130,7 @@ func fenced(session string, err error) error {
 	return err
 }
 
-// keep keeps the claim alive.
+// keep renews the claim.
 func (r *run) keep(ctx context.Context) error {
 	if err := r.append(ctx, spool.Entry{}); err != nil {
 		return err
@@ -159,7 +159,7 @@ func (r *run) post(ctx context.Context, chunks []chunk.Chunk) (spool.Appended, e
 	if err != nil && !errors.Is(err, errOvertaken) && !errors.Is(err, chunk.ErrInvalid) {
 		return spool.Appended{}, err
 	}
-	// What is stored decides: another node may have been asked the same.
+	// The log decides: another node may have handled the same append.
 	if err = r.catchUp(ctx); err != nil {
 		return spool.Appended{}, err
 	}
@@ -169,12 +169,12 @@ func (r *run) post(ctx context.Context, chunks []chunk.Chunk) (spool.Appended, e
 	return spool.Appended{First: r.first, Last: r.last, Head: r.log.Known()}, r.obey(ctx)
 }
 
-// post is one append of a producer under way. The run adds the steps that its
-// producer need not know of.
+// post is a producer's append in progress. The run adds the step chunks that producers
+// do not write.
 type post struct {
 	*run
 	pending []chunk.Chunk // not stored yet
-	loose   bool          // others than acts are among them
+	loose   bool          // they include chunks other than acts
 }
 
 func (p *post) write(ctx context.Context, chunks []chunk.Chunk) error {
@@ -188,7 +188,7 @@ func (p *post) write(ctx context.Context, chunks []chunk.Chunk) error {
 			}
 			return p.end(ctx, c)
 		}
-		if p.loose && p.leads(k) { // it tells where the parts began that it closes
+		if p.loose && p.leads(k) { // the assistant message refers to the sequences of its parts
 			if err := p.flush(ctx); err != nil {
 				return err
 			}
@@ -213,7 +213,7 @@ func (p *post) flush(ctx context.Context) error {
 	return err
 }
 
-// ending is what a producer says at the end.
+// ending is the chunk with which a producer ends its run.
 type ending struct {
 	FinishReason string          `json:"finishReason"`
 	Error        string          `json:"error"`

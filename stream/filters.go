@@ -11,11 +11,11 @@ import (
 	"github.com/spool-run/spool/chunk"
 )
 
-// Streams are iterators over records or chunks. An error takes the place of an
-// item; filters pass it on, and whether the stream goes on behind it is its
-// source's affair. A consumer that stops releases every source.
+// Streams are iterators over records or chunks. An error takes the place of an item.
+// Filters pass it on; the source decides whether the stream continues after it. A
+// consumer that stops releases every source.
 
-// Item is what filters know of records and chunks.
+// Item is what filters need of records and chunks.
 type Item interface{ ChunkType() chunk.Type }
 
 // FilterWith passes the items that keep wants.
@@ -39,8 +39,8 @@ func ExcludeTypes[T Item](stream iter.Seq2[T, error], types ...chunk.Type) iter.
 	return FilterWith(stream, func(item T) bool { return !slices.Contains(types, item.ChunkType()) })
 }
 
-// FilterByAgentID passes the items of one agent. With a session's own id that
-// leaves out what its child agents wrote.
+// FilterByAgentID passes the items of one agent. With a session's own id, that leaves
+// out the items of its child agents.
 func FilterByAgentID[T Item](stream iter.Seq2[T, error], agentID string) iter.Seq2[T, error] {
 	return FilterWith(stream, func(item T) bool {
 		switch item := any(item).(type) {
@@ -53,8 +53,8 @@ func FilterByAgentID[T Item](stream iter.Seq2[T, error], agentID string) iter.Se
 	})
 }
 
-// FilterByAgentType passes the items of agents of one type. It looks into
-// records, which do not repeat it.
+// FilterByAgentType passes the items of agents of one type. It decodes records, since
+// they do not have the type outside their data.
 func FilterByAgentType[T Item](stream iter.Seq2[T, error], agentType string) iter.Seq2[T, error] {
 	return FilterWith(stream, func(item T) bool {
 		switch item := any(item).(type) {
@@ -184,8 +184,8 @@ func CollectAll[T any](stream iter.Seq2[T, error]) ([]T, error) {
 	return items, nil
 }
 
-// CollectText joins the text deltas of all agents: what was streamed, discarded
-// phases too. With an error it returns the text before it.
+// CollectText joins the text deltas of all agents: all that was streamed, including
+// discarded phases. With an error it returns the text before it.
 func CollectText[T Item](stream iter.Seq2[T, error]) (string, error) {
 	var text strings.Builder
 	for item, err := range stream {

@@ -12,16 +12,15 @@ import (
 	"github.com/spool-run/spool/fold"
 )
 
-// Manager is a view of logs as streams that are written, ended and read: for
-// producers that have an agent of their own and want none of ours. A stream is a
-// session's log. Writing to it opens a run of mode external under a claim, and
-// ending, failing or pausing it settles that run, so that status, messages and
-// every wire are as right as those of our own runs.
+// Manager is a view of logs as streams that are written, ended and read: for producers
+// that have an agent of their own. A stream is a session's log. Writing to it opens a
+// run of mode external under a claim. Ending, failing or pausing it settles that run,
+// so that status, messages and every wire are the same as for agents' runs.
 //
-// While a stream is open, this manager's lease on it is renewed by each write.
-// When it expires, a runner of the same store may fail the run as lost. Another
-// manager may take an open stream over; what is written here then fails with
-// [spool.ErrSuperseded]. An agent's open run is never taken: [spool.ErrBusy].
+// While a stream is open, this manager's lease on it is renewed by each write. When the
+// lease expires, a runner of the same store may fail the run as lost. Another manager
+// may take an open stream over; then writes here fail with [spool.ErrSuperseded]. An
+// agent's open run is never taken over: that fails with [spool.ErrBusy].
 type Manager struct {
 	logs *spool.Logs
 	runs *runs
@@ -29,8 +28,8 @@ type Manager struct {
 
 // ManagerOptions are a manager's settings.
 type ManagerOptions struct {
-	// TTL is how long a stream may be silent before it counts as abandoned.
-	// 0: ten minutes.
+	// TTL is how long a stream may go without a write before it counts as abandoned. 0:
+	// ten minutes.
 	TTL time.Duration
 }
 
@@ -52,15 +51,15 @@ type Writer struct {
 	closed  atomic.Bool
 }
 
-// CreateWriter returns a writer of a stream that need not exist yet. If no run
-// is open in it, one is opened: it answers the oldest user message that waits, or
-// goes on in the turn of a paused stream, or begins a turn. If another manager or
-// a producer has an external run open there, that run is taken over. It fails with
-// [spool.ErrBusy] if an agent's run is open.
+// CreateWriter returns a writer of a stream that need not exist yet. If no run is open
+// in it, it opens one, which answers the oldest user message that waits, continues the
+// turn of a paused stream, or begins a turn. If another manager or a producer has an
+// external run open there, that run is taken over. It fails with [spool.ErrBusy] if an
+// agent's run is open.
 //
-// The chunks get this agent id and type. The agent whose answer the stream is
-// has the stream's id (also if agentID is ""); what others write is shown, and
-// is no part of the message.
+// The chunks get this agent id and type. The agent that the stream's message belongs to
+// has the stream's id ("" means the same). Chunks of other agents are shown, but are no
+// part of the message.
 func (m *Manager) CreateWriter(ctx context.Context, streamID, agentID, agentType string) (*Writer, error) {
 	s, err := m.runs.hold(ctx, streamID)
 	if err != nil {
@@ -77,9 +76,9 @@ func (m *Manager) CreateWriter(ctx context.Context, streamID, agentID, agentType
 }
 
 // Write appends one chunk. When it returns, the chunk is stored and has the next
-// sequence; before what happens to a tool call comes an assistant_message with
-// all that was streamed until then. Write fails with [spool.ErrClosed] once the stream
-// was ended, failed or paused, with [ErrProducerStopped] when a stop command has
+// sequence. Before the first chunk about a tool call, it writes an assistant_message
+// with all that was streamed until then. Write fails with [spool.ErrClosed] if the
+// stream was ended, failed or paused, with [ErrProducerStopped] if a stop command has
 // ended it, with [chunk.ErrInvalidChunk], and with [spool.ErrSuperseded].
 func (w *Writer) Write(ctx context.Context, c chunk.Chunk) error {
 	if err := chunk.Validate(c); err != nil {
@@ -110,15 +109,16 @@ func (r *run) write(ctx context.Context, base chunk.Base, c chunk.Chunk) error {
 		chunks = append(lead, c)
 	}
 	if err := r.append(ctx, spool.Entry{Base: base, Chunks: chunks}); err != nil {
-		// Whether it was stored is not known, and what comes next is another chunk:
-		// it goes by another name, and may have to close what this one would have.
+		// It is not known whether the chunk was stored, and the next chunk is another
+		// one. So the next append uses another writer name, and may have to close what
+		// this chunk would have closed.
 		r.writer, r.sent, r.tools = r.writer+"'", 0, false
 		return err
 	}
 	return r.heed(ctx)
 }
 
-// heed obeys a stop of which we know.
+// heed obeys a stop that this process knows of.
 func (r *run) heed(ctx context.Context) error {
 	if err := r.catchUp(ctx); err != nil {
 		return err
@@ -132,8 +132,8 @@ func (w *Writer) Close() error {
 	return nil
 }
 
-// EndStream ends a stream: what it shows becomes its message, and output, if
-// there is any, its result. Ending a stream that is not open changes nothing.
+// EndStream ends a stream. What was streamed becomes its message, and output, if there
+// is any, its result. Ending a stream that is not open changes nothing.
 func (m *Manager) EndStream(ctx context.Context, streamID string, output json.RawMessage) error {
 	var last []chunk.Chunk
 	if output != nil {
@@ -151,9 +151,9 @@ func (m *Manager) FailStream(ctx context.Context, streamID, message string) erro
 	})
 }
 
-// PauseStream closes a stream at a point where it waits for a human or a client.
-// Readers end; [Manager.ResumeStream] or a new writer goes on in the same
-// turn. Pausing a stream that is not open changes nothing.
+// PauseStream pauses a stream that waits for a human or a client. Its readers end.
+// [Manager.ResumeStream] or a new writer continues the same turn. Pausing a stream that
+// is not open changes nothing.
 func (m *Manager) PauseStream(ctx context.Context, streamID string) error {
 	return m.settle(ctx, streamID, func(r *run) error {
 		var pause *chunk.RunSuspended
@@ -184,8 +184,8 @@ func suspension(f *fold.Fold) *chunk.RunSuspended {
 	return pause
 }
 
-// ResumeStream opens a paused stream again, in the same turn. For an open one it
-// changes nothing; any other is [chunk.ErrInvalid].
+// ResumeStream opens a paused stream again, in the same turn. It changes nothing for an
+// open stream, and fails with [chunk.ErrInvalid] for any other.
 func (m *Manager) ResumeStream(ctx context.Context, streamID string) error {
 	s, err := m.runs.hold(ctx, streamID)
 	if err != nil {
@@ -202,7 +202,8 @@ func (m *Manager) ResumeStream(ctx context.Context, streamID string) error {
 	return m.activate(ctx, s, terms{paused: true})
 }
 
-// activate makes sure that the stream is ours and has an open run.
+// activate makes sure that this manager has claimed the stream and that it has an open
+// run.
 func (m *Manager) activate(ctx context.Context, s *slot, t terms) error {
 	if s.run != nil {
 		leaser, ok := m.logs.Store().(spool.Leaser)
@@ -221,8 +222,7 @@ func (m *Manager) activate(ctx context.Context, s *slot, t terms) error {
 	return err
 }
 
-// settle closes what was streamed in the open run, lets end do the rest and
-// releases the stream.
+// settle closes what was streamed in the open run, calls end and releases the stream.
 func (m *Manager) settle(ctx context.Context, streamID string, end func(r *run) error) error {
 	s, err := m.runs.hold(ctx, streamID)
 	if err != nil {
@@ -239,7 +239,7 @@ func (m *Manager) settle(ctx context.Context, streamID string, end func(r *run) 
 	if s.run == nil {
 		err := m.activate(ctx, s, terms{existing: true})
 		if errors.Is(err, errNotOpen) {
-			return nil // somebody else was quicker
+			return nil // another process was faster
 		}
 		if err != nil {
 			return err
@@ -253,7 +253,7 @@ func (m *Manager) settle(ctx context.Context, streamID string, end func(r *run) 
 		err = end(r)
 	}
 	if err != nil {
-		r.open = false // whoever wants the stream claims it again
+		r.open = false // the next writer claims the stream again
 		return err
 	}
 	return r.release(ctx)

@@ -6,16 +6,16 @@ import (
 	"github.com/spool-run/spool/chunk"
 )
 
-// What an external producer may be told.
+// The errors of external producers.
 var (
 	// ErrProducerGap: chunks before these are missing (HTTP 409).
-	ErrProducerGap = &chunk.Error{Code: "producer_gap", Message: "chunks before these are missing", Hint: "send again from the number that the error names"}
+	ErrProducerGap = &chunk.Error{Code: "producer_gap", Message: "chunks before these are missing", Hint: "repeat the append from the number that the error names"}
 	// ErrProducerFenced: the claim is over (HTTP 403).
 	ErrProducerFenced = &chunk.Error{Code: "producer_fenced", Message: "this claim is over: the run ended, or another owner has the session", Hint: "claim again to begin a new run"}
 	// ErrProducerStopped: a stop command ended the run (HTTP 409).
 	ErrProducerStopped = &chunk.Error{Code: "producer_stopped", Message: "the run was stopped", Hint: "claim again to begin a new run"}
 	// ErrProducerKind: a chunk that producers must not write (HTTP 422).
-	ErrProducerKind = &chunk.Error{Code: "chunk_not_allowed", Message: "producers must not write this chunk", Hint: "the server writes the lifecycle of a run, and commands have routes of their own"}
+	ErrProducerKind = &chunk.Error{Code: "chunk_not_allowed", Message: "producers must not write this chunk", Hint: "the server writes run lifecycle chunks; send commands to their own routes"}
 )
 
 // The chunks that end a producer's run, beside the vocabulary of the log:
@@ -27,7 +27,7 @@ const (
 	TypePause chunk.Type = "pause"
 )
 
-// kind says what a producer's chunk is to the step that it is in.
+// kind says which place a producer's chunk has in its step.
 type kind int
 
 const (
@@ -54,8 +54,8 @@ func kindOf(t chunk.Type) kind {
 	return other
 }
 
-// allowed reports whether a producer outside may write chunks of a type. What asks
-// a human, and what begins a child, needs more than chunks.
+// allowed reports whether a producer outside may write chunks of a type. Approvals and
+// child agents need more than chunks.
 func allowed(t chunk.Type) bool {
 	return kindOf(t) != other && t != chunk.TypeToolApprovalRequest && t != chunk.TypeSubAgentStart
 }
@@ -64,15 +64,15 @@ func allowed(t chunk.Type) bool {
 // could no longer be counted.
 const maxDelta = 64 << 10
 
-// ParseProducerChunk reads one chunk as a producer sends it, strictly: a field
-// that is missing or wrong would be a broken frame at every client. Errors:
-// [ErrProducerKind], [chunk.ErrInvalidChunk].
+// ParseProducerChunk reads one chunk as a producer sends it, strictly: a missing or
+// wrong field would break frames at every client. Errors: [ErrProducerKind],
+// [chunk.ErrInvalidChunk].
 func ParseProducerChunk(data []byte) (chunk.Chunk, error) {
 	c, wrong := chunk.Parse(data)
 	if wrong == nil && allowed(c.ChunkType()) {
 		return c, nil
 	}
-	// Which type it is matters before what is wrong with it.
+	// A wrong type is reported before other faults.
 	c, err := chunk.Decode(data)
 	switch {
 	case err != nil:
@@ -102,7 +102,7 @@ func check(c chunk.Chunk, last bool) *chunk.Error {
 		size = len(c.Delta)
 	case *chunk.Unknown:
 		if k != ends {
-			return chunk.ErrInvalidChunk.Because("a " + string(c.Type) + " has not these fields")
+			return chunk.ErrInvalidChunk.Because("a " + string(c.Type) + " must not have these fields")
 		}
 	}
 	if size > maxDelta {

@@ -18,7 +18,7 @@ type StoredChunk struct {
 	Sequence uint64 // 1, 2, 3, …
 }
 
-// Info is what a stream is at a moment.
+// Info is the present state of a stream.
 type Info struct {
 	Status         chunk.Status `json:"status"`
 	TotalChunks    uint64       `json:"totalChunks"`
@@ -26,14 +26,14 @@ type Info struct {
 	Error          string       `json:"error,omitempty"` // of a failed stream
 }
 
-// EndSentinel is how a reader's stream ended.
+// EndSentinel tells how a reader's stream ended.
 type EndSentinel struct {
 	Status chunk.Status // ended, failed or paused
 	Error  string       // of a failed stream
 }
 
-// MarshalJSON writes the sentinel as in-process readers of other languages know
-// it: {"__streamEnd":true,"status":…,"error":…}.
+// MarshalJSON writes the sentinel in the form of stream readers in other languages:
+// {"__streamEnd":true,"status":…,"error":…}.
 func (e EndSentinel) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
 		StreamEnd bool         `json:"__streamEnd"`
@@ -42,8 +42,8 @@ func (e EndSentinel) MarshalJSON() ([]byte, error) {
 	}{true, e.Status, e.Error})
 }
 
-// CreateReader returns a stream's chunks from the first to its end: until it is
-// ended, failed or paused. The iterator may be used once.
+// CreateReader returns a stream's chunks from the first until the stream is ended,
+// failed or paused. The iterator may be used once.
 func (m *Manager) CreateReader(ctx context.Context, streamID string) iter.Seq2[chunk.Chunk, error] {
 	return func(yield func(chunk.Chunk, error) bool) {
 		g, err := m.logs.Log(streamID)
@@ -55,8 +55,8 @@ func (m *Manager) CreateReader(ctx context.Context, streamID string) iter.Seq2[c
 	}
 }
 
-// ResumableReader reads a stream from a position, and knows where it is. Use it
-// from one goroutine at a time.
+// ResumableReader reads a stream from a position, and tells its present position. Use
+// it from one goroutine at a time.
 type ResumableReader struct {
 	m       *Manager
 	stream  string
@@ -135,11 +135,11 @@ func (r *ResumableReader) All(ctx context.Context) iter.Seq2[StoredChunk, error]
 	}
 }
 
-// CurrentSequence is the sequence of the chunk that Next returned last, at first
-// the position from which the reader started.
+// CurrentSequence is the sequence of the chunk that Next returned last, and before that
+// the position at which the reader started.
 func (r *ResumableReader) CurrentSequence() uint64 { return r.current }
 
-// TotalChunks is how many chunks the stream has, as far as the reader knows.
+// TotalChunks is the number of the stream's chunks, as far as the reader knows.
 func (r *ResumableReader) TotalChunks() uint64 { return r.head().Seq }
 
 // Status is the stream's, as far as the reader knows.
@@ -152,10 +152,11 @@ func (r *ResumableReader) head() spool.Head {
 	return r.first
 }
 
-// End says how the stream ended; nil before Next said io.EOF.
+// End tells how the stream ended. It is nil until Next has returned io.EOF.
 func (r *ResumableReader) End() *EndSentinel { return r.end }
 
-// GetStreamInfo returns what a stream is now, or nil if there is none.
+// GetStreamInfo returns the present state of a stream, or nil if there is no such
+// stream.
 func (m *Manager) GetStreamInfo(ctx context.Context, streamID string) (*Info, error) {
 	g, err := m.logs.Log(streamID)
 	if err != nil {
@@ -180,14 +181,14 @@ func (m *Manager) GetStreamInfo(ctx context.Context, streamID string) (*Info, er
 	return info, err
 }
 
-// GetAllChunks returns all that is stored of a stream, at once. Of what was
-// trimmed, only the kept chunks are left.
+// GetAllChunks returns all stored chunks of a stream. Where trace was trimmed, only
+// kept chunks are left.
 func (m *Manager) GetAllChunks(ctx context.Context, streamID string) ([]StoredChunk, error) {
 	return m.GetChunksFromSequence(ctx, streamID, 0)
 }
 
-// GetChunksFromSequence returns the chunks after a sequence. With the one that
-// was the latest before a turn, those are the turn's.
+// GetChunksFromSequence returns the chunks after a sequence. After the last sequence
+// before a turn, those are the turn's chunks.
 func (m *Manager) GetChunksFromSequence(ctx context.Context, streamID string, sequence uint64) ([]StoredChunk, error) {
 	if err := chunk.CheckID(streamID); err != nil {
 		return nil, err
@@ -228,8 +229,8 @@ func (m *Manager) GetChunksFromStep(ctx context.Context, streamID string, step i
 	return nil, nil
 }
 
-// records reads what is stored after a sequence: kept records where the trace
-// was trimmed, all of them behind.
+// records reads the stored records after a sequence: kept records where trace was
+// trimmed, all records after that.
 func (m *Manager) records(ctx context.Context, streamID string, after uint64) ([]chunk.Record, error) {
 	const page = 1000
 	store := m.logs.Store()

@@ -10,33 +10,33 @@ import (
 	"github.com/spool-run/spool/fold"
 )
 
-// run is an external run under a claim of ours: one whose producer has an agent of
-// its own. It is the state machine of all such runs, of those that programs write
-// through a [Manager] and of those that come over HTTP ([External]): it knows in
-// which phase of which step a run is, writes what belongs between two things that
-// its producer says, obeys stops and settles. See [runs.open] for how one begins.
+// run is an external run, whose producer has an agent of its own, under a claim of this
+// process. It is the state machine of all such runs, of those that programs write
+// through a [Manager] and of those that come over HTTP ([External]): it knows in which
+// phase of which step a run is, writes the chunks that belong between its producer's
+// chunks, obeys stops and settles the run. [runs.open] opens one.
 //
-// What it knows comes from the log and from the results of its own appends. One
-// call at a time uses it.
+// Its state comes from the log and from the results of its own appends. One call at a
+// time uses it.
 type run struct {
 	logs  *spool.Logs
-	log   *spool.Log // while a call uses it: a claim at rest keeps no log in memory
+	log   *spool.Log // set while a call uses it: an idle claim keeps no log in memory
 	lease spool.Lease
 	info  fold.Run
-	// numbered: its steps are begun and committed here, and its producer's chunks
-	// counted. Otherwise the producer writes steps as it likes, or none.
+	// numbered: the run itself begins and commits steps, and counts its producer's
+	// chunks. Otherwise the producer writes steps, or none.
 	numbered  bool
 	messageID string
 
 	open  bool
-	stop  bool // a stop waits to be obeyed
+	stop  bool // a stop command waits
 	step  int
-	tools bool // in the tool phase: what was said before is closed
+	tools bool // in the tool phase: the model phase is closed
 
 	writer string // the name of our appends,
-	sent   uint64 // and how many records they have stored
-	at     uint64 // the last sequence of the log, as far as we know
-	behind bool   // there may be more: look before going on
+	sent   uint64 // and the number of records that they have stored
+	at     uint64 // the last known sequence of the log
+	behind bool   // the log may have grown: look before the next append
 
 	count uint64 // the producer's chunks in the log,
 	last  uint64 // the sequence of the last of them,
@@ -44,20 +44,20 @@ type run struct {
 	nth   uint64
 }
 
-// errOvertaken: another process that was asked for the same has stored more of it,
-// or less. Where the run is now only the log can tell.
+// errOvertaken: another process that handles the same append has stored more or less of
+// it. The run's present state must be read from the log.
 var errOvertaken = errors.New("stream: the place is taken")
 
 func overtaken(session string) error {
-	return spool.ErrUnavailable.Because("another node is appending the same").With(session, errOvertaken)
+	return spool.ErrUnavailable.Because("another node is handling the same append").With(session, errOvertaken)
 }
 
-// append stores what e holds, in as few appends as can be; row and settle go with
-// the last.
+// append stores the chunks of e, in as few appends as possible. The last of them
+// carries row and settle.
 //
-// The ordinal of an append is the number of records before it. So two processes
-// that write on behalf of the same claim from the same point on write the same
-// ordinal, and the store takes one of them.
+// The ordinal of an append is the number of records before it. So if two processes
+// write for the same claim from the same point, they use the same ordinal, and the
+// store accepts one of them.
 func (r *run) append(ctx context.Context, e spool.Entry) error {
 	n := uint64(len(e.Chunks))
 	e.Writer, e.Ordinal = r.writer, r.sent+1
@@ -94,8 +94,8 @@ func (r *run) append(ctx context.Context, e spool.Entry) error {
 	return nil
 }
 
-// counts notes a record of the run. The end that we write counts as the chunk with
-// which its producer asked for it.
+// counts notes a record of the run. The run's end counts as the chunk with which the
+// producer asked for it.
 func (r *run) counts(t chunk.Type, seq uint64) {
 	if !allowed(t) && t != chunk.TypeRunFinished && t != chunk.TypeRunSuspended {
 		return
@@ -107,9 +107,8 @@ func (r *run) counts(t chunk.Type, seq uint64) {
 	}
 }
 
-// catchUp looks at the log if something may have been appended that we have not
-// seen: by another process, which the result of our last append told, or in this
-// one.
+// catchUp reads the log if it may have grown: by another process, as the result of the
+// last append shows, or in this process.
 func (r *run) catchUp(ctx context.Context) error {
 	if known := r.log.Known(); !r.behind && known.Seq <= r.at && known.Epoch <= r.lease.Epoch {
 		return nil
@@ -117,8 +116,8 @@ func (r *run) catchUp(ctx context.Context) error {
 	return r.look(ctx)
 }
 
-// look reads from the log how the run stands. It fails with [spool.ErrSuperseded]
-// if the claim is over.
+// look reads the run's state from the log. It fails with [spool.ErrSuperseded] if the
+// claim is over.
 func (r *run) look(ctx context.Context) error {
 	head, err := r.log.Head(ctx)
 	if errors.Is(err, spool.ErrNotFound) || err == nil && head.Epoch != r.lease.Epoch {
@@ -177,7 +176,7 @@ func (r *run) recount(ctx context.Context, from uint64) error {
 	return nil
 }
 
-// obey ends the run if a stop waits for it, and says so with [ErrProducerStopped].
+// obey ends the run if a stop waits for it. Then it returns [ErrProducerStopped].
 func (r *run) obey(ctx context.Context) error {
 	if !r.open || !r.stop {
 		return nil
@@ -189,9 +188,9 @@ func (r *run) obey(ctx context.Context) error {
 	return ErrProducerStopped.With(r.lease.Session, nil)
 }
 
-// lead returns what belongs before a chunk of this kind: acts close what the model
-// has said, words behind them begin the next step. What was appended so far must be
-// stored, except acts.
+// lead returns the chunks that belong before a chunk of this kind: before acts the
+// model phase is closed, and words after acts begin the next step. All earlier chunks
+// must be stored, except acts.
 func (r *run) lead(ctx context.Context, k kind) (chunks []chunk.Chunk, err error) {
 	switch {
 	case k == acts && !r.tools:
@@ -210,7 +209,7 @@ func (r *run) lead(ctx context.Context, k kind) (chunks []chunk.Chunk, err error
 	return chunks, err
 }
 
-// leads reports whether lead would have something to say.
+// leads reports whether lead would return chunks.
 func (r *run) leads(k kind) bool { return k == acts && !r.tools || k == words && r.tools }
 
 func (r *run) closeWords(f *fold.Fold, finishReason string) []chunk.Chunk {
@@ -220,7 +219,7 @@ func (r *run) closeWords(f *fold.Fold, finishReason string) []chunk.Chunk {
 	return nil
 }
 
-// closeStep commits the open step, unless a process that is gone has done so.
+// closeStep commits the open step, unless an earlier process has done so.
 func closeStep(f *fold.Fold) []chunk.Chunk {
 	if f.Step().ID == "" {
 		return nil
@@ -254,9 +253,9 @@ func (r *run) complete(ctx context.Context, finishReason string) error {
 	return r.append(ctx, spool.Entry{Base: r.base(0), Chunks: chunks})
 }
 
-// finish settles the run: what it still lacks, what a producer says last, its end,
-// the session's row and, if nothing waits, the due mark. why says what became of
-// calls without an outcome; "" for the usual words.
+// finish settles the run: it writes what the run still lacks, the producer's last
+// chunks, the run's end, the session's row and, if no command waits, the due time. why
+// is the error of calls without an outcome; "" for the default text.
 func (r *run) finish(ctx context.Context, end *chunk.RunFinished, why string, last ...chunk.Chunk) error {
 	var settle *spool.Settle
 	chunks, err := r.ask(ctx, func(f *fold.Fold) []chunk.Chunk {
@@ -278,7 +277,7 @@ func (r *run) finish(ctx context.Context, end *chunk.RunFinished, why string, la
 	}
 	for _, c := range chunks {
 		if step, ok := c.(*chunk.StepCommitted); ok && !r.numbered && end.Outcome == chunk.OutcomeCompleted {
-			step.Partial = false // only its producer knew where it ends
+			step.Partial = false // only its producer knows where the step ends
 		}
 	}
 	chunks = append(append(chunks, last...), end)
@@ -294,12 +293,12 @@ func (r *run) suspend(ctx context.Context, pause *chunk.RunSuspended) error {
 	return err
 }
 
-// base is what our own chunks say of themselves.
+// base is the base fields of the run's own chunks.
 func (r *run) base(step int) chunk.Base {
 	return chunk.Base{AgentType: r.info.AgentType, RunID: r.info.ID, Step: step}
 }
 
-// release gives the claim up. What the store does not hear of expires.
+// release gives the claim up. If the store cannot be reached, the claim expires.
 func (r *run) release(ctx context.Context) error {
 	if leaser, ok := r.logs.Store().(spool.Leaser); ok {
 		return leaser.Release(context.WithoutCancel(ctx), r.lease)

@@ -9,15 +9,15 @@ import (
 	"github.com/spool-run/spool/fold"
 )
 
-// StateStore is a view of logs as a store of session state, under the names that
-// users of such stores know. It keeps nothing: what it returns is the fold of the
-// session's log, so that it cannot disagree with what any stream shows.
+// StateStore is a view of logs as a store of session state, with the method names of
+// such stores. It stores nothing: all it returns comes from the fold of the session's
+// log, so it always agrees with the streams.
 type StateStore struct{ logs *spool.Logs }
 
-// NewStateStore returns the view.
+// NewStateStore returns a view of these logs.
 func NewStateStore(l *spool.Logs) *StateStore { return &StateStore{l} }
 
-// SessionRun is a run as a state store tells of it.
+// SessionRun is a run as a state store reports it.
 type SessionRun struct {
 	RunID     string       `json:"runId"`
 	TurnID    string       `json:"turnId"`
@@ -40,8 +40,8 @@ type MessagePage struct {
 	HasMore  bool
 }
 
-// LoadState returns a session's state, messages and status, with what an open run
-// has said so far, or nil if there is no such session.
+// LoadState returns a session's state, messages and status, with what an open run has
+// streamed so far, or nil if there is no such session.
 func (s *StateStore) LoadState(ctx context.Context, session string) (*fold.Snapshot, error) {
 	var state *fold.Snapshot
 	err := s.view(ctx, session, func(f *fold.Fold) {
@@ -62,7 +62,7 @@ func (s *StateStore) SessionExists(ctx context.Context, session string) (bool, e
 // first; all of them with a limit of 0. An unknown session has none.
 func (s *StateStore) GetMessages(ctx context.Context, session string, offset, limit int) (MessagePage, error) {
 	if offset < 0 || limit < 0 {
-		return MessagePage{}, chunk.ErrInvalid.Because("offset and limit are 0 or more").With(session, nil)
+		return MessagePage{}, chunk.ErrInvalid.Because("offset and limit must be 0 or more").With(session, nil)
 	}
 	state, err := s.LoadState(ctx, session)
 	if state == nil {
@@ -95,8 +95,8 @@ func (s *StateStore) GetCurrentRun(ctx context.Context, session string) (*Sessio
 	return current, err
 }
 
-// DeleteSession deletes a session with everything in it; that there is none is no
-// error. The store must be a [spool.Trimmer].
+// DeleteSession deletes a session with everything in it. It is no error if there is
+// none. The store must be a [spool.Trimmer].
 func (s *StateStore) DeleteSession(ctx context.Context, session string) error {
 	if err := chunk.CheckID(session); err != nil {
 		return err

@@ -91,7 +91,7 @@ func CheckResult(t Tool, result json.RawMessage) error {
 func New[In, Out any](name, description string, call func(ctx Context, in In) (Out, error)) Tool {
 	schema, err := SchemaOf[In]()
 	if err == nil && !schema.object() {
-		err = errors.New("the input is no object")
+		err = errors.New("the input is not an object")
 	}
 	if err == nil {
 		err = CheckName(name)
@@ -134,7 +134,7 @@ func (t *typed[In, Out]) Call(ctx Context, input json.RawMessage) (json.RawMessa
 	}
 	result, err := json.Marshal(out)
 	if err != nil {
-		return nil, fmt.Errorf("the result is no JSON: %w", err)
+		return nil, fmt.Errorf("the result is not JSON: %w", err)
 	}
 	return result, nil
 }

@@ -9,20 +9,20 @@ import (
 	"github.com/spool-run/spool/chunk"
 )
 
-// Body is what a client posts, in no protocol's terms.
+// Body is a client's POST, independent of its protocol.
 type Body struct {
 	Session   string // "" if the body names none
 	Message   *chunk.Message
-	Answers   []Answer         // to calls that wait
-	Replace   *[]chunk.Message // history given beside the message; nil: none
-	State     json.RawMessage  // nil: none given
+	Answers   []Answer         // to pending calls
+	Replace   *[]chunk.Message // the history that the body gives; nil: none
+	State     json.RawMessage  // the state that the body gives; nil: none
 	Trigger   Trigger
-	MessageID string // the message the trigger is about
+	MessageID string // the message that the trigger refers to
 	WhenBusy  chunk.WhenBusy
-	CommandID string // the caller's own idempotency key; may be ""
+	CommandID string // the client's own idempotency key; may be ""
 }
 
-// Trigger is what a body wants.
+// Trigger is the kind of request that a body makes.
 type Trigger string
 
 const (
@@ -30,14 +30,14 @@ const (
 	TriggerRegenerate Trigger = "regenerate-message"
 )
 
-// Answer is what a client says about one call: its output, or a decision. Whether
-// anyone waits for it is not the client's to say.
+// Answer is a client's answer to one call: an output, or a decision. The call may not
+// wait for it; the session's log decides that.
 type Answer struct {
-	// Agent is the session whose call it is, once it is known; "" for the one that
-	// is asked.
+	// Agent is the session that made the call, once it is known; "" for the requested
+	// session.
 	Agent      string
 	CallID     string
-	Output     json.RawMessage // of a call that the client ran
+	Output     json.RawMessage // of a call that the client executed
 	Error      string          // of one that failed
 	ApprovalID string          // set for a decision
 	Approved   bool
@@ -81,4 +81,4 @@ func named(kind string) string {
 }
 
 // ErrMalformed is the error of a body that cannot be read.
-var ErrMalformed = &chunk.Error{Code: "malformed_json", Message: "the body is not JSON of the expected shape"}
+var ErrMalformed = &chunk.Error{Code: "malformed_json", Message: "the body is not JSON with the expected members"}

@@ -13,21 +13,22 @@ const (
 	HeaderResumeAt    = "X-Resume-At"
 )
 
-// PositionKind says what a request's position means.
+// PositionKind is the meaning of a request's position.
 type PositionKind uint8
 
 const (
 	NoPosition PositionKind = iota
-	// Seen: everything up to the cursor was received; go on exactly there.
+	// Seen: the client has received everything up to the cursor and continues exactly
+	// there.
 	Seen
 	// Snapshot: the cursor is that of the snapshot from which the page was built.
 	Snapshot
-	// Counted: this many frames of a run were received; a negative number counts
-	// from the newest frame.
+	// Counted: the client has received this many frames of a run. A negative number
+	// counts back from the newest frame.
 	Counted
 )
 
-// Position is where a reader comes from.
+// Position is the position that a request names.
 type Position struct {
 	Kind   PositionKind
 	Cursor spool.Cursor // Seen, Snapshot

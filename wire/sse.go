@@ -3,8 +3,8 @@ package wire
 import "github.com/spool-run/spool/internal/sse"
 
 // AppendEvent appends a frame of a text/event-stream: an event with this name, or
-// without one if it is "". The id line is not the wire's to write. Line ends inside
-// data become several data lines, as the format demands.
+// without one if it is "". It does not write the id line: the server does. Data with
+// line ends becomes several data lines, as the format requires.
 func AppendEvent(dst []byte, name string, data []byte) []byte {
 	return sse.AppendNamedEvent(dst, name, "", data)
 }

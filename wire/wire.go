@@ -1,11 +1,10 @@
 // Package wire is the contract between client protocols and the servers that
 // speak them.
 //
-// A wire is one package that exports one value, a [Wire]. What a request asks for
-// fixes its options and gives a [Profile]: the projector that turns records into
-// frames, and the few things that shared code must know beside it. Frames are
-// opaque to everybody else. Package wiretest proves a profile; a server takes the
-// value in its list of wires.
+// A wire is one package that exports one value, a [Wire]. A request fixes the wire's
+// options. The result is a [Profile]: the projector that turns records into frames, and
+// the few facts that shared code needs besides. All other code treats frames as opaque.
+// Package wiretest tests profiles; a server takes wires in a list.
 package wire
 
 import (
@@ -21,27 +20,28 @@ import (
 
 // Wire is a client protocol.
 type Wire struct {
-	// Name is what flags and documents call it.
+	// Name is the wire's name in flags and documents.
 	Name string
-	// Send and Attach are the patterns of its routes, like "/chat/{session}": a POST
-	// to one of Send brings something and streams the run that answers it, a GET of
-	// one of Attach streams what there is. A pattern of Send without {session} takes
-	// the session from the body.
+	// Send and Attach are the patterns of its routes, like "/chat/{session}": a POST to
+	// a route of Send brings a message or answers and streams the run that answers it;
+	// a GET of a route of Attach streams an existing turn or log. A route of Send
+	// without {session} takes the session from the body.
 	Send, Attach []string
-	// Profile returns what a request gets.
+	// Profile returns the profile for a request.
 	Profile func(Request) (Profile, error)
-	// Body reads what is posted. It fails with [ErrMalformed]. nil: bodies are those
-	// of the AI SDK's clients.
+	// Body reads the body of a POST. It fails with [ErrMalformed]. nil: bodies are
+	// those of the AI SDK's clients.
 	Body func(data []byte) (*Body, error)
-	// Position reads where the client of a GET stands. nil: [ReadPosition].
+	// Position reads the position of a GET. nil: [ReadPosition].
 	Position func(Request) (Position, error)
-	// Follow is the query with which a stream outlives the turn, "" if none does.
+	// Follow is the query that keeps a stream open after the turn's end; "" if the wire
+	// has none.
 	Follow string
-	// Read takes an event of one of its streams apart, for programs that print.
+	// Read parses an event of the wire's streams, for programs that print it.
 	Read func(event string, data []byte) Event
 }
 
-// Request is what a wire sees of a request.
+// Request holds the parts of a request that a wire reads.
 type Request struct {
 	Query  url.Values
 	Header http.Header
@@ -49,40 +49,40 @@ type Request struct {
 
 // Profile is a wire with its options fixed.
 type Profile struct {
-	// Key tells the profile from all others: readers of a log whose profiles have
-	// the same key share one projection.
+	// Key identifies the profile: readers of a log whose profiles have the same key
+	// share one projection.
 	Key string
-	// Projector returns a projector that has seen nothing.
+	// Projector returns a projector that has applied no record.
 	Projector func(Subject) spool.Projector
-	// Log makes a stream show the log, from any cursor on. nil: a stream shows one
+	// Log is set if streams show the log, from any cursor on. nil: a stream shows one
 	// turn.
 	Log *LogView
-	// NoRun returns the whole stream of an answer that shows no run: its message id,
-	// which may be "", and why it ends, "tool-calls" (other calls still wait for
-	// their answers) or "other".
+	// NoRun returns the whole stream of a response that shows no run. It gets the
+	// message id, which may be "", and why the stream ends: "tool-calls" (other calls
+	// still wait for answers) or "other".
 	NoRun func(messageID, finishReason string) []byte
-	// Header is added to the answer.
+	// Header is added to the response.
 	Header http.Header
 	// MediaType is that of the stream. "": text/event-stream.
 	MediaType string
-	// Wrap may slow down or reshape what a reader is sent of a turn. nil: nothing does.
+	// Wrap can pace or change the stream of a turn for one reader. nil: the stream is
+	// sent as it is.
 	Wrap func(s Stream, now func() time.Time) Stream
 }
 
-// Subject is what a projector shows.
+// Subject identifies what a projector shows.
 type Subject struct {
 	Turn  string // id of the turn; "" of a [LogView]
 	Agent string // session of the agent whose turn or log it is: a root's or a child's
-	// Resolve returns the value that a stored value stands for: what a blob
-	// reference refers to, anything else as it is. nil shows values as they are
-	// stored.
+	// Resolve returns the original of a stored value: the content of a blob reference,
+	// and any other value unchanged. nil shows values in their stored form.
 	Resolve func(json.RawMessage) (json.RawMessage, error)
 }
 
 // LogView is a profile whose streams show a log record by record. Its projector's
 // frames depend on their record alone.
 type LogView struct {
-	// Follow lets streams outlive the log's quiet.
+	// Follow keeps streams open when the log becomes quiet.
 	Follow bool
 	// End returns the event that closes the stream of a log that has become quiet;
 	// nil while the status is active.
@@ -94,18 +94,18 @@ type LogView struct {
 
 // Stream is one reader's view of a log as bytes.
 type Stream interface {
-	// Next returns the next events and blocks until there are some. The bytes are
-	// valid until the next call and must not be changed; they may come with an
-	// error. It fails with io.EOF once the terminal frame was given; with ctx's
-	// error, after which it may be called again; and with another error when the
-	// reader must be cut off without a terminal frame.
+	// Next returns the next events and blocks until there are some. The bytes are valid
+	// until the next call and must not be changed; they may come with an error. It
+	// fails with io.EOF once it has returned the terminal frame, with ctx's error,
+	// after which it may be called again, and with another error if the reader must be
+	// disconnected without a terminal frame.
 	Next(ctx context.Context) ([]byte, error)
-	// Replaying reports whether what Next gave last only brings the reader to the
-	// present.
+	// Replaying reports whether the last result of Next belongs to a replay: frames
+	// that bring the reader to the present state.
 	Replaying() bool
 }
 
-// Event is what an event says to a program that prints streams.
+// Event is an event as a program prints it.
 type Event struct {
 	Line []byte // what to print; nil for nothing
 	Last bool   // the stream has ended

@@ -48,7 +48,7 @@ func demoAgent(m model.Model, rate float64, wait time.Duration) *agent.Agent {
 	}
 }
 
-// again: the demo's tools do no harm, and may be run twice.
+// again: the demo's tools have no side effects, so a lost call can be made again.
 var again = tool.Options{Recovery: tool.RecoverRetry}
 
 // demoTools are the demo's tools. Their results depend on their input alone.
@@ -117,7 +117,7 @@ type demoState struct {
 
 func (d demoTools) planTrip(ctx tool.Context, in tripQuery) (trip, error) {
 	if in.Days < 1 || in.Days > 14 {
-		return trip{}, fmt.Errorf("a trip has 1 to 14 days, not %d", in.Days)
+		return trip{}, fmt.Errorf("a trip must have 1 to 14 days, not %d", in.Days)
 	}
 	plans := []string{"the old town on foot", "the river and the museums", "a train to the hills", "the market, then nothing at all"}
 	t := trip{City: in.City}
@@ -149,7 +149,7 @@ func (d demoTools) bookTrip(ctx tool.Context, in tripQuery) (booking, error) {
 	return booking{fmt.Sprintf("SP-%03d", number(in.City)%1000), in.City, in.Days}, nil
 }
 
-// progress reports the steps one after the other, as one line that fills up.
+// progress reports the steps one after the other, in one progress bar.
 func (d demoTools) progress(ctx tool.Context, steps ...string) error {
 	for i, label := range steps {
 		percent := float64(100 * i / len(steps))
@@ -171,7 +171,7 @@ func (d demoTools) wait(ctx tool.Context) error {
 	return wait.Sleep(ctx, d.pause)
 }
 
-// number returns a small number, always the same for a text.
+// number returns a small number that depends on the text alone.
 func number(text string) int {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(strings.ToLower(text)))

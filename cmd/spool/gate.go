@@ -25,7 +25,7 @@ type gate struct {
 	through map[string]int         // granted ahead, by an answer's Gate-Through header
 }
 
-// appendNamed is what a repeat shares with its first attempt.
+// appendNamed identifies an append: a repeat has the same values as the first attempt.
 type appendNamed struct {
 	epoch, ordinal uint64
 	n              int
@@ -35,8 +35,8 @@ func newGate(store closableStore, url string) *gate {
 	return &gate{closableStore: store, url: strings.TrimSuffix(url, "/"), n: map[string]int{}, last: map[string]appendNamed{}, through: map[string]int{}}
 }
 
-// number counts an append, and says whether it was granted ahead; a repeat
-// keeps its number.
+// number counts an append and reports whether it was granted ahead. A repeat keeps its
+// number.
 func (g *gate) number(a spool.Append) (n int, granted bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -16,12 +16,12 @@ import (
 )
 
 type ingestCmd struct {
-	From string `enum:"openai-chat,openai-responses,anthropic" required:"" help:"Whose stream it is: openai-chat, openai-responses or anthropic."`
-	Fold bool   `help:"Print what the stream says as one JSON object instead of its chunks."`
+	From string `enum:"openai-chat,openai-responses,anthropic" required:"" help:"The provider's protocol: openai-chat, openai-responses or anthropic."`
+	Fold bool   `help:"Print the whole answer as one JSON object instead of its chunks."`
 }
 
 // Run is a filter. It turns a provider's bytes into the chunks of a run with one step,
-// or into a summary of what they say.
+// or into a summary of the answer.
 func (c *ingestCmd) Run(ctx context.Context, std streams) error {
 	out := bufio.NewWriter(std.out)
 	in := &source{src: std.in, out: out}
@@ -44,9 +44,9 @@ func (c *ingestCmd) Run(ctx context.Context, std streams) error {
 	return nil
 }
 
-// source remembers why it could not be read to its end. It flushes the output before
-// it waits for more input, so that a fast input makes large writes and a slow one is
-// followed event by event.
+// source remembers why it could not be read to its end. It flushes the output before it
+// waits for more input: a fast input makes large writes, and a slow one is written
+// event by event.
 type source struct {
 	src io.Reader
 	out *bufio.Writer
@@ -55,7 +55,7 @@ type source struct {
 
 func (s *source) Read(p []byte) (int, error) {
 	if err := s.out.Flush(); err != nil {
-		return 0, err // whoever read the output has gone
+		return 0, err // the reader of the output has closed it
 	}
 	n, err := s.src.Read(p)
 	if err != nil && err != io.EOF {
@@ -111,7 +111,8 @@ func (l *lineLog) Append(_ context.Context, chunks ...chunk.Chunk) error {
 			_, err = l.out.Write(append(data, '\n'))
 		}
 		if err == nil {
-			// Decoded from what was written, so that the fold sees what readers get.
+			// The chunk is decoded from the written line, so that the fold sees the
+			// same as readers.
 			err = l.fold.Apply(chunk.Record{Seq: l.fold.Seq + 1, Type: c.ChunkType(), Agent: b.AgentID, Class: chunk.ClassOf(c), Data: data})
 		}
 		if err != nil {
@@ -130,12 +131,12 @@ func (l *lineLog) Blob(_ context.Context, ref json.RawMessage) (json.RawMessage,
 	return ref, nil
 }
 
-// folded is what a provider's stream says.
+// folded is the answer of a provider's stream.
 type folded struct {
 	Text         string       `json:"text"`
 	Reasoning    string       `json:"reasoning"`
 	ToolCalls    []*toolCall  `json:"toolCalls"`
-	FinishReason *string      `json:"finishReason"` // as the provider said it
+	FinishReason *string      `json:"finishReason"` // in the provider's words
 	Usage        *chunk.Usage `json:"usage"`
 	Error        *failure     `json:"error"`
 	Status       string       `json:"status"` // complete, error, truncated

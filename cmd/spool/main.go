@@ -1,5 +1,5 @@
-// Command spool keeps AI agent runs alive and watchable: a server in one binary,
-// and filters for its logs.
+// Command spool runs durable, resumable AI agents: a server in one binary, and filters
+// for its logs.
 //
 //	spool serve                     run everything on an embedded SQLite log
 //	spool tail SESSION              follow a session of a running server
@@ -33,11 +33,11 @@ type cli struct {
 	Serve    serveCmd    `cmd:"" help:"Run the server."`
 	Tail     tailCmd     `cmd:"" help:"Follow a session of a running server."`
 	Sessions sessionsCmd `cmd:"" help:"List the sessions of a running server."`
-	Ingest   ingestCmd   `cmd:"" help:"Turn a provider's bytes on standard input into chunks, one JSON a line."`
-	Project  projectCmd  `cmd:"" help:"Turn chunks on standard input, one JSON a line, into a wire's bytes."`
+	Ingest   ingestCmd   `cmd:"" help:"Turn a provider's bytes on standard input into chunks, one JSON object per line."`
+	Project  projectCmd  `cmd:"" help:"Turn chunks on standard input, one JSON object per line, into a wire's bytes."`
 }
 
-// streams are the command's input and outputs.
+// streams are the command's standard input, output and error output.
 type streams struct {
 	in  io.Reader
 	out io.Writer
@@ -46,14 +46,14 @@ type streams struct {
 
 func main() { os.Exit(run(os.Args[1:], streams{os.Stdin, os.Stdout, os.Stderr})) }
 
-// run is main with what it uses as arguments. It returns the exit code: 0 done, 1
-// failed, 2 used wrongly.
+// run is main with its environment as arguments. It returns the exit code: 0 for
+// success, 1 for a failure, 2 for wrong usage.
 func run(args []string, std streams) int {
 	var c cli
 	exit := -1
 	parser, err := kong.New(&c,
 		kong.Name("spool"),
-		kong.Description("Keeps AI agent runs alive and watchable."),
+		kong.Description("Durable, resumable AI agent runs."),
 		kong.DefaultEnvars("SPOOL"),
 		kong.Writers(std.out, std.err),
 		kong.Exit(func(code int) { exit = code }),
@@ -88,8 +88,7 @@ func run(args []string, std streams) int {
 	return 0
 }
 
-// said is an error as one line for whoever typed the command, with what to do
-// about it.
+// said returns an error as one line for the user, with a hint about what to do.
 func said(err error) string {
 	text := strings.TrimPrefix(err.Error(), "spool: ")
 	if e, ok := errors.AsType[*chunk.Error](err); ok && e.Hint != "" {
@@ -98,12 +97,12 @@ func said(err error) string {
 	return redact.Text(text)
 }
 
-// usageError says that a flag is wrong, where the parser of flags cannot know it.
+// usageError is an error in a flag that the flag parser cannot detect.
 type usageError struct{ msg string }
 
 func (e *usageError) Error() string { return e.msg }
 
-// wrong says what is wrong with a flag, or with a variable of the environment.
+// wrong returns a usageError for a flag or an environment variable.
 func wrong(flag string, value any, want string) error {
 	return &usageError{fmt.Sprintf("%s %v: want %s", flag, value, want)}
 }
@@ -114,7 +113,7 @@ func webAddress(s string) bool {
 	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != ""
 }
 
-// version is what the binary was built from.
+// version returns the version that the binary was built from.
 func version() string {
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
 		return "spool " + info.Main.Version

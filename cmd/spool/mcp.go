@@ -18,11 +18,11 @@ import (
 	"github.com/spool-run/spool/tool/mcptool"
 )
 
-// mcpServers are the servers whose tools the agent has.
+// mcpServers are the MCP servers that give the agent tools.
 type mcpServers []*mcptool.Server
 
-// connectMCP connects to the servers that the flags name. It fails if one cannot
-// be reached; later on a server may come and go.
+// connectMCP connects to the servers that the flags name. It fails if a server cannot
+// be reached. Later a server may disconnect and reconnect.
 func connectMCP(ctx context.Context, flags []string, log *slog.Logger) (mcpServers, error) {
 	var servers mcpServers
 	names := map[string]bool{}
@@ -45,7 +45,7 @@ func connectMCP(ctx context.Context, flags []string, log *slog.Logger) (mcpServe
 		tools := s.Tools()
 		for _, t := range tools {
 			if name := t.Spec().Name; names[name] {
-				log.Warn("two MCP servers have a tool of this name: the first one counts", "tool", name, "hint", "give one of them a name: --mcp NAME="+flag)
+				log.Warn("two MCP servers have a tool with this name; the first one is used", "tool", name, "hint", "give one of them a name: --mcp NAME="+flag)
 			} else {
 				names[name] = true
 			}
@@ -72,8 +72,8 @@ func mcpServer(flag string) (mcptool.Dial, *mcptool.Options, error) {
 	return nil, nil, &usageError{"--mcp " + flag + ": want a URL or stdio:COMMAND, with NAME= before it or not"}
 }
 
-// shell runs a command line as a server. It gets this process's environment but
-// for what is meant for this process alone: keys of model providers, and flags.
+// shell runs a command line as a server. It gets this process's environment without the
+// variables that are for this process alone: keys of model providers, and flags.
 func shell(command string) mcptool.Dial {
 	return func() mcp.Transport {
 		cmd := exec.Command("/bin/sh", "-c", "exec "+command)
@@ -92,7 +92,7 @@ func (m mcpServers) tools() []tool.Tool {
 	return tools
 }
 
-// close ends all connections, at once: a server may take its time.
+// close ends all connections in parallel, because a server may take long.
 func (m mcpServers) close() {
 	var wg sync.WaitGroup
 	for _, s := range m {

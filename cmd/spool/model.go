@@ -19,14 +19,14 @@ import (
 	"github.com/spool-run/spool/server"
 )
 
-// namedModel is a provider's model that knows or finds out its name.
+// namedModel is a provider's model that knows its name or can ask for it.
 type namedModel interface {
 	model.Model
 	ID(ctx context.Context) (string, error)
 }
 
-// chooseModel takes the model that the flag names, or else what the environment
-// offers, or else the scripted one.
+// chooseModel takes the model that the flag names, or else one from the environment, or
+// else the scripted model.
 func chooseModel(ctx context.Context, flag string, rate, replayRate float64, log *slog.Logger) (model.Model, server.Info, error) {
 	env := os.Getenv
 	kind, name, named := strings.Cut(flag, ":")
@@ -40,7 +40,7 @@ func chooseModel(ctx context.Context, flag string, rate, replayRate float64, log
 			kind = "scripted"
 		}
 	} else if kind == "scripted" == named || kind != "scripted" && name == "" {
-		kind = "" // it has a name but takes none, or has none but needs one
+		kind = "" // it has a name but takes none, or lacks one that it needs
 	}
 	var m namedModel
 	switch kind {
@@ -70,14 +70,14 @@ func chooseModel(ctx context.Context, flag string, rate, replayRate float64, log
 	ask, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	id, err := m.ID(ask)
-	if err != nil { // it may come up later
-		log.Warn("the provider does not say which models it has", "err", err, "hint", fmt.Sprintf("check %[1]s_API_KEY and %[1]s_BASE_URL, or name one: --model %[2]s:NAME", strings.ToUpper(kind), kind))
+	if err != nil { // the provider may be reachable later
+		log.Warn("the provider's model list cannot be loaded", "err", err, "hint", fmt.Sprintf("check %[1]s_API_KEY and %[1]s_BASE_URL, or name a model: --model %[2]s:NAME", strings.ToUpper(kind), kind))
 		return m, server.Info{Model: kind}, nil
 	}
 	return m, server.Info{Model: kind + ":" + id}, nil
 }
 
-// checkProvider looks at what the environment says of a model's provider.
+// checkProvider checks the environment variables of a model's provider.
 func checkProvider(flag, kind string, env func(string) string) error {
 	name, _, _ := strings.Cut(strings.ToUpper(kind), "-")
 	if name != "OPENAI" && name != "ANTHROPIC" {
@@ -87,15 +87,15 @@ func checkProvider(flag, kind string, env func(string) string) error {
 		if !webAddress(base) {
 			return wrong(name+"_BASE_URL", base, "an address like http://127.0.0.1:11434/v1")
 		}
-		return nil // many servers that people run themselves ask for no key
+		return nil // many self-hosted servers need no key
 	}
 	if env(name+"_API_KEY") == "" && (name == "OPENAI" || env(name+"_AUTH_TOKEN") == "") {
-		return &usageError{fmt.Sprintf("--model %s: %s_API_KEY is not set (for a server that asks for none, set %s_BASE_URL)", flag, name, name)}
+		return &usageError{fmt.Sprintf("--model %s: %s_API_KEY is not set (if your server needs no key, set %s_BASE_URL)", flag, name, name)}
 	}
 	return nil
 }
 
-// responsesName takes NAME?background=1 apart.
+// responsesName parses NAME?background=1.
 func responsesName(s string) (name string, background bool, err error) {
 	name, options, _ := strings.Cut(s, "?")
 	if name == "" {
@@ -105,10 +105,10 @@ func responsesName(s string) (name string, background bool, err error) {
 	if v := values["background"]; err == nil && len(v) == 1 && len(values) == 1 {
 		background, err = strconv.ParseBool(v[0])
 	} else if len(values) > 0 {
-		err = errors.New("another option")
+		err = errors.New("unknown option")
 	}
 	if err != nil {
-		return "", false, errors.New("what follows the name can be ?background=1 or ?background=0")
+		return "", false, errors.New("after the name, only ?background=1 or ?background=0 is allowed")
 	}
 	return name, background, nil
 }

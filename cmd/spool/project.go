@@ -25,8 +25,8 @@ type projectCmd struct {
 	Framing string      `enum:"bare,event" default:"bare" help:"Framing of the native wire."`
 }
 
-// Run is a filter: chunk i of the input is record i of a log. Turns are shown one
-// after the other, each as a stream of its own; the native wire shows all records.
+// Run is a filter: chunk i of the input is record i of a log. It writes one stream per
+// turn, one after the other; the native wire writes all records.
 func (c *projectCmd) Run(_ context.Context, std streams) error {
 	profile, err := c.profile()
 	if err != nil {
@@ -44,13 +44,13 @@ func (c *projectCmd) Run(_ context.Context, std streams) error {
 // projection writes the frames of a log's records.
 type projection struct {
 	profile wire.Profile
-	from    uint64 // records whose frames are left out
+	from    uint64 // the frames of the records up to here are left out
 	out     *bufio.Writer
 	fold    *fold.Fold
 	turn    string
 	proj    spool.Projector
 	frames  []spool.Frame
-	held    []spool.Frame // ends that may not be the last word
+	held    []spool.Frame // terminal frames that a later record may make obsolete
 }
 
 func (p *projection) apply(r chunk.Record) error {
@@ -78,7 +78,7 @@ func (p *projection) apply(r chunk.Record) error {
 	return nil
 }
 
-// follow has a projector for the turn that the log is in, if it is in one.
+// follow keeps a projector for the log's present turn, if there is one.
 func (p *projection) follow() {
 	if p.profile.Log != nil {
 		if p.proj == nil {
@@ -95,7 +95,7 @@ func (p *projection) follow() {
 	p.proj = p.profile.Projector(wire.Subject{Turn: turn.ID})
 }
 
-// end writes what is sent to a reader at the head.
+// end writes what a reader at the head gets.
 func (p *projection) end() error {
 	switch {
 	case p.fold == nil:
@@ -108,7 +108,7 @@ func (p *projection) end() error {
 		_, err := p.out.Write(p.profile.Log.End(p.fold.Status, p.fold.Reason, text))
 		return err
 	case p.proj == nil:
-		return errors.New("the chunks hold no run_started: there is no turn to show")
+		return errors.New("the chunks contain no run_started, so there is no turn to show")
 	}
 	p.release()
 	return nil
@@ -121,7 +121,7 @@ func (p *projection) release() {
 	p.held = nil
 }
 
-// write ignores errors: the writer keeps them.
+// write ignores errors: the buffered writer keeps the first one.
 func (p *projection) write(f spool.Frame) {
 	if f.Seq != 0 {
 		fmt.Fprintf(p.out, "id: %s\n", spool.Cursor{Seq: f.Seq})
@@ -129,19 +129,19 @@ func (p *projection) write(f spool.Frame) {
 	_, _ = p.out.Write(f.Data)
 }
 
-// profile is the one that the command's flags name.
+// profile returns the profile that the command's flags name.
 func (c *projectCmd) profile() (wire.Profile, error) {
 	o, err := c.Wires.Options()
 	if err != nil {
 		return wire.Profile{}, &usageError{err.Error()}
 	}
-	w, _ := wires.Find(wires.List(o), c.Wire) // the flag takes no others
+	w, _ := wires.Find(wires.List(o), c.Wire) // the flag accepts no others
 	return w.Profile(wire.Request{Query: url.Values{"ui": {strconv.Itoa(c.UI)}, "framing": {c.Framing}}})
 }
 
 const maxLine = 32 << 20
 
-// readChunks reads one JSON chunk a line, as records 1, 2, 3, … of a log.
+// readChunks reads one JSON chunk per line, as records 1, 2, 3, … of a log.
 func readChunks(in io.Reader, fn func(chunk.Record) error) error {
 	lines := bufio.NewScanner(in)
 	lines.Buffer(nil, maxLine)

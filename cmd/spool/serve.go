@@ -29,25 +29,25 @@ import (
 type serveCmd struct {
 	Addr        string           `default:"127.0.0.1:8080" help:"HOST:PORT to listen on; port 0 takes a free one."`
 	Store       string           `default:"sqlite:spool.db" help:"sqlite:PATH (with ?sync=normal the last writes may be lost when the power fails) or memory."`
-	Model       string           `help:"scripted, openai:NAME, openai-responses:NAME (with ?background=1 the provider works on when the connection or this process is lost, and is found again), anthropic:NAME or replay:PATH (a recorded provider stream, or a folder of them from which the message names one); default from the environment (OPENAI_ or ANTHROPIC_ with API_KEY, BASE_URL, MODEL), else scripted."`
-	DemoRate    float64          `default:"40" help:"Deltas per second of the scripted model; 0 is as fast as it can."`
+	Model       string           `help:"scripted, openai:NAME, openai-responses:NAME (with ?background=1 the provider keeps working when the connection or this process is lost, and the answer is resumed), anthropic:NAME or replay:PATH (a recorded provider stream, or a folder of them from which the message names one); default from the environment (OPENAI_ or ANTHROPIC_ with API_KEY, BASE_URL, MODEL), else scripted."`
+	DemoRate    float64          `default:"40" help:"Deltas per second of the scripted model; 0 is as fast as possible."`
 	ReplayRate  float64          `default:"0" help:"Events per second of a replayed recording; 0 is as recorded."`
-	MCP         []string         `name:"mcp" sep:"\n" placeholder:"SERVER" help:"Tools of an MCP server: its URL, or stdio:COMMAND to run one. With NAME= before it, NAME_ goes before the names of its tools. Repeatable; in the environment one a line."`
-	ReplayGrace time.Duration    `default:"60s" help:"How long a settled turn is replayed to a client without a position."`
-	LeaseTTL    time.Duration    `name:"lease-ttl" default:"10s" help:"After this long without a sign of life a session's owner is replaced."`
-	TraceAge    time.Duration    `default:"24h" help:"How long a session that rests keeps what its answers looked like while they were streamed; 0 is for ever. The answers themselves stay."`
-	TraceLength int              `name:"trace-records" placeholder:"N" default:"10000" help:"How many records back from its end a session keeps that; 0 is all."`
-	WaitLimit   time.Duration    `default:"0" help:"After this long without an answer an approval is denied, and a call that the page executes fails; 0 waits for ever."`
-	DrainGrace  time.Duration    `default:"5s" help:"How long open runs may go on after SIGTERM; what is still open then goes on at the next start."`
-	Recover     bool             `default:"true" negatable:"" help:"Runs whose process was lost go on where they were. With --no-recover they fail, and what they showed is their answer."`
-	AllowHost   []string         `name:"allow-host" placeholder:"NAME" help:"Host names, besides this machine's own, under which a server on a loopback address may be asked, such as that of a proxy. * allows all."`
-	CORSOrigin  []string         `name:"cors-origin" placeholder:"ORIGIN" help:"Origins of pages elsewhere that may use this server; pages on this machine always may. * allows all."`
-	Heartbeat   time.Duration    `default:"10s" help:"A comment goes out after this much silence."`
-	WriteLimit  time.Duration    `name:"write-timeout" default:"15s" help:"A reader that takes longer for one write is cut."`
-	MaxReaders  int              `name:"max-readers" default:"10000" help:"Streams that may be open at once; 0 is any number."`
+	MCP         []string         `name:"mcp" sep:"\n" placeholder:"SERVER" help:"Tools of an MCP server: its URL, or stdio:COMMAND to run one. With NAME= before it, NAME_ is put before the names of its tools. Can be repeated; in the environment, one per line."`
+	ReplayGrace time.Duration    `default:"60s" help:"How long after its end a turn is replayed to a client that sends no position."`
+	LeaseTTL    time.Duration    `name:"lease-ttl" default:"10s" help:"Lease expiry: an owner that does not renew its lease for this long can be replaced."`
+	TraceAge    time.Duration    `default:"24h" help:"How long an idle session keeps the deltas and progress of its answers; 0 keeps them for ever. The answers themselves are always kept."`
+	TraceLength int              `name:"trace-records" placeholder:"N" default:"10000" help:"How many records, counted back from its end, an idle session keeps in full; 0 is all."`
+	WaitLimit   time.Duration    `default:"0" help:"How long a run waits for an answer. After that, an approval counts as denied and a call that the page executes fails; 0 waits for ever."`
+	DrainGrace  time.Duration    `default:"5s" help:"How long open runs may continue after SIGTERM. The next start continues the runs that are still open."`
+	Recover     bool             `default:"true" negatable:"" help:"Continue runs whose process was lost. With --no-recover they fail, and what they had shown is kept as their answer."`
+	AllowHost   []string         `name:"allow-host" placeholder:"NAME" help:"Host names, besides this machine's own, that a server on a loopback address accepts, such as that of a proxy. * allows all."`
+	CORSOrigin  []string         `name:"cors-origin" placeholder:"ORIGIN" help:"Other origins whose pages may use this server; pages on this machine always may. * allows all."`
+	Heartbeat   time.Duration    `default:"10s" help:"A comment is sent after this much silence."`
+	WriteLimit  time.Duration    `name:"write-timeout" default:"15s" help:"A reader that takes longer than this for one write is disconnected."`
+	MaxReaders  int              `name:"max-readers" default:"10000" help:"Streams that may be open at once; 0 is no limit."`
 	Overrides   bool             `name:"allow-overrides" help:"Let requests replace a session's history or state."`
 	Wires       wires.ServeFlags `embed:""`
-	LogLevel    string           `enum:"debug,info,warn,error" default:"info" help:"debug (what readers do, too), info, warn or error."`
+	LogLevel    string           `enum:"debug,info,warn,error" default:"info" help:"debug (includes what readers do), info, warn or error."`
 	Gate        string           `name:"test-gate" hidden:"" env:"SPOOL_TEST_GATE"`
 }
 
@@ -98,7 +98,7 @@ func (c *serveCmd) Run(ctx context.Context, std streams) error {
 	return c.serve(ctx, listener, handler, runs, log)
 }
 
-// logs returns the logs of a store. A test gate lets single records through.
+// logs returns the logs of a store, behind the test gate if there is one.
 func (c *serveCmd) logs(store closableStore, log *slog.Logger) *spool.Logs {
 	if c.Gate == "" {
 		return spool.NewLogs(store, &spool.Options{Logger: log})
@@ -106,8 +106,7 @@ func (c *serveCmd) logs(store closableStore, log *slog.Logger) *spool.Logs {
 	return spool.NewLogs(newGate(store, c.Gate), &spool.Options{Logger: log, BatchRecords: 1})
 }
 
-// servedAgent is the agent that the flags describe, and what is to be closed after
-// it.
+// servedAgent returns the agent that the flags describe, and its resources to close.
 type servedAgent struct {
 	agent   *agent.Agent
 	info    server.Info
@@ -120,7 +119,7 @@ func (c *serveCmd) newAgent(ctx context.Context, log *slog.Logger) (*servedAgent
 		return nil, err
 	}
 	a := demoAgent(m, c.DemoRate, c.WaitLimit)
-	_, a.FailPartial = m.(*replay.Model) // a recording is the same the next time
+	_, a.FailPartial = m.(*replay.Model) // a recording plays the same again, so a retry is useless
 	if !info.Demo {
 		a.FinishMetadata = agent.TokenMetadata(info.Model)
 	}
@@ -150,8 +149,8 @@ func (c *serveCmd) runnerOptions(metrics *runner.Metrics) *runner.Options {
 	}
 }
 
-// serverOptions returns what the flags say of the server. local: only this machine
-// reaches it.
+// serverOptions returns the server's options from the flags. local: only this machine
+// can reach the server.
 func (c *serveCmd) serverOptions(local bool) *server.Options {
 	return &server.Options{
 		AllowHost:   func(host string) bool { return !local || c.allowHost(host) },
@@ -171,10 +170,11 @@ func isLocal(l net.Listener) bool {
 	return ok && addr.IP.IsLoopback()
 }
 
-// announce logs what an operator must know of what is served, and to whom.
+// announce logs what an operator must know about the model and about who can reach the
+// server.
 func (c *serveCmd) announce(log *slog.Logger, l net.Listener, info server.Info) {
 	if !isLocal(l) {
-		log.Warn("everyone who reaches this address may read and write every session: put an authenticating proxy before it", "addr", l.Addr().String())
+		log.Warn("everyone who can reach this address can read and write every session; put an authenticating proxy in front of it", "addr", l.Addr().String())
 	}
 	if info.Demo {
 		log.Info("no provider is configured: a scripted demo model answers", "hint", "set OPENAI_API_KEY, OPENAI_BASE_URL or ANTHROPIC_API_KEY")
@@ -182,9 +182,9 @@ func (c *serveCmd) announce(log *slog.Logger, l net.Listener, info server.Info) 
 	log.Info("serving", "model", info.Model, "store", c.Store)
 }
 
-// serve runs the HTTP server and the runner until ctx ends, then drains: readers
-// are cut first, so that they come back elsewhere, then open runs get their
-// grace.
+// serve runs the HTTP server and the runner until ctx ends, then drains it: readers are
+// disconnected first, so that they reconnect to another server; then open runs get
+// their grace period.
 func (c *serveCmd) serve(ctx context.Context, l net.Listener, handler *server.Server, runs *runner.Runner, log *slog.Logger) error {
 	srv := &http.Server{
 		Handler:           handler,
@@ -203,7 +203,7 @@ func (c *serveCmd) serve(ctx context.Context, l net.Listener, handler *server.Se
 	group.Go(func() error { return runs.Run(ctx) })
 	group.Go(func() error {
 		<-ctx.Done()
-		log.Info("draining", "hint", "a second signal ends it at once")
+		log.Info("draining", "hint", "send a second signal to exit at once")
 		stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownLimit)
 		defer cancel()
 		err := handler.Shutdown(stop)
@@ -212,9 +212,9 @@ func (c *serveCmd) serve(ctx context.Context, l net.Listener, handler *server.Se
 	return group.Wait()
 }
 
-// allowHost reports whether requests may name this host. That keeps out a page
-// elsewhere whose name is made to point to this machine: a browser would take it and
-// this server for one origin.
+// allowHost reports whether requests may name this host. This refuses a page elsewhere
+// whose DNS name was made to point to this machine: to a browser, the page and this
+// server would be one origin.
 func (c *serveCmd) allowHost(host string) bool {
 	return server.LoopbackHost(host) || slices.Contains(c.AllowHost, "*") || slices.Contains(c.AllowHost, host)
 }
@@ -223,7 +223,7 @@ func (c *serveCmd) allowOrigin(origin string) bool {
 	return server.LoopbackOrigin(origin) || slices.Contains(c.CORSOrigin, "*") || slices.Contains(c.CORSOrigin, origin)
 }
 
-// check refuses numbers that would silently become defaults.
+// check refuses numbers that would silently be replaced by defaults.
 func (c *serveCmd) check() error {
 	for _, f := range []struct {
 		name        string
@@ -254,17 +254,17 @@ func (c *serveCmd) check() error {
 	return nil
 }
 
-// listen opens the address. It is called before anything that takes time or leaves
-// something behind.
+// listen opens the address. It is called before anything that takes time or changes the
+// disk.
 func listen(addr string) (net.Listener, error) {
 	l, err := net.Listen("tcp", addr)
 	switch {
 	case err == nil:
 		return l, nil
 	case errors.Is(err, syscall.EADDRINUSE):
-		return nil, fmt.Errorf("--addr %s: another program listens there (take another port; 0 takes a free one)", addr)
+		return nil, fmt.Errorf("--addr %s: another program already listens there (use another port; 0 takes a free one)", addr)
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		return nil, fmt.Errorf("--addr %s: this machine does not have the address (0.0.0.0 is all that it has)", addr)
+		return nil, fmt.Errorf("--addr %s: this machine does not have this address (0.0.0.0 listens on all its addresses)", addr)
 	case errors.Is(err, fs.ErrPermission):
 		return nil, fmt.Errorf("--addr %s: not allowed (ports below 1024 are for privileged programs)", addr)
 	}
@@ -274,8 +274,8 @@ func listen(addr string) (net.Listener, error) {
 	return nil, &usageError{fmt.Sprintf("--addr %s: want HOST:PORT: %v", addr, err)}
 }
 
-// orNone makes an option of a flag: to a flag 0 means no limit, to an option it means
-// the default, and -1 no limit.
+// orNone turns a flag's value into an option's: 0 means no limit for a flag, but the
+// default for an option, where -1 means no limit.
 func orNone[T time.Duration | int](v T) T {
 	if v == 0 {
 		return -1

@@ -14,7 +14,7 @@ import (
 
 type sessionsCmd struct {
 	URL    string `name:"url" default:"http://127.0.0.1:8080" help:"The server."`
-	Status string `enum:",active,paused,ended,failed" default:"" help:"Only these: active, paused, ended or failed."`
+	Status string `enum:",active,paused,ended,failed" default:"" help:"List only sessions with this status: active, paused, ended or failed."`
 	JSON   bool   `name:"json" help:"One JSON object a line."`
 }
 
@@ -50,7 +50,7 @@ func (c *sessionsCmd) Run(ctx context.Context, std streams) error {
 			fmt.Fprintf(out, columns, s.Session, s.Status, s.StreamSequence, time.UnixMilli(s.Updated).Format(time.DateTime), printable(s.Title))
 		}
 		if err := out.Flush(); err != nil {
-			return nil // whoever read the output has gone
+			return nil // the reader of the output has closed it
 		}
 		if after = page.NextAfter; after == "" {
 			return nil
@@ -81,7 +81,8 @@ func (c *sessionsCmd) page(ctx context.Context, after string) (page sessionsPage
 	return page, err
 }
 
-// printable returns a title without characters that a terminal would obey.
+// printable returns a title without control characters, which a terminal would
+// interpret.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {

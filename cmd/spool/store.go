@@ -9,7 +9,7 @@ import (
 	"github.com/spool-run/spool/store/sqlitestore"
 )
 
-// closableStore is what the server needs of a store: every role.
+// closableStore is a store with every role: the server needs them all.
 type closableStore interface {
 	spool.Store
 	spool.Leaser
@@ -20,7 +20,7 @@ type closableStore interface {
 	Close() error
 }
 
-// storeError says which store could not be opened.
+// storeError names the store that could not be opened.
 type storeError struct {
 	name string
 	err  error
@@ -31,7 +31,7 @@ func (e storeError) Error() string {
 }
 func (e storeError) Unwrap() error { return e.err }
 
-// openStore opens the store that a URL-like name says.
+// openStore opens the store with a URL-like name.
 func openStore(name string) (closableStore, error) {
 	kind, rest, _ := strings.Cut(name, ":")
 	switch {

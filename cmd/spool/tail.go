@@ -29,11 +29,11 @@ type tailCmd struct {
 	Wire    string `enum:"${wires}" default:"native" help:"${wires}; all but native show one turn."`
 	UI      int    `name:"ui" enum:"6,7" default:"6" help:"AI SDK profile."`
 	After   string `help:"Begin after this position."`
-	Once    bool   `help:"End with the turn instead of following the session."`
+	Once    bool   `help:"Exit when the turn ends, instead of following the session."`
 }
 
-// Run prints the data of each event, one a line, and comes back after the last
-// one whenever the connection breaks.
+// Run prints the data of each event, one per line. Whenever the connection breaks, it
+// reconnects after the last event.
 func (c *tailCmd) Run(ctx context.Context, std streams) error {
 	if !webAddress(c.URL) {
 		return wrong("--url", c.URL, "the address of a server, like http://127.0.0.1:8080")
@@ -42,13 +42,13 @@ func (c *tailCmd) Run(ctx context.Context, std streams) error {
 	out := bufio.NewWriter(std.out)
 	defer out.Flush()
 	t := &tail{cmd: c, out: out, last: c.After}
-	t.wire, _ = wires.Find(wires.List(wires.Options{}), c.Wire) // the flag takes no others
+	t.wire, _ = wires.Find(wires.List(wires.Options{}), c.Wire) // the flag accepts no others
 	told := ""
 	for failures := 0; ; {
 		before := t.last
 		done, err := t.attach(ctx)
 		if ferr := out.Flush(); ferr != nil {
-			return nil // whoever read the output has gone
+			return nil // the reader of the output has closed it
 		}
 		if ctx.Err() != nil {
 			return nil
@@ -59,7 +59,7 @@ func (c *tailCmd) Run(ctx context.Context, std streams) error {
 		if failures++; t.last != before {
 			failures, told = 0, ""
 		}
-		if why := said(err); why != told { // once, however long it lasts
+		if why := said(err); why != told { // print a lasting problem only once
 			fmt.Fprintf(std.err, "spool: %s; coming back\n", why)
 			told = why
 		}
@@ -102,7 +102,7 @@ func (t *tail) request(ctx context.Context) (*http.Request, error) {
 	return req, err
 }
 
-// attach reads one connection. done means that there is nothing to come back for.
+// attach reads one connection. done means that there is no reason to reconnect.
 func (t *tail) attach(ctx context.Context) (done bool, err error) {
 	req, err := t.request(ctx)
 	if err != nil {
@@ -115,7 +115,7 @@ func (t *tail) attach(ctx context.Context) (done bool, err error) {
 	defer res.Body.Close()
 	switch {
 	case res.StatusCode == http.StatusNoContent:
-		return true, errors.New("there is nothing to show: no turn of this session is open or has ended just now (the native wire shows all of it)")
+		return true, errors.New("there is nothing to show: this session has no open turn, and none that ended recently (--wire native shows the whole log)")
 	case res.StatusCode >= 500:
 		return false, problem(res)
 	case res.StatusCode != http.StatusOK:
@@ -125,7 +125,7 @@ func (t *tail) attach(ctx context.Context) (done bool, err error) {
 	for {
 		e, err := events.Next()
 		if errors.Is(err, io.EOF) {
-			return false, errors.New("the stream ended without an end")
+			return false, errors.New("the stream ended without a terminal frame")
 		}
 		if err != nil {
 			return false, err
@@ -153,16 +153,16 @@ func (t *tail) line(data []byte) {
 	_ = t.out.Flush()
 }
 
-// problem reads an error answer.
+// problem reads an error response.
 func problem(res *http.Response) error {
 	var p server.Problem
 	data, _ := io.ReadAll(io.LimitReader(res.Body, 64<<10))
 	if json.Unmarshal(data, &p) != nil || p.Code == "" {
-		return fmt.Errorf("%s answers %s (is it a Spool server?)", res.Request.URL.Host, res.Status)
+		return fmt.Errorf("%s answered %s (is it a Spool server?)", res.Request.URL.Host, res.Status)
 	}
 	hint := p.Hint
 	if p.Code == spool.ErrNotFound.Code {
-		hint = "spool sessions lists those that there are"
+		hint = "list the sessions with: spool sessions"
 	}
 	if hint != "" {
 		hint = " (" + hint + ")"
@@ -170,7 +170,7 @@ func problem(res *http.Response) error {
 	return fmt.Errorf("%s: %s%s", p.Code, strings.TrimPrefix(p.Error, "spool: "), hint)
 }
 
-// unreached is the error of a request that got no answer.
+// unreached is the error of a request that got no response.
 func unreached(url string, err error) error {
 	if e, ok := errors.AsType[*net.OpError](err); ok {
 		err = e.Err

@@ -52,7 +52,7 @@ func AppendID(dst []byte, id string) []byte {
 	return append(dst, '\n')
 }
 
-// AppendRetry appends the time after which a reader should come back.
+// AppendRetry appends the time after which a reader should reconnect.
 func AppendRetry(dst []byte, milliseconds int) []byte {
 	dst = append(dst, "retry: "...)
 	dst = strconv.AppendInt(dst, int64(milliseconds), 10)

@@ -56,7 +56,7 @@ var builtin = map[string]Scene{
 
 	"fail": Steps(Step{
 		Parts: Text("I will begin to answer, and in the middle of this sentence the provider "),
-		Err:   &model.Error{Code: model.CodeUnavailable, Message: "the scripted provider failed in mid-answer, as asked", StatusCode: 503},
+		Err:   &model.Error{Code: model.CodeUnavailable, Message: "the scripted provider failed in the middle of its answer, as requested", StatusCode: 503},
 	}),
 }
 

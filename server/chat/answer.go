@@ -12,13 +12,12 @@ import (
 	"github.com/spool-run/spool/wire"
 )
 
-// Submit gives an answer to a run that is paused, or that has asked already and
-// goes on with other calls. The first answer to a call counts; the same again is
-// answered the same. The turn goes on once nothing is missing; Submit does not
-// wait for it. Errors: [spool.ErrNotFound],
-// [ErrNoSuchCall], [ErrAlreadyAnswered] for another answer than the one that
-// counts, [ErrTooLate], [ErrNotWaiting], [ErrResultInvalid] if Deps.Agents
-// say so, and the store's.
+// Submit answers a call of a run that is paused, or that has asked for the answer and
+// still executes other calls. The first answer to a call counts; a repeat of it has the
+// same result. The turn continues once no answer is missing; Submit does not wait for
+// that. Errors: [spool.ErrNotFound], [ErrNoSuchCall], [ErrAlreadyAnswered] if a
+// different answer was given before, [ErrTooLate], [ErrNotWaiting], [ErrResultInvalid]
+// if the tool in Deps.Agents refuses the result, and the store's.
 func Submit(ctx context.Context, d *Deps, session string, a wire.Answer) (*Settled, error) {
 	g, err := d.Visit(ctx, session)
 	if err != nil {
@@ -52,8 +51,8 @@ func Submit(ctx context.Context, d *Deps, session string, a wire.Answer) (*Settl
 	return s, nil
 }
 
-// given says whether the session has got this very answer. An error means that
-// it will not take it.
+// given reports whether the session has this very answer already. It fails if the
+// session does not take the answer.
 func given(f, owner *fold.Fold, t *chunk.ToolPart, a wire.Answer) (bool, error) {
 	switch {
 	case t == nil:
@@ -71,15 +70,15 @@ func given(f, owner *fold.Fold, t *chunk.ToolPart, a wire.Answer) (bool, error) 
 	case t.State.Done():
 		return false, ErrTooLate.With(f.Session, nil)
 	case a.ApprovalID == "" && t.Approval != nil:
-		return false, ErrNoSuchCall.Because("this call waits for a decision, not for a result").With(f.Session, nil)
+		return false, ErrNoSuchCall.Because("this call waits for an approval, not for a result").With(f.Session, nil)
 	case !asks(owner, t, a):
 		return false, ErrNotWaiting.With(f.Session, nil)
 	}
 	return false, nil
 }
 
-// sameValue compares JSON but for white space. A large value in the log is a
-// reference: what it refers to was the first answer, and is not looked up.
+// sameValue compares JSON without white space. A large value in the log is a reference,
+// which is not looked up.
 func sameValue(stored, given json.RawMessage) bool {
 	var a, b bytes.Buffer
 	if errors.Join(json.Compact(&a, stored), json.Compact(&b, given)) != nil {

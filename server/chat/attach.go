@@ -10,11 +10,11 @@ import (
 	"github.com/spool-run/spool/wire"
 )
 
-// attach chooses the view that the request's position asks for.
+// attach chooses the view for the request's position.
 func (d *Deps) attach(ctx context.Context, p Params) (*Response, error) {
 	g, err := d.Visit(ctx, p.Session)
 	if err == nil && g.Child() {
-		err = g.View(ctx, func(*fold.Fold) error { return nil }) // its root's log may have none of it
+		err = g.View(ctx, func(*fold.Fold) error { return nil }) // the root's log may not contain the child
 	}
 	if errors.Is(err, spool.ErrNotFound) && p.Profile.Log == nil {
 		return &Response{Session: p.Session}, nil // nothing to resume
@@ -36,7 +36,7 @@ func (d *Deps) attach(ctx context.Context, p Params) (*Response, error) {
 		res.View = ViewCursor
 		res.Stream, err = a.cursor(ctx, cursor, true)
 	case p.Position.Kind == wire.Snapshot && !d.ContentReplay:
-		// The snapshot held the partial message: go on after it.
+		// The snapshot contained the partial message: continue after it.
 		res.View = ViewCursor
 		res.Stream, err = a.cursor(ctx, a.ofSnapshot(cursor), false)
 	case p.Position.Kind == wire.Snapshot:
@@ -49,7 +49,7 @@ func (d *Deps) attach(ctx context.Context, p Params) (*Response, error) {
 	return res, err
 }
 
-// attach is a GET in the making.
+// attach is a GET in progress.
 type attach struct {
 	d  *Deps
 	g  Session
@@ -65,7 +65,7 @@ func (a *attach) ofSnapshot(c spool.Cursor) spool.Cursor {
 	return c
 }
 
-// due says whether a command waits for a runner, and may let the agent go on.
+// due reports whether a command waits for a runner and may continue the agent.
 func (a *attach) due(f *fold.Fold) bool {
 	if a.g.Child() {
 		return f.Live() && !f.Asks()
@@ -74,13 +74,13 @@ func (a *attach) due(f *fold.Fold) bool {
 	return due != 0 && due <= a.d.Logs.Now().UnixMilli()
 }
 
-// going says whether the session's last turn goes on, or is about to.
+// going reports whether the session's last turn is active, or is about to be.
 func (a *attach) going(f *fold.Fold) bool {
 	return f.OpenRun() != nil || f.Status == chunk.StatusPaused && a.due(f)
 }
 
-// pick chooses a turn, or the command that will open one. Neither: there is
-// nothing to show.
+// pick chooses a turn, or the command that will open one. If it returns neither, there
+// is nothing to show.
 type pick func(*fold.Fold) (turn *fold.Turn, command string, err error)
 
 // choose reads the turn that pick chooses, or waits for the one that the command
@@ -112,8 +112,7 @@ func copied(t *fold.Turn) *fold.Turn {
 	return &c
 }
 
-// coming waits until the turn that a command opens has begun, and gives its
-// source.
+// coming waits until the turn that a command opens has begun, and returns its source.
 func (a *attach) coming(command string, open func(context.Context, *fold.Turn) (Source, error)) Source {
 	return &late{open: func(ctx context.Context) (Source, error) {
 		var turn *fold.Turn
@@ -139,8 +138,8 @@ func (a *attach) coming(command string, open func(context.Context, *fold.Turn) (
 	}}
 }
 
-// replay is the view of a reader without a position: the turn's message from its
-// start, then what follows; also for a grace time after the turn became quiet.
+// replay is the view of a reader without a position: the turn's message from its start,
+// then the live frames. A turn that has ended is replayed for a grace period.
 func (a *attach) replay(ctx context.Context) (Source, error) {
 	return a.choose(ctx, func(f *fold.Fold) (*fold.Turn, string, error) {
 		t := f.LastTurn()
@@ -159,9 +158,9 @@ func (a *attach) replay(ctx context.Context) (Source, error) {
 	}, a.whole)
 }
 
-// pageLoad is the view of a page that was built from the snapshot at c. A turn
-// that was live then is not in the snapshot, and is replayed whatever became of
-// it; one that was quiet is there, and is replayed only if it went on since.
+// pageLoad is the view of a page that was built from the snapshot at c. A turn that was
+// live at c is not in the snapshot, and is replayed in any case. A turn that was quiet
+// at c is in the snapshot, and is replayed only if it has continued since.
 func (a *attach) pageLoad(ctx context.Context, c spool.Cursor) (Source, error) {
 	if errors.Is(c.Check(a.g.At), spool.ErrCursorAhead) {
 		return nil, spool.ErrCursorAhead.With(a.g.ID, nil)
@@ -173,10 +172,10 @@ func (a *attach) pageLoad(ctx context.Context, c spool.Cursor) (Source, error) {
 		case live && t == nil:
 			return nil, id, nil
 		case live && c.Seq < t.Rolled:
-			return nil, "", nil // the page shows a history that is no more
+			return nil, "", nil // the page shows a history that was replaced
 		case live:
 		case t == nil, t != f.LastTurn(), f.OpenRun() == nil && len(f.Waiting) > 0:
-			return nil, "", nil // nothing was there, or the page lacks the later turn's message
+			return nil, "", nil // the session was empty, or the page lacks the later turn's message
 		case t.LastRun().Start <= c.Seq && !a.going(f):
 			return nil, "", nil
 		}
@@ -184,10 +183,10 @@ func (a *attach) pageLoad(ctx context.Context, c spool.Cursor) (Source, error) {
 	}, a.whole)
 }
 
-// cursor is the view of a reader that has seen everything up to c and splices
-// what follows: the frames after c, uncompacted, of c's own turn, to that turn's
-// end. No source: it has seen the end. The turn is the one that c's frame was
-// of, or, for a position that comes from a snapshot, the one that was live.
+// cursor is the view of a reader that has seen everything up to c: the frames after c,
+// uncompacted, of c's own turn, to that turn's end. It returns no source if the reader
+// has seen the end. The turn is the one that c's frame belongs to or, for a snapshot's
+// position, the one that was live.
 func (a *attach) cursor(ctx context.Context, c spool.Cursor, frame bool) (Source, error) {
 	session := a.g.ID
 	if errors.Is(c.Check(a.g.At), spool.ErrCursorAhead) {
@@ -216,7 +215,7 @@ func (a *attach) cursor(ctx context.Context, c spool.Cursor, frame bool) (Source
 			return nil, "", nil
 		}
 		switch {
-		case c.Seq < t.Rolled: // what it has seen is not what was said any more
+		case c.Seq < t.Rolled: // the reader has seen content that was retracted
 			return nil, "", spool.ErrCursorRetracted.With(session, nil)
 		case c.Seq < a.g.At.TraceFloor:
 			return nil, "", spool.ErrTrimmed.With(session, nil)
@@ -225,8 +224,8 @@ func (a *attach) cursor(ctx context.Context, c spool.Cursor, frame bool) (Source
 	}, func(ctx context.Context, t *fold.Turn) (Source, error) { return a.after(ctx, t, c) })
 }
 
-// after reads a turn after a cursor, which may lie inside an attach plan: the
-// same plan is made again and its first frames left out.
+// after reads a turn after a cursor. If the cursor is inside a plan, the same plan is
+// made again and its first frames are left out.
 func (a *attach) after(ctx context.Context, t *fold.Turn, c spool.Cursor) (Source, error) {
 	p := a.g.projection(a.as, t)
 	if c.Seq > t.Start() {

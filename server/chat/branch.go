@@ -8,20 +8,20 @@ import (
 	"github.com/spool-run/spool/fold"
 )
 
-// BranchOptions say where a branch begins and how it goes on.
+// BranchOptions say where a branch begins and how it continues.
 type BranchOptions struct {
 	CheckpointID string
-	Session      string // the new session's id; "" for one that follows from CommandID, or a new one
-	CommandID    string // makes repeats the same branch; "": Session does, if it is given
-	Principal    string // whose the new session is; "": the source's
-	// Message opens a turn in the branch; nil leaves it at rest.
+	Session      string // the new session's id; "": an id made from CommandID, or a random one
+	CommandID    string // the idempotency key; "": Session, if it is given
+	Principal    string // the new session's principal; "": the source's
+	// Message opens a turn in the branch; nil opens none.
 	Message *chunk.Message
 }
 
 // ModeBranch is the mode of a resume that makes a new session.
 const ModeBranch = "branch"
 
-// Branched is where a branch stands, and where it came from.
+// Branched is the state of a branch, and its origin.
 type Branched struct {
 	Settled
 	Origin *fold.Origin `json:"origin"`
@@ -38,11 +38,11 @@ func BranchSession(d *Deps, session string, o BranchOptions) string {
 	return d.Logs.NewID()
 }
 
-// Branch copies a session up to a checkpoint into a new one; see
-// [spool.Log.Branch]. With a message the branch goes on with a turn, for which
-// Branch does not wait. Errors: [spool.ErrNotFound] for an unknown session or
-// checkpoint, [spool.ErrExists] if the new session's id is taken,
-// [chunk.ErrInvalidID], [ErrNoMessage] for an empty message, and the store's.
+// Branch copies a session up to a checkpoint into a new one; see [spool.Log.Branch].
+// With a message a turn begins in the branch; Branch does not wait for it. Errors:
+// [spool.ErrNotFound] for an unknown session or checkpoint, [spool.ErrExists] if the
+// new session's id is taken, [chunk.ErrInvalidID], [ErrNoMessage] for an empty message,
+// and the store's.
 func Branch(ctx context.Context, d *Deps, session string, o BranchOptions) (*Branched, error) {
 	if o.Message != nil && len(o.Message.Parts) == 0 {
 		return nil, ErrNoMessage.Because("the message is empty").With(session, nil)

@@ -8,10 +8,11 @@ import (
 	"github.com/spool-run/spool/wire"
 )
 
-// locate finds the call that an answer is for, among those of the fold's agent
-// and of all below it, and whose it is; the answer comes back with that agent and
-// the call's own id. A call has the id that its agent gave it or, if that is not
-// the one asked, that of [chunk.ChildCallID]; approvals have ids of their own.
+// locate finds the call that an answer is for, among the calls of the fold's agent and
+// of all agents below it. It returns the fold of the call's agent, and the answer with
+// that agent and the call's own id. The fold's own agent names its calls by their ids;
+// the calls of agents below it have the ids of [chunk.ChildCallID]. Approvals have ids
+// of their own.
 func locate(f *fold.Fold, a wire.Answer) (owner *fold.Fold, t *chunk.ToolPart, found wire.Answer) {
 	if a.ApprovalID != "" {
 		a.Agent, t = f.FindCall(func(t *chunk.ToolPart) bool { return t.Approval != nil && t.Approval.ID == a.ApprovalID })
@@ -34,24 +35,23 @@ func locate(f *fold.Fold, a wire.Answer) (owner *fold.Fold, t *chunk.ToolPart, f
 	return owner, nil, a
 }
 
-// asks says whether a call waits for this kind of answer now: its agent's run is
-// paused, or has asked already and goes on with other calls. An output does not
-// stand in for a decision.
+// asks reports whether a call waits for this kind of answer now: its agent's run is
+// paused, or has asked for the answer and still executes other calls. An output is no
+// substitute for a decision.
 func asks(owner *fold.Fold, t *chunk.ToolPart, a wire.Answer) bool {
 	open := owner.OpenRun() != nil
 	return (open || owner.Status == chunk.StatusPaused) && t.Takes(a.ApprovalID != "", open)
 }
 
-// waitsFor is asks for a call that may not be there, and that may wait for a child
-// instead.
+// waitsFor is asks for a call that may not exist, or may wait for a child instead.
 func waitsFor(owner *fold.Fold, t *chunk.ToolPart, a wire.Answer) bool {
 	return owner != nil && t != nil && asks(owner, t, a) &&
 		(a.ApprovalID != "" || owner.OpenRun() != nil || owner.Reason != chunk.SuspendedChildren ||
 			slices.ContainsFunc(owner.PendingCalls(), func(c fold.PendingCall) bool { return c.Agent == owner.Session && c.CallID == t.CallID }))
 }
 
-// fits checks a client's result against what the tool of the call declares, if the
-// agent is known here.
+// fits checks a client's result against the schema of the call's tool, if the agent is
+// known here.
 func (d *Deps) fits(owner *fold.Fold, t *chunk.ToolPart, a wire.Answer) error {
 	if a.ApprovalID != "" || a.Error != "" {
 		return nil
@@ -63,7 +63,7 @@ func (d *Deps) fits(owner *fold.Fold, t *chunk.ToolPart, a wire.Answer) error {
 	for _, known := range d.Agents {
 		if of := known.Find(name); of != nil {
 			if err := of.CheckResult(t.Name, a.Output); err != nil {
-				return ErrResultInvalid.Because("the result of "+t.Name+" is not what the tool declares: "+err.Error()).With(owner.Session, nil)
+				return ErrResultInvalid.Because("the result of "+t.Name+" does not match the tool's schema: "+err.Error()).With(owner.Session, nil)
 			}
 			return nil
 		}

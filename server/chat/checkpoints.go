@@ -8,19 +8,19 @@ import (
 	"github.com/spool-run/spool/fold"
 )
 
-// Checkpoint is a checkpoint, and where it is in the history.
+// Checkpoint is a checkpoint and its place in the history.
 type Checkpoint struct {
 	fold.Checkpoint
 	TurnID    string `json:"turnId,omitempty"`
 	MessageID string `json:"messageId,omitempty"` // the assistant message that it is in
-	// StepIndex counts that message's steps from 0; -1: the step is not in the
-	// history any more, because of a rollback or an edit.
+	// StepIndex counts that message's steps from 0; -1: a rewind or an edit has removed
+	// the step from the history.
 	StepIndex int `json:"stepIndex"`
 }
 
 // CheckpointsOptions select a page of the checkpoints.
 type CheckpointsOptions struct {
-	Offset int // checkpoints to leave out, from the first of the order asked for
+	Offset int // number of checkpoints to skip, in the requested order
 	Limit  int // 0: 50; at most 1000
 	Newest bool
 }

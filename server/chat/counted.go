@@ -65,7 +65,7 @@ func named(f *fold.Fold, key string) answering {
 			s.command = w.ID
 		}
 	}
-	for id, v := range f.Verdicts { // an answer that an open run took
+	for id, v := range f.Verdicts { // an answer that an open run accepted
 		if r := f.Run(v.RunID); s.command == "" && v.From != 0 && r != nil && hash(id) == key {
 			return of(r, id, v.From)
 		}
@@ -73,9 +73,9 @@ func named(f *fold.Fold, key string) answering {
 	return s
 }
 
-// count returns how many frames a run has so far, the end mark not counted, and
-// how many came before its first retraction, or -1. Of an answer to an open run,
-// they are those of its segment.
+// count returns how many frames a run has so far, without the end mark, and how many
+// came before its first retraction, or -1. For an answer to an open run it counts the
+// frames of the answer's segment.
 func (a *attach) count(ctx context.Context, s *answering) (n, discarded int, err error) {
 	discarded = -1
 	after, begun := s.run.Start-1, false

@@ -7,12 +7,12 @@ import (
 	"github.com/spool-run/spool/fold"
 )
 
-// Info is what native readers ask before they attach.
+// Info is the state of a log, for native clients before they attach.
 type Info struct {
 	Session     string       `json:"session"`
 	Status      chunk.Status `json:"status"`
-	Latest      uint64       `json:"latestSequence"`        // of a child: of its subtree's
-	Total       uint64       `json:"totalChunks,omitempty"` // ever written; not said of a child
+	Latest      uint64       `json:"latestSequence"`        // of a child: the latest record of it and the agents below it
+	Total       uint64       `json:"totalChunks,omitempty"` // all that were ever written; not set for a child
 	TraceFloor  uint64       `json:"traceFloor"`
 	Floor       uint64       `json:"floor"`
 	Incarnation uint64       `json:"incarnation"`
@@ -20,8 +20,8 @@ type Info struct {
 	Waiting     int          `json:"waiting"` // commands that will open a run
 }
 
-// StreamInfo says where a session's log stands, and a child's part of it. It
-// fails with [spool.ErrNotFound], or the store's errors.
+// StreamInfo returns the state of a session's log, or of a child's part of it. It fails
+// with [spool.ErrNotFound], or the store's errors.
 func StreamInfo(ctx context.Context, d *Deps, session string) (*Info, error) {
 	g, err := d.Visit(ctx, session)
 	if err != nil {

@@ -8,13 +8,13 @@ import (
 	"github.com/spool-run/spool/fold"
 )
 
-// InterruptOptions say what to interrupt and why. They are those of a stop.
+// InterruptOptions say what to interrupt and why. They are the same as for a stop.
 type InterruptOptions = StopOptions
 
-// Interrupt lets a run come to its next step boundary and pause there, and
-// returns when it has: paused, or at its end, if that came first. A session where
-// nothing runs, or that waits for somebody's answer, is answered as it stands. Errors: [spool.ErrNotFound] for an
-// unknown session, [ErrNotInterruptible], and the store's.
+// Interrupt pauses a run at its next step boundary. It returns when the run has paused,
+// or has ended before that. If no run is open, or the session waits for an answer, it
+// returns the present state. Errors: [spool.ErrNotFound] for an unknown session,
+// [ErrNotInterruptible], and the store's.
 func Interrupt(ctx context.Context, d *Deps, session string, o InterruptOptions) (*Settled, error) {
 	g, err := d.visitRoot(ctx, session)
 	if err != nil {
@@ -45,11 +45,11 @@ func Interrupt(ctx context.Context, d *Deps, session string, o InterruptOptions)
 	return s, err
 }
 
-// interruptOf is the id of the command that interrupts what runs, or is about to;
-// "" if there is nothing.
+// interruptOf is the id of the command that interrupts the run that is open or about to
+// be; "" if there is none.
 func interruptOf(f *fold.Fold, runID string) (string, error) {
 	switch run := f.OpenRun(); {
-	case f.Asks(): // it is paused, whatever is queued behind it
+	case f.Asks(): // it is paused, even if messages are queued
 	case run != nil && runID != "" && runID != run.ID:
 	case run != nil && run.Mode == chunk.ModeExternal:
 		return "", ErrNotInterruptible.With(f.Session, nil)

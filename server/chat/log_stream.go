@@ -11,11 +11,11 @@ import (
 	"github.com/spool-run/spool/wire"
 )
 
-// ErrStreamFailed answers a reader that has seen all of a failed log.
+// ErrStreamFailed is the error for a reader that has seen all of a failed log.
 var ErrStreamFailed = &chunk.Error{Code: "stream_failed", Message: "the stream has failed"}
 
-// log is the view of a reader of the log itself: the records after a cursor. A
-// cursor that cannot be served is answered on the stream. It fails with
+// log is the view of a reader of the log itself: the records after a cursor. For a
+// cursor that cannot be served, the stream contains the reason. It fails with
 // [ErrStreamFailed] for a reader that has all of a failed log.
 func (a *attach) log(ctx context.Context, c spool.Cursor) (Source, error) {
 	if reason := lost(c, a.g.At); reason != "" {
@@ -41,7 +41,7 @@ func lost(c spool.Cursor, h spool.Head) string {
 	return "ahead"
 }
 
-// failed is the error for a reader that has all of a failed log.
+// failed is the error for a reader that has seen all of a failed log.
 func (a *attach) failed(ctx context.Context, c spool.Cursor) error {
 	status, err := a.g.status(ctx)
 	if err != nil || status != chunk.StatusFailed {
@@ -86,14 +86,14 @@ func (s *logStream) Next(ctx context.Context) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if end == nil { // it went on in this very moment
+	if end == nil { // it has just continued
 		return nil, ErrCut
 	}
 	return end, io.EOF
 }
 
-// next returns the next frames; none and no error: the log, or the child, is quiet
-// where the reader stands.
+// next returns the next frames. If it returns neither frames nor an error, the log or
+// the child is quiet at the reader's position.
 func (s *logStream) next(ctx context.Context) ([]byte, error) {
 	switch {
 	case s.of.Follow:
@@ -103,7 +103,7 @@ func (s *logStream) next(ctx context.Context) ([]byte, error) {
 		b, err := s.f.Next(ctx)
 		return b.Bytes, err
 	}
-	for { // a child's turn ends while its parent's goes on
+	for { // a child's turn ends before its parent's
 		end, err := s.childEnd(ctx)
 		if err != nil || end > 0 && end <= s.f.At() {
 			return nil, err
@@ -146,8 +146,8 @@ func (s *logStream) upTo(end uint64, b spool.Batch) []byte {
 	return out
 }
 
-// end returns the event that closes the stream, if the log, or the child, is over
-// where the reader stands.
+// end returns the event that closes the stream, if the log or the child is quiet at the
+// reader's position.
 func (s *logStream) end(ctx context.Context) (event []byte, err error) {
 	err = s.g.View(ctx, func(f *fold.Fold) error {
 		if !s.g.Child() && f.Seq != s.f.At() {

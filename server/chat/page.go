@@ -2,10 +2,10 @@ package chat
 
 import "github.com/spool-run/spool/chunk"
 
-// CheckPage says what is wrong with a page's position.
+// CheckPage checks a page's offset and limit.
 func CheckPage(offset, limit int) error {
 	if offset < 0 || limit < 0 {
-		return chunk.ErrInvalid.Because("offset and limit are 0 or more")
+		return chunk.ErrInvalid.Because("offset and limit must be 0 or more")
 	}
 	return nil
 }

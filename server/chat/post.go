@@ -16,11 +16,11 @@ import (
 	"github.com/spool-run/spool/wire"
 )
 
-// decision is what a POST comes to: commands to append, if any, and the commands
-// whose run the answer streams.
+// decision is the result of reading a POST: commands to append, if any, and the
+// commands whose run the response streams.
 type decision struct {
 	chunks []chunk.Chunk
-	follow []string // command ids; the first that has a run counts
+	follow []string // command ids; the response streams the first one's run that exists
 }
 
 func (d *Deps) post(ctx context.Context, p Params) (*Response, error) {
@@ -141,7 +141,7 @@ func (d *Deps) submit(f *fold.Fold, b *wire.Body) (decision, error) {
 	when := whenBusy(b.WhenBusy, chunk.BusyReject)
 	var chunks []chunk.Chunk
 	if b.Replace != nil || b.State != nil {
-		when = chunk.BusyReject // nothing is replaced under a run, and then the message is not said, either
+		when = chunk.BusyReject // history cannot be replaced during a run, and then the message is refused, too
 		r := &chunk.HistoryReplaced{CommandID: "replace-" + hash(id), State: b.State}
 		if b.Replace != nil {
 			list := slices.Clone(*b.Replace)
@@ -158,9 +158,9 @@ func (d *Deps) submit(f *fold.Fold, b *wire.Body) (decision, error) {
 	return decision{chunks: chunks, follow: []string{id}}, busyUnless(f, when)
 }
 
-// edit takes the place of an earlier user message and all that followed. A
-// repeat is known by the turn it opened still being the last: editing back and
-// forth between two texts is two edits.
+// edit replaces an earlier user message and everything after it. It is a repeat if the
+// turn that the same edit opened is still the last one. So editing back and forth
+// between two texts makes new edits.
 func (d *Deps) edit(f *fold.Fold, b *wire.Body) (decision, error) {
 	id, repeated := numbered(f, "edit-"+hash(b.MessageID, messageContent(b.Message)))
 	if repeated {
@@ -183,7 +183,7 @@ func (d *Deps) edit(f *fold.Fold, b *wire.Body) (decision, error) {
 	}, busyUnless(f, when)
 }
 
-// regenerate answers the user message before an assistant message anew.
+// regenerate answers the user message before an assistant message again.
 func (d *Deps) regenerate(f *fold.Fold, b *wire.Body) (decision, error) {
 	key := "regen-" + hash(b.MessageID)
 	if b.MessageID != "" && f.Message(b.MessageID) == nil {
@@ -264,7 +264,7 @@ func nextNumber(f *fold.Fold, key string) string {
 	}
 }
 
-// answers are outputs and decisions for calls that wait.
+// answers are outputs and decisions for pending calls.
 func (d *Deps) answers(f *fold.Fold, b *wire.Body) (decision, error) {
 	var dec decision
 	var known []string
@@ -287,7 +287,7 @@ func (d *Deps) answers(f *fold.Fold, b *wire.Body) (decision, error) {
 	if len(dec.chunks) > 0 {
 		return dec, nil
 	}
-	// A repeat, if the run that took the answers is still the last one.
+	// It is a repeat if the run that accepted the answers is still the last one.
 	if t := f.LastTurn(); t != nil {
 		for _, id := range known {
 			if v := f.Verdict(id); v.RunID == t.LastRun().ID || v.RunID == "" && f.Status == chunk.StatusPaused {
@@ -298,8 +298,8 @@ func (d *Deps) answers(f *fold.Fold, b *wire.Body) (decision, error) {
 	return decision{}, ErrNothingToContinue.With(f.Session, nil)
 }
 
-// AnswerID is the command id of an answer: the first answer to a call or an
-// approval wins, whichever way it came.
+// AnswerID is the command id of an answer: the first answer to a call or an approval
+// counts, on whichever route it came.
 func AnswerID(a wire.Answer) string {
 	if a.ApprovalID != "" {
 		return "approval-" + hash(a.ApprovalID)
@@ -335,7 +335,8 @@ func hash(parts ...string) string {
 // runID names a session and, by a command, its run.
 func runID(session, command string) string { return session + "~" + hash(command) }
 
-// SplitRunID takes a run id apart; an id of another form is a session's.
+// SplitRunID splits a run id into session and command. An id of another form is a
+// session id.
 func SplitRunID(id string) (session, run string) {
 	i := strings.LastIndexByte(id, '~')
 	if i <= 0 || len(id)-i != 17 {

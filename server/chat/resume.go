@@ -15,39 +15,42 @@ import (
 	"github.com/spool-run/spool/wire"
 )
 
-// ResumeOptions say how a session goes on.
+// ResumeOptions say how a session is resumed.
 type ResumeOptions struct {
 	// Mode is [chunk.ModeContinue] (also ""), [chunk.ModeWithMessage],
 	// [chunk.ModeRetry] or [chunk.ModeFromCheckpoint].
 	Mode string
-	// RunID is the interrupted run meant; "" for whichever it is. To continue.
+	// RunID is the interrupted run, for ModeContinue; "" for the one that there is.
 	RunID string
-	// CheckpointID is where to go back to. From a checkpoint.
+	// CheckpointID is the checkpoint to rewind to, for ModeFromCheckpoint.
 	CheckpointID string
-	// Message opens the next turn: with a message, and optionally from a
-	// checkpoint.
+	// Message opens the next turn. ModeWithMessage needs it, and ModeFromCheckpoint may
+	// have it.
 	Message *chunk.Message
-	// CommandID is the caller's own idempotency key; "" makes one of the request,
-	// so that the same again, with nothing between, gets the same answer.
+	// CommandID is the caller's own idempotency key. "" derives a key from the request:
+	// if the same request is repeated before anything else happens, it gets the same
+	// result.
 	CommandID string
 }
 
-// Check completes the options, and says what is wrong with them.
+// Check fills in the defaults and checks the options.
 func (o *ResumeOptions) Check() error {
 	switch o.Mode {
 	case "":
 		o.Mode = chunk.ModeContinue
 	case chunk.ModeContinue, chunk.ModeWithMessage, chunk.ModeRetry, chunk.ModeFromCheckpoint:
 	default:
-		return wire.ErrMalformed.Because("mode is one of continue, with_message, retry, from_checkpoint and branch")
+		return wire.ErrMalformed.Because("mode must be continue, with_message, retry, from_checkpoint or branch")
 	}
 	switch {
 	case o.CommandID != "" && chunk.CheckID(o.CommandID) != nil:
 		return chunk.CheckID(o.CommandID)
 	case o.RunID != "" && o.Mode != chunk.ModeContinue:
-		return wire.ErrMalformed.Because("runId is for mode continue")
-	case (o.CheckpointID != "") != (o.Mode == chunk.ModeFromCheckpoint):
-		return wire.ErrMalformed.Because("checkpointId is for mode from_checkpoint, and needed there")
+		return wire.ErrMalformed.Because("runId is only allowed in mode continue")
+	case o.CheckpointID != "" && o.Mode != chunk.ModeFromCheckpoint:
+		return wire.ErrMalformed.Because("checkpointId is only allowed in modes from_checkpoint and branch")
+	case o.CheckpointID == "" && o.Mode == chunk.ModeFromCheckpoint:
+		return wire.ErrMalformed.Because("mode from_checkpoint needs checkpointId")
 	case o.Message == nil && o.Mode == chunk.ModeWithMessage:
 		return ErrNoMessage.Because("mode with_message needs a message")
 	case o.Message == nil:
@@ -55,7 +58,7 @@ func (o *ResumeOptions) Check() error {
 	case o.Mode == chunk.ModeContinue || o.Mode == chunk.ModeRetry:
 		return wire.ErrMalformed.Because("mode " + o.Mode + " takes no message")
 	case o.Message.Role != chunk.RoleUser:
-		return wire.ErrMalformed.Because("the message's role is user")
+		return wire.ErrMalformed.Because("the message's role must be user")
 	case len(o.Message.Parts) == 0:
 		return ErrNoMessage.Because("the message is empty")
 	}
@@ -65,11 +68,10 @@ func (o *ResumeOptions) Check() error {
 // resumePatience is how long [Resume] waits for its run to begin.
 const resumePatience = 2 * time.Second
 
-// Resume lets a session go on, and returns when its run has begun, or when it is
-// clear that there will be none. Errors: [spool.ErrNotFound] for an unknown
-// session, [ErrNothingToResume], [ErrNoSuchCheckpoint], a [*BusyError],
-// [wire.ErrMalformed] and [ErrNoMessage] for options that make no sense, and the
-// store's.
+// Resume continues a session. It returns when the run has begun, or when it is clear
+// that there will be none. Errors: [spool.ErrNotFound] for an unknown session,
+// [ErrNothingToResume], [ErrNoSuchCheckpoint], a [*BusyError], [wire.ErrMalformed] and
+// [ErrNoMessage] for invalid options, and the store's.
 func Resume(ctx context.Context, d *Deps, session string, o ResumeOptions) (*Settled, error) {
 	if err := o.Check(); err != nil {
 		return nil, err
@@ -86,7 +88,7 @@ func Resume(ctx context.Context, d *Deps, session string, o ResumeOptions) (*Set
 	if err := g.View(ctx, decide); err != nil {
 		return nil, err
 	}
-	if r.stop { // it waits for somebody; that is given up first
+	if r.stop { // it waits for answers; that pause is ended first
 		if _, err := Stop(ctx, d, session, StopOptions{}); err != nil {
 			return nil, err
 		}
@@ -124,7 +126,7 @@ func Resume(ctx context.Context, d *Deps, session string, o ResumeOptions) (*Set
 	return s, err
 }
 
-// refused is the error of a resume that the log has refused.
+// refused is the error of a resume whose command was refused.
 func refused(f *fold.Fold, code string) error {
 	switch code {
 	case fold.RefusedBusy:
@@ -135,14 +137,14 @@ func refused(f *fold.Fold, code string) error {
 	return ErrRefused.Because("the command was refused: "+code).With(f.Session, nil)
 }
 
-// resumption is what a resume comes to.
+// resumption says what a resume does.
 type resumption struct {
 	id       string // the command whose verdict counts
 	repeated bool
-	stop     bool // a stop must end what waits before
+	stop     bool // a stop must first end the pause
 	chunks   []chunk.Chunk
 
-	at     *fold.Checkpoint // of a rollback
+	at     *fold.Checkpoint // of a rewind
 	resume *chunk.ResumeRequested
 }
 
@@ -221,8 +223,8 @@ func fromCheckpoint(f *fold.Fold, o ResumeOptions) (resumption, error) {
 
 const retryID = "retry-"
 
-// retry goes back to the last checkpoint of a turn that did not come to its end,
-// or, if it has none, to the user's message.
+// retry rewinds to the last checkpoint of a turn that broke off or, if it has none, to
+// the user's message.
 func retry(f *fold.Fold, o ResumeOptions) (resumption, error) {
 	t, again := f.LastTurn(), latest(f)
 	broken := f.Status == chunk.StatusFailed || f.Interrupted() != nil ||
@@ -240,7 +242,7 @@ func retry(f *fold.Fold, o ResumeOptions) (resumption, error) {
 	asked := i > 0 && f.Messages[i-1].Role == chunk.RoleUser
 	at := f.TurnCheckpoint(t)
 	if at == nil && !asked {
-		at = f.Checkpoint(t.From) // it began there, and with nothing else
+		at = f.Checkpoint(t.From) // the turn began there, without a message
 	}
 	if at != nil {
 		r.rollTo(at, o.Mode)
@@ -266,9 +268,9 @@ func latest(f *fold.Fold) string {
 	return f.Rolled
 }
 
-// numberedResume returns the command of a resume that opens a turn, and its
-// message, if it has one. Without a key of the caller's or the message's, what is
-// asked for and how often before makes one.
+// numberedResume returns the command of a resume that opens a turn, and its message, if
+// it has one. If neither the caller nor the message gives a key, the key is made from
+// the request and from how often it was made before.
 func numberedResume(f *fold.Fold, o ResumeOptions) (r resumption, message *chunk.UserMessage) {
 	content, named := "", false
 	if o.Message != nil {
@@ -306,7 +308,7 @@ func numberedResume(f *fold.Fold, o ResumeOptions) (r resumption, message *chunk
 	return r, &chunk.UserMessage{CommandID: id, Message: m, WhenBusy: chunk.BusyReject}
 }
 
-// messageContent is all that makes two messages the same.
+// messageContent has the fields that two equal messages have in common.
 func messageContent(m *chunk.Message) string {
 	content := m.Text()
 	for _, part := range m.Parts {
@@ -317,16 +319,17 @@ func messageContent(m *chunk.Message) string {
 	return content
 }
 
-// nothingToResume says what the session is about instead.
+// nothingToResume returns [ErrNothingToResume] with a hint about what the session waits
+// for.
 func nothingToResume(f *fold.Fold) error {
 	e := *ErrNothingToResume
 	if f.Asks() {
-		e.Hint = "its run waits for children"
+		e.Hint = "the run waits for answers to its child agents' calls; answer those"
 		if calls := f.PendingCalls(); len(calls) > 0 {
 			c := calls[0]
-			e.Hint = fmt.Sprintf("its run waits for the outcome of call %s: POST …/tools/%s", c.CallID, c.CallID)
+			e.Hint = fmt.Sprintf("the run waits for the result of call %s: POST …/tools/%s", c.CallID, c.CallID)
 			if c.Approval != nil {
-				e.Hint = fmt.Sprintf("its run waits for a decision on call %s: POST …/approvals/%s", c.CallID, c.Approval.ID)
+				e.Hint = fmt.Sprintf("the run waits for an approval of call %s: POST …/approvals/%s", c.CallID, c.Approval.ID)
 			}
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/spool-run/spool/fold"
 )
 
-// rollTo makes the resumption a rollback.
+// rollTo makes the resumption a rewind.
 func (r *resumption) rollTo(at *fold.Checkpoint, mode string) {
 	copied := *at
 	r.at = &copied
@@ -16,12 +16,11 @@ func (r *resumption) rollTo(at *fold.Checkpoint, mode string) {
 	r.chunks = []chunk.Chunk{r.resume}
 }
 
-// rollbackBytes is what of a history goes into one append.
+// rollbackBytes bounds the part of a history in one append.
 const rollbackBytes = 256 << 10
 
-// rollBack appends the log's content at the checkpoint and the command that goes
-// on from there. The last append alone counts: if it never comes, nothing has
-// happened.
+// rollBack appends the log's content at the checkpoint and the command that continues
+// from there. The rewind takes effect with the last append only.
 func (r *resumption) rollBack(ctx context.Context, g *Session) error {
 	f, err := g.FoldAt(ctx, r.at.Seq)
 	if err != nil {

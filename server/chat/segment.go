@@ -10,8 +10,8 @@ import (
 	"github.com/spool-run/spool/wire"
 )
 
-// segment streams the run that answers one of the commands, from its start, and
-// waits for it if need be.
+// segment streams the run that answers one of the commands, from its start, and waits
+// for it if it has not begun.
 func (a *attach) segment(ids []string, skip int) Source {
 	return &late{open: func(ctx context.Context) (Source, error) {
 		var s answering
@@ -27,7 +27,7 @@ func (a *attach) segment(ids []string, skip int) Source {
 		})
 		switch {
 		case errors.Is(err, io.EOF):
-			// Accepted, and nothing to do yet: other calls wait for answers.
+			// Accepted, but no run follows yet: other calls wait for answers.
 			return static(a.as.NoRun(s.message, "tool-calls")), nil
 		case err != nil:
 			return nil, err
@@ -40,12 +40,12 @@ func (a *attach) segment(ids []string, skip int) Source {
 	}}
 }
 
-// answering is what became of the commands of a POST.
+// answering is the result of a POST's commands.
 type answering struct {
 	run     *fold.Run
 	turn    *fold.Turn
-	command string // the one that the run answers,
-	from    uint64 // and, if it came while the run was open, its sequence
+	command string // the command that the run answers
+	from    uint64 // its sequence, if it came while the run was open
 	message string // of the latest turn
 	refused bool
 	waiting bool
@@ -68,8 +68,8 @@ func answeringOf(f *fold.Fold, ids []string) answering {
 	return s
 }
 
-// run streams one run's frames, or the turn's message where the run's own
-// frames can no longer be had.
+// run streams one run's frames, or the turn's message if the run's own frames are no
+// longer available.
 func (a *attach) run(ctx context.Context, turn *fold.Turn, run *fold.Run, skip int) (Source, error) {
 	if run.Start-1 < a.g.At.TraceFloor {
 		return a.whole(ctx, turn)
@@ -78,10 +78,10 @@ func (a *attach) run(ctx context.Context, turn *fold.Turn, run *fold.Run, skip i
 		part: &segment{run: run.Start, skip: skip}}), nil
 }
 
-// rest streams what follows an answer that came while its run was open, to that
-// run's end or pause. Before it come the outcomes that the open step's other calls
-// had by then: a client that lost its own stream of the run lacks them, and for
-// any other they change nothing.
+// rest streams the frames after an answer that came while its run was open, to that
+// run's end or pause. Before them come the outcomes that the other calls of the open
+// step had by then. A client that lost its own stream of the run lacks those outcomes;
+// for other clients they change nothing.
 func (a *attach) rest(ctx context.Context, s *answering, skip int) (Source, error) {
 	if s.from < a.g.At.TraceFloor {
 		return a.whole(ctx, s.turn)
@@ -121,7 +121,7 @@ func leadBytes(frames []spool.Frame, at spool.Cursor) []byte {
 	return out
 }
 
-// led is a source with something before it.
+// led is a source with frames before it.
 type led struct {
 	lead []byte
 	Source

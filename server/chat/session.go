@@ -12,12 +12,12 @@ import (
 	"github.com/spool-run/spool/wire"
 )
 
-// Session is a session as one request sees it: that of a root agent, or of a child,
-// of whatever generation, whose records are in its root's log. Positions are those
-// of that log.
+// Session is a session as one request sees it: that of a root agent, or of a child of
+// any generation, whose records are in its root's log. Positions are positions in that
+// log.
 //
-// The log's head was asked for when the request came; what is read for the request
-// is at least as new, and asks for no other.
+// The head was requested when the request came. Everything that is read for the request
+// is at least as new, and does not ask for the head again.
 type Session struct {
 	*spool.Log // the root's
 	ID         string
@@ -47,7 +47,7 @@ func (d *Deps) Visit(ctx context.Context, session string) (Session, error) {
 	return Session{g, session, h}, err
 }
 
-// visitRoot is [Deps.Visit] for what only a root's session takes.
+// visitRoot is [Deps.Visit] for requests that only a root's session accepts.
 func (d *Deps) visitRoot(ctx context.Context, session string) (Session, error) {
 	if chunk.RootID(session) != session {
 		return Session{}, spool.ErrNotFound.With(session, nil)
@@ -61,8 +61,8 @@ func (s Session) Exists() bool { return s.At != spool.Head{} }
 // Child reports whether it is a child agent's.
 func (s Session) Child() bool { return s.ID != s.Session() }
 
-// View is [spool.Log.ViewAt] of the agent's own fold; [spool.ErrNotFound] if there
-// is no such agent. Of a session that does not exist it is the empty fold.
+// View is [spool.Log.ViewAt] of the agent's own fold; [spool.ErrNotFound] if there is
+// no such agent. For a session that does not exist, it is the empty fold.
 func (s Session) View(ctx context.Context, fn func(f *fold.Fold) error) error {
 	if !s.Exists() {
 		return fn(fold.New(s.ID))
@@ -114,7 +114,7 @@ func (s *Session) command(ctx context.Context, row spool.Row, chunks ...chunk.Ch
 	return err
 }
 
-// status is what the session's log says about its run, of a child the child's own.
+// status is the session's status in the log, for a child its own.
 func (s Session) status(ctx context.Context) (chunk.Status, error) {
 	status := s.At.Status
 	if !s.Child() {
@@ -130,8 +130,8 @@ func (s Session) status(ctx context.Context) (chunk.Status, error) {
 	return status, err
 }
 
-// projection is a turn, or with nil the log, as a profile shows it: shared by all
-// its readers, so that none of their contexts ends it. A turn of the same id in
+// projection is a turn, or with nil the log, as a profile shows it. All its readers
+// share it, so it does not end with any of their contexts. A turn with the same id in
 // another incarnation is another turn.
 func (s Session) projection(p *wire.Profile, turn *fold.Turn) *spool.Projection {
 	of := wire.Subject{Agent: s.ID, Resolve: func(v json.RawMessage) (json.RawMessage, error) {

@@ -11,17 +11,17 @@ import (
 	"github.com/spool-run/spool/fold"
 )
 
-// Settled is where a session stands after a command.
+// Settled is the state of a session after a command.
 type Settled struct {
 	Session        string       `json:"sessionId"`
 	Status         chunk.Status `json:"status"`
 	Reason         string       `json:"reason,omitempty"`
-	RunID          string       `json:"runId,omitempty"` // the run that the command was about
+	RunID          string       `json:"runId,omitempty"` // the run that the command concerns
 	StreamSequence uint64       `json:"streamSequence"`
 	Pending        bool         `json:"pending,omitempty"` // the command was stored, and has not taken effect yet
 }
 
-// take notes where a session stands.
+// take notes the state of a session.
 func (s *Settled) take(f *fold.Fold) {
 	s.Status, s.Reason, s.StreamSequence = f.Status, f.Reason, f.Seq
 	s.pend(false)
@@ -37,8 +37,8 @@ func (s *Settled) pend(pending bool) {
 	}
 }
 
-// await looks until nothing is pending, or the log is quiet, or for so long: then
-// it is late.
+// await looks at the session until nothing is pending, the log is quiet, or the
+// patience is used up: then it reports late.
 func (s *Settled) await(ctx context.Context, g Session, patience time.Duration, look func(*fold.Fold) error) (late bool, err error) {
 	waiting, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

@@ -19,14 +19,14 @@ type StopOptions struct {
 // stopPatience is how long [Stop] waits for the run to settle.
 const stopPatience = 10 * time.Second
 
-// forceStop is how long an owner may take: the grace that it gives its tools, and
-// as much again.
+// forceStop is how long an owner may take: twice the grace period that it gives its
+// tools.
 const forceStop = 4 * time.Second
 
-// Stop cancels what runs, keeps what was written, and returns when the run has
-// settled. A session where nothing runs is settled already. A child is stopped
-// alone: its parent's call fails, and its parent goes on. Errors:
-// [spool.ErrNotFound] for an unknown session, and the store's.
+// Stop cancels the open run, keeps what it has written, and returns when the run is
+// settled. A session without an open run is settled already. A stopped child ends
+// alone: its parent's call fails, and its parent continues. Errors: [spool.ErrNotFound]
+// for an unknown session, and the store's.
 func Stop(ctx context.Context, d *Deps, session string, o StopOptions) (*Settled, error) {
 	g, err := d.Visit(ctx, session)
 	if err != nil {
@@ -48,7 +48,7 @@ func Stop(ctx context.Context, d *Deps, session string, o StopOptions) (*Settled
 	if err != nil || !late {
 		return s.settled(err)
 	}
-	if !g.Child() { // a child's owner is its parent's, who is not to be stopped
+	if !g.Child() { // a child has its parent's owner, which must not be stopped
 		if err := runner.ForceStop(ctx, d.Logs, session, d.Agents...); err != nil {
 			return nil, err
 		}
@@ -57,7 +57,7 @@ func Stop(ctx context.Context, d *Deps, session string, o StopOptions) (*Settled
 	return s.settled(err)
 }
 
-// stopping is a stop under way.
+// stopping is a stop in progress.
 type stopping struct {
 	Settled
 	of      string // the run meant; "" for whichever is active
@@ -71,7 +71,7 @@ func (s *stopping) settled(err error) (*Settled, error) {
 	return &s.Settled, nil
 }
 
-// look finds what is to be stopped, and then whether it has.
+// look finds the run to stop, and later whether it has stopped.
 func (s *stopping) look(f *fold.Fold) error {
 	s.Status, s.Reason, s.StreamSequence = f.Status, f.Reason, f.Position()
 	switch run := f.OpenRun(); {
@@ -94,8 +94,8 @@ func (s *stopping) look(f *fold.Fold) error {
 	return nil
 }
 
-// waits says whether a run is about to open, or the given one is paused until
-// somebody answers.
+// waits reports whether a run is about to be opened, or the given one is paused and
+// waits for answers.
 func waits(f *fold.Fold, runID string) bool {
 	if f.Continue != nil || len(f.Pending()) > 0 {
 		return runID == "" || runID == f.LastTurn().LastRun().ID

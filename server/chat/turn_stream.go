@@ -9,41 +9,41 @@ import (
 	"github.com/spool-run/spool/fold"
 )
 
-// turnStream reads one turn through its shared projection: the frames of the
-// records after a sequence, optionally after an attach plan.
+// turnStream reads one turn through its shared projection: the frames of the records
+// after a sequence, optionally after a plan.
 //
-// Terminal frames are held back until the turn is known to be over, because a
-// paused turn may have gone on in the meantime, and are dropped if it has.
+// Terminal frames are held back until the turn is known to be over. If a paused turn
+// has continued in the meantime, they are dropped.
 type turnStream struct {
 	g    Session
 	f    *spool.Follower
 	turn string
 	plan plan     // still to be sent
-	part *segment // of a stream that shows one run; nil: the whole turn
+	part *segment // set for a stream of one run; nil: the whole turn
 
 	held      []byte
 	quiet     bool
-	replaying bool  // what Next gave last is of the plan
+	replaying bool  // the last result of Next is part of the plan
 	end       error // io.EOF, or ErrCut
 	buf       []byte
 }
 
-// plan is what is left of an attach plan.
+// plan is the unsent rest of a plan.
 type plan struct {
 	frames []spool.Frame
 	at     uint64 // its cut
-	sent   uint64 // frames that were sent before, or left out
+	sent   uint64 // number of frames that were sent or skipped
 }
 
-// segment narrows a stream to one run: it ends with the run, whatever the turn
-// does.
+// segment narrows a stream to one run: the stream ends with the run, even if the turn
+// continues.
 type segment struct {
 	run   uint64 // the run's first record
 	begun bool   // that record's frames were sent
-	skip  int    // frames to leave out, of a reader that counts
+	skip  int    // number of frames to skip, for a client that counts
 }
 
-// Replaying reports whether what Next gave last is of the attach plan.
+// Replaying reports whether the last result of Next is part of the plan.
 func (s *turnStream) Replaying() bool { return s.replaying }
 
 func (s *turnStream) Next(ctx context.Context) ([]byte, error) {
@@ -75,7 +75,7 @@ func (s *turnStream) Next(ctx context.Context) ([]byte, error) {
 		s.quiet = b.Quiet
 		out := s.take(&b)
 		if s.end == nil && s.quiet && len(s.held) == 0 && len(out) == 0 {
-			s.end = io.EOF // the reader has seen the turn's end before
+			s.end = io.EOF // the reader has already seen the turn's end
 		}
 		if len(out) > 0 || s.end != nil {
 			return out, s.end
@@ -83,7 +83,7 @@ func (s *turnStream) Next(ctx context.Context) ([]byte, error) {
 	}
 }
 
-// take returns what of a batch is to be sent now, and holds the rest.
+// take returns the part of a batch that is to be sent now, and holds the rest.
 func (s *turnStream) take(b *spool.Batch) []byte {
 	plain, rest := b.Bytes[:b.Plain], b.Bytes[b.Plain:]
 	last := b.Frames[b.PlainFrames:]
@@ -108,7 +108,8 @@ func (s *turnStream) take(b *spool.Batch) []byte {
 	return s.buf
 }
 
-// pick renders a batch frame by frame, without what this reader is not sent.
+// pick renders a batch frame by frame, without the frames that this reader must not
+// get.
 func (s *turnStream) pick(b *spool.Batch) (plain, rest []byte) {
 	var out []byte
 	at := 0
@@ -134,8 +135,8 @@ func (s *turnStream) pick(b *spool.Batch) (plain, rest []byte) {
 	return out[:at:at], out[at:]
 }
 
-// sendPlan returns the frames of the attach plan that are not terminal, each
-// with its place in the plan as id, and holds the others.
+// sendPlan returns the plan's frames that are not terminal, each with its place in the
+// plan as id, and holds the terminal ones.
 func (s *turnStream) sendPlan() []byte {
 	var out []byte
 	for i, f := range s.plan.frames {
@@ -158,9 +159,8 @@ func (s *turnStream) cursor(seq uint64) spool.Cursor {
 	return spool.Cursor{Seq: seq, Incarnation: s.g.At.Incarnation}
 }
 
-// over says whether the turn has ended for good, as far as the log knows, and
-// with what the reader has been given: it may stand at a pause that a later run
-// has ended long ago.
+// over reports whether the turn is over in the log, and whether the reader is at that
+// end: it may be at a pause after which a later run has continued.
 func (s *turnStream) over(ctx context.Context) (over bool, err error) {
 	err = s.g.View(ctx, func(f *fold.Fold) error {
 		over = turnOver(f, s.turn, s.quiet || s.g.Child())
@@ -181,7 +181,7 @@ func turnOver(f *fold.Fold, turn string, quiet bool) bool {
 	switch last := f.LastTurn(); {
 	case last != nil && last.ID != turn:
 		return true
-	case f.Continue != nil: // a run of this turn is to come
+	case f.Continue != nil: // another run of this turn will follow
 		return false
 	case len(f.Waiting) > 0:
 		return true
@@ -195,8 +195,8 @@ func appendID(dst []byte, c spool.Cursor) []byte {
 	return append(dst, '\n')
 }
 
-// late is a source that is found only after its reader has been answered: a
-// queued message's run, say. open blocks until it is there.
+// late is a source that is found only after the response has begun, such as a queued
+// message's run. open blocks until it exists.
 type late struct {
 	open func(ctx context.Context) (Source, error)
 	src  Source

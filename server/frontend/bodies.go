@@ -25,13 +25,13 @@ func ParseDecision(approvalID string, data []byte) (wire.Answer, error) {
 		return wire.Answer{}, err
 	}
 	if body.Approved == nil {
-		return wire.Answer{}, wire.ErrMalformed.Because("approved is true or false")
+		return wire.Answer{}, wire.ErrMalformed.Because("approved must be true or false")
 	}
 	return wire.Answer{ApprovalID: approvalID, Approved: *body.Approved, Reason: body.Reason}, nil
 }
 
-// ParseResult reads the body of a call's outcome: {output} or {error}; result is
-// another name for output.
+// ParseResult reads the body of a call's result: {output} or {error}; result is another
+// name for output.
 func ParseResult(callID string, data []byte) (wire.Answer, error) {
 	var body struct {
 		Output json.RawMessage `json:"output"`
@@ -67,7 +67,7 @@ func ResumeMode(data []byte) (string, error) {
 }
 
 // ParseBranch reads the body of a branch: {checkpointId, sessionId, commandId,
-// message}, of which only the first must be there.
+// message}, of which only checkpointId is required.
 func ParseBranch(data []byte) (chat.BranchOptions, error) {
 	var body struct {
 		CheckpointID string          `json:"checkpointId"`
@@ -93,14 +93,14 @@ func ParseBranch(data []byte) (chat.BranchOptions, error) {
 			return chat.BranchOptions{}, err
 		}
 		if m.Role != chunk.RoleUser {
-			return chat.BranchOptions{}, wire.ErrMalformed.Because("the message is not a user's")
+			return chat.BranchOptions{}, wire.ErrMalformed.Because("the message's role must be user")
 		}
 		o.Message = m
 	}
 	return o, nil
 }
 
-// ParseOrder reads the order of a listing: "" and asc are oldest first, desc is
+// ParseOrder reads the order of a listing: "" and asc mean oldest first, desc means
 // newest first.
 func ParseOrder(order string) (newest bool, err error) {
 	switch strings.ToLower(order) {
@@ -109,7 +109,7 @@ func ParseOrder(order string) (newest bool, err error) {
 	case "desc":
 		return true, nil
 	}
-	return false, chunk.ErrInvalid.Because("order is asc or desc")
+	return false, chunk.ErrInvalid.Because("order must be asc or desc")
 }
 
 // ParseResume reads a resume's body, which may be empty: {mode, runId,
@@ -159,8 +159,8 @@ func isNull(data json.RawMessage) bool {
 	return len(data) == 0 || string(data) == "null"
 }
 
-// ParseSubAgents reads how sub-agents are to be shown: see [aisdk.ParseSubAgents].
-// "" leaves it to the server.
+// ParseSubAgents reads how sub-agents are to be shown: see [aisdk.ParseSubAgents]. ""
+// means the server's default.
 func ParseSubAgents(how string) (aisdk.SubAgents, error) {
 	if how == "" {
 		return "", nil

@@ -7,9 +7,9 @@ import (
 	"github.com/spool-run/spool/chunk"
 )
 
-// HandlerError is an error that callers of [Handler] map to an answer
-// with its StatusCode and a body of {error, code}. It is one of the family
-// below; errors.Is compares codes.
+// HandlerError is an error of [Handler]. Callers turn it into a response with its
+// StatusCode and the body {error, code}. It has one of the codes below; errors.Is
+// compares codes.
 type HandlerError struct {
 	Message    string
 	Code       string
@@ -17,12 +17,12 @@ type HandlerError struct {
 	Err        error
 }
 
-// The family. Wrap one with [HandlerError.With].
+// The errors of [Handler]. Wrap one with [HandlerError.With].
 var (
 	ValidationError     = &HandlerError{Code: "VALIDATION_ERROR", StatusCode: 400, Message: "a request parameter is missing or not valid"}
 	StreamNotFoundError = &HandlerError{Code: "STREAM_NOT_FOUND", StatusCode: 404, Message: "the stream does not exist"}
 	StreamFailedError   = &HandlerError{Code: "STREAM_FAILED", StatusCode: 410, Message: "the stream has failed"}
-	ConfigurationError  = &HandlerError{Code: "CONFIGURATION_ERROR", StatusCode: 501, Message: "the handler lacks what this needs"}
+	ConfigurationError  = &HandlerError{Code: "CONFIGURATION_ERROR", StatusCode: 501, Message: "the handler is not configured for this request"}
 	ExecutionError      = &HandlerError{Code: "EXECUTION_ERROR", StatusCode: 500, Message: "the agent could not be executed"}
 	StreamCreationError = &HandlerError{Code: "STREAM_CREATION_ERROR", StatusCode: 500, Message: "the stream could not be created"}
 )
@@ -43,7 +43,8 @@ func (e *HandlerError) Is(target error) bool {
 	return ok && t.Code == e.Code
 }
 
-// With returns a copy that wraps a cause and, if message is not empty, says it.
+// With returns a copy that wraps a cause and has another message, unless message is
+// empty.
 func (e *HandlerError) With(message string, cause error) *HandlerError {
 	c := *e
 	c.Err = cause
@@ -61,8 +62,8 @@ func (e *HandlerError) MarshalJSON() ([]byte, error) {
 	}{e.Error(), e.Code})
 }
 
-// frontendError puts an error of this package into the family; what is not the
-// caller's or the stream's fault becomes fallback.
+// frontendError turns an error into a [HandlerError]. An error that is neither the
+// request's nor the stream's becomes fallback.
 func frontendError(err error, fallback *HandlerError) error {
 	if err == nil {
 		return nil

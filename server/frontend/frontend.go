@@ -16,10 +16,10 @@ import (
 	"github.com/spool-run/spool/wire/aisdk"
 )
 
-// Deps are what snapshots and histories are built with.
+// Deps are the dependencies of snapshots and histories.
 type Deps struct {
 	chat.Deps
-	AISDK aisdk.Options // how messages are shown: those of the wire
+	AISDK aisdk.Options // how messages are shown: the wire's options
 }
 
 // Options configure a [Handler]. A zero ReplayGrace is 60 s.
@@ -33,9 +33,9 @@ type Options struct {
 	Logger          *slog.Logger // nil: none
 }
 
-// Handler is chat for callers that have their own HTTP framework: requests in,
-// answers out. Callers own their history: a request may replace the session's
-// messages and state.
+// Handler serves chats for callers that have their own HTTP framework: it turns
+// requests into responses. Callers own their history: a request may replace the
+// session's messages and state.
 type Handler struct {
 	deps   Deps
 	wire   wire.Wire
@@ -70,18 +70,17 @@ type Request struct {
 	Header   http.Header
 }
 
-// Response is an answer in no framework's terms.
+// Response is a response independent of any framework.
 type Response struct {
 	Status  int
 	Headers map[string]string
-	// Body is the stream; empty for 204. A Read that fails with anything but
-	// io.EOF means that the connection must be broken, so that the client comes
-	// back. Close it when done.
+	// Body is the stream; empty for 204. If a Read fails with any error but io.EOF, the
+	// connection must be broken off, so that the client reconnects. Close it when done.
 	Body io.ReadCloser
 }
 
-// HandleRequest answers a request. A GET of an unknown or settled stream is a
-// 204. Errors are of the [HandlerError] family.
+// HandleRequest answers a request. A GET of an unknown or settled stream gives 204.
+// Errors are [HandlerError]s.
 func (h *Handler) HandleRequest(ctx context.Context, r Request) (*Response, error) {
 	p, fallback, err := h.params(r)
 	if err != nil {
@@ -106,7 +105,7 @@ func (h *Handler) HandleRequest(ctx context.Context, r Request) (*Response, erro
 	return out, nil
 }
 
-// params reads a request. The error's fallback is what other errors become.
+// params reads a request. It also returns the [HandlerError] for errors of other kinds.
 func (h *Handler) params(r Request) (p chat.Params, fallback *HandlerError, err error) {
 	p.Session = r.StreamID
 	of := wire.Request{Query: url.Values{}, Header: r.Header}
@@ -128,12 +127,11 @@ func (h *Handler) params(r Request) (p chat.Params, fallback *HandlerError, err 
 		}
 		return p, StreamCreationError, nil
 	}
-	return p, nil, ValidationError.With("the method is POST or GET", nil)
+	return p, nil, ValidationError.With("the method must be POST or GET", nil)
 }
 
-// GetSnapshot returns the session's snapshot, or nil if there is no such
-// session. include overrides what the handler's content replay says about a live
-// turn's message.
+// GetSnapshot returns the session's snapshot, or nil if there is no such session.
+// include overrides the handler's setting whether a live turn's message is included.
 func (h *Handler) GetSnapshot(ctx context.Context, session string, include *bool) (*Snapshot, error) {
 	s, err := BuildSnapshot(ctx, &h.deps, SnapshotParams{Session: session, IncludePartialContent: include})
 	if errors.Is(err, spool.ErrNotFound) {
@@ -157,7 +155,7 @@ func (h *Handler) GetAllMessages(ctx context.Context, session string) ([]aisdk.U
 	return all, frontendError(err, ExecutionError)
 }
 
-// SSEHeaders returns the headers of a chat stream, with custom ones on top.
+// SSEHeaders returns the headers of a chat stream, with custom ones added or replaced.
 func SSEHeaders(custom map[string]string) map[string]string {
 	h := map[string]string{
 		"Content-Type":                  "text/event-stream",
@@ -171,8 +169,8 @@ func SSEHeaders(custom map[string]string) map[string]string {
 	return h
 }
 
-// newBody makes a source readable. Reads end with io.EOF after the terminal
-// frame, and with another error when the connection must be broken.
+// newBody makes a source readable. Reads end with io.EOF after the terminal frame, and
+// with another error if the connection must be broken off.
 func newBody(ctx context.Context, src wire.Stream) io.ReadCloser {
 	ctx, cancel := context.WithCancel(ctx)
 	return &bodyReader{ctx: ctx, cancel: cancel, src: src}
@@ -203,8 +201,8 @@ func (b *bodyReader) Close() error {
 	return nil
 }
 
-// Serve is the adapter to net/http: it writes an answer to w, flushing as it
-// goes, and panics with http.ErrAbortHandler if the stream was cut.
+// Serve is the adapter to net/http. It writes a response to w and flushes after each
+// write. It panics with http.ErrAbortHandler if the stream was cut.
 func (r *Response) Serve(w http.ResponseWriter) {
 	defer r.Body.Close()
 	for k, v := range r.Headers {

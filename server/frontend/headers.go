@@ -1,6 +1,6 @@
 package frontend
 
-// Headers of chat requests and answers.
+// Headers of chat requests and responses.
 const (
 	HeaderSession      = "X-Session-Id"
 	HeaderIncarnation  = "X-Stream-Incarnation"

@@ -14,12 +14,12 @@ import (
 	"github.com/spool-run/spool/wire/aisdk"
 )
 
-// Snapshot is a session at one position of its log, as chat clients read it.
-// Build a page from it, and attach with its StreamSequence as position.
+// Snapshot is a session at one position of its log, in the form that chat clients read.
+// A client builds its page from it and attaches with its StreamSequence as position.
 type Snapshot struct {
 	fold.Snapshot
 	Messages  []aisdk.UIMessage `json:"messages"`
-	Timestamp int64             `json:"timestamp"` // Unix milliseconds, of its making
+	Timestamp int64             `json:"timestamp"` // Unix milliseconds at which it was made
 	Title     string            `json:"title,omitempty"`
 	// Waiting are the messages that wait behind a run or a pause, in the order in
 	// which they will be answered. They are not among Messages yet.
@@ -34,15 +34,15 @@ type WaitingMessage struct {
 	WhenBusy chunk.WhenBusy `json:"whenBusy"` // queue, steer or interrupt
 }
 
-// SnapshotParams say what to build.
+// SnapshotParams select a snapshot.
 type SnapshotParams struct {
 	Session string
-	// Checkpoint is the id of one; "" is now.
+	// Checkpoint is the id of the checkpoint to show; "" shows the present.
 	Checkpoint string
-	// IncludePartialContent says whether a live turn's message is in it; nil:
-	// what Deps.ContentReplay says.
+	// IncludePartialContent says whether the snapshot contains a live turn's message;
+	// nil: only without Deps.ContentReplay.
 	IncludePartialContent *bool
-	// SubAgents says how sub-agents are shown; "": what Deps.AISDK says.
+	// SubAgents says how sub-agents are shown; "": as set in Deps.AISDK.
 	SubAgents aisdk.SubAgents
 }
 
@@ -79,7 +79,7 @@ func BuildSnapshot(ctx context.Context, d *Deps, p SnapshotParams) (*Snapshot, e
 	return s, err
 }
 
-// load takes the session as it is, or as it was at a checkpoint, and returns the
+// load reads the session's present state, or its state at a checkpoint, and returns the
 // commands whose messages wait.
 func (s *Snapshot) load(ctx context.Context, g chat.Session, checkpoint string, include bool) (waiting []*fold.Command, err error) {
 	at := uint64(0)
@@ -107,7 +107,7 @@ func (s *Snapshot) load(ctx context.Context, g chat.Session, checkpoint string, 
 	return nil, err
 }
 
-// title is the session's, of a child the beginning of what it was told.
+// title is the session's title, for a child the beginning of its task.
 func (d *Deps) title(ctx context.Context, g chat.Session, messages []chunk.Message) (string, error) {
 	l, lists := d.Logs.Store().(spool.Lister)
 	switch {
@@ -137,21 +137,21 @@ func (s *Snapshot) take(f *fold.Fold, include bool) {
 	}
 }
 
-// waitingMessages returns the commands whose messages will be added to the
-// history, and are not there yet.
+// waitingMessages returns the commands whose messages are not in the history yet.
 func waitingMessages(f *fold.Fold) []*fold.Command {
 	var list []*fold.Command
 	for _, w := range f.Waiting {
 		if w.Held && w.Message != nil && w.Rewind == nil && w != f.Next() {
-			copied := *w // a message that waits never changes
+			copied := *w // a waiting message never changes
 			list = append(list, &copied)
 		}
 	}
 	return list
 }
 
-// convert returns the options of a conversion, and what says afterwards why it
-// shows a large value as its reference although it may be had another time.
+// convert returns the options of a conversion, and a function that returns, after the
+// conversion, the temporary error because of which a large value is shown as its
+// reference.
 func (d *Deps) convert(ctx context.Context, g chat.Session, agents aisdk.SubAgents) (o *aisdk.ConvertOptions, lacking func() error) {
 	o = &aisdk.ConvertOptions{Options: d.AISDK}
 	o.UI7 = false
@@ -169,14 +169,13 @@ func (d *Deps) convert(ctx context.Context, g chat.Session, agents aisdk.SubAgen
 
 // MessagesOptions select a page of a history.
 type MessagesOptions struct {
-	Offset int // messages to leave out, from the oldest
+	Offset int // number of messages to skip, from the oldest
 	Limit  int // 0: 50; at most 1000
-	// OmitReasoning and OmitToolResults leave those out.
+	// OmitReasoning and OmitToolResults leave out reasoning and tool results.
 	OmitReasoning   bool
 	OmitToolResults bool
-	SubAgents       aisdk.SubAgents // how sub-agents are shown; "": what Deps.AISDK says
-	// GenerateID names the messages by their index in the history; nil keeps
-	// their ids.
+	SubAgents       aisdk.SubAgents // how sub-agents are shown; "": as set in Deps.AISDK
+	// GenerateID makes a message's id from its index in the history; nil keeps the ids.
 	GenerateID func(index int, m *chunk.Message) string
 }
 
@@ -187,8 +186,8 @@ type MessagesPage struct {
 	Total    int               `json:"total"`
 }
 
-// Messages returns a page of a session's history. With content replay a live
-// turn's assistant message is not in it.
+// Messages returns a page of a session's history. With content replay the page does not
+// contain a live turn's assistant message.
 func Messages(ctx context.Context, d *Deps, session string, o MessagesOptions) (*MessagesPage, error) {
 	if err := chat.CheckPage(o.Offset, o.Limit); err != nil {
 		return nil, err

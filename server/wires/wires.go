@@ -1,5 +1,5 @@
-// Package wires lists the wires that a server offers. It is the one place that
-// knows them all: a new wire is its package and a line here.
+// Package wires lists the wires that a server offers. A new wire needs its package and
+// a line here.
 package wires
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/spool-run/spool/wire/native"
 )
 
-// Options are those of the wires. The zero value works.
+// Options are the options of all wires. The zero value works.
 type Options struct {
 	AISDK  aisdk.Options
 	Merlin merlin.WireOptions
@@ -29,7 +29,7 @@ func List(o Options) []wire.Wire {
 	}, o.More...)
 }
 
-// Find returns the wire of that name.
+// Find returns the wire with a name.
 func Find(list []wire.Wire, name string) (wire.Wire, bool) {
 	for _, w := range list {
 		if w.Name == name {
@@ -50,8 +50,8 @@ func Names() []string {
 
 // Flags are the options that a program takes from its command line.
 type Flags struct {
-	Literal  []string `name:"merlin-literal" help:"Literal behaviours of the Merlin wires, where it is mended by default: end, suppression, first-call, empty-arguments, citations, union, progress, errors, or all."`
-	Suppress []string `name:"merlin-suppress" help:"Types of sub-agents whose words are not shown on the Merlin wires; * is all."`
+	Literal  []string `name:"merlin-literal" help:"Restore behaviours of the original Merlin streamer that are corrected by default: end, suppression, first-call, empty-arguments, citations, union, progress, errors, or all."`
+	Suppress []string `name:"merlin-suppress" help:"Types of sub-agents to hide on the Merlin wires; * hides all."`
 }
 
 // Options reads the flags. An error names the flag and what it takes.
@@ -63,7 +63,7 @@ func (f *Flags) Options() (Options, error) {
 	return Options{Merlin: merlin.WireOptions{Literal: literal, Suppress: suppressed(f.Suppress)}}, nil
 }
 
-// suppressed says whose words are not shown; nil for nobody's.
+// suppressed returns the predicate for the agent types that are hidden; nil if none is.
 func suppressed(types []string) func(agentType string) bool {
 	if len(types) == 0 {
 		return nil
@@ -73,7 +73,7 @@ func suppressed(types []string) func(agentType string) bool {
 	}
 }
 
-// ServeFlags are those of a server.
+// ServeFlags are the wires' flags of a server.
 type ServeFlags struct {
 	Flags
 	UI     int    `name:"ui" enum:"6,7" default:"6" help:"Default AI SDK profile: 6 or 7."`

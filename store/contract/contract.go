@@ -1,5 +1,5 @@
-// Package contract holds what the contract of stores asks of every driver: which calls they refuse,
-// whom a claim is for, and places in listings.
+// Package contract has the parts of the store contract that all drivers share: which
+// calls they refuse, which sessions a claim matches, and the positions of listings.
 package contract
 
 import (
@@ -12,16 +12,16 @@ import (
 	"github.com/spool-run/spool/chunk"
 )
 
-// CheckAppend says whether a store may be asked for this append at all: nil,
-// [chunk.ErrTooLarge] or [chunk.ErrInvalid]. Drivers call it before anything else.
+// CheckAppend checks an append. It returns nil, [chunk.ErrTooLarge] or
+// [chunk.ErrInvalid]. Drivers call it before anything else.
 func CheckAppend(a *spool.Append) error {
 	switch {
 	case a.Session == "":
 		return chunk.ErrInvalid.Because("an append names no session")
 	case a.Epoch == 0 && a.Settle != nil:
-		return chunk.ErrInvalid.Because("only an owner settles").With(a.Session, nil)
+		return chunk.ErrInvalid.Because("only an owner's append can settle").With(a.Session, nil)
 	case a.Epoch == 0 && len(a.Records) == 0:
-		return chunk.ErrInvalid.Because("a command's append has no records").With(a.Session, nil)
+		return chunk.ErrInvalid.Because("a command append needs records").With(a.Session, nil)
 	case len(a.Records) > spool.MaxAppendRecords:
 		return chunk.ErrTooLarge.Because("the append has too many records").With(a.Session, nil)
 	}
@@ -39,7 +39,7 @@ func CheckAppend(a *spool.Append) error {
 	return nil
 }
 
-// CheckClaim completes a claim and says whether it makes sense: nil or
+// CheckClaim fills in a claim's defaults and checks it. It returns nil or
 // [chunk.ErrInvalid]. Drivers call it before anything else.
 func CheckClaim(c *spool.Claim) error {
 	if c.Owner == "" {
@@ -67,20 +67,20 @@ func Wants(q *spool.SessionQuery, status chunk.Status) bool {
 	return q.Status == status
 }
 
-// Place is a place in a listing: most recently updated first, then by id. It
-// is what the text of [spool.SessionQuery].After holds for drivers that page by key.
+// Place is a position in a listing, which is sorted by the latest update, newest first,
+// and then by id. Drivers that page by key encode it in [spool.SessionQuery].After.
 type Place struct {
 	Updated int64
 	Session string
 }
 
-// After returns the continuation after a listing's line.
+// After returns the continuation after a row of a listing.
 func After(i spool.SessionInfo) string {
 	return base64.RawURLEncoding.EncodeToString(append(strconv.AppendInt(nil, i.Updated, 10), ":"+i.Session...))
 }
 
-// ParsePlace reads what After wrote; "" is the zero Place. It fails
-// with [chunk.ErrInvalid].
+// ParsePlace parses the text that After returns; "" is the zero Place. It fails with
+// [chunk.ErrInvalid].
 func ParsePlace(after string) (Place, error) {
 	if after == "" {
 		return Place{}, nil
@@ -89,12 +89,12 @@ func ParsePlace(after string) (Place, error) {
 	updated, session, ok := strings.Cut(string(text), ":")
 	n, err2 := strconv.ParseInt(updated, 10, 64)
 	if err != nil || err2 != nil || !ok {
-		return Place{}, chunk.ErrInvalid.Because("the continuation is not one of ours")
+		return Place{}, chunk.ErrInvalid.Because("the continuation is malformed")
 	}
 	return Place{n, session}, nil
 }
 
-// Before reports whether the line comes after this place in the listing.
+// Before reports whether the row comes after this place in the listing.
 func (l Place) Before(i spool.SessionInfo) bool {
 	return i.Updated < l.Updated || i.Updated == l.Updated && i.Session > l.Session
 }

@@ -30,8 +30,8 @@ func (l *lease) renew(now int64) {
 // never is the ready time of sessions that nobody needs to claim.
 const never = math.MaxInt64
 
-// readyAt returns the time from which the session can be claimed: once nobody
-// holds it, from its due time on, and at once if a run is open.
+// readyAt returns the time from which the session can be claimed: when its lease has
+// ended, from its due time on, and at once if a run is open.
 func (ss *session) readyAt() int64 {
 	at := int64(never)
 	if !ss.exists {

@@ -15,7 +15,7 @@ import (
 	"github.com/spool-run/spool/chunk"
 )
 
-// SQLite's primary result codes that are told apart.
+// SQLite's primary result codes that get errors of their own.
 const (
 	codeBusy      = 5
 	codeLocked    = 6
@@ -37,8 +37,8 @@ type conn struct {
 	args  []driver.NamedValue
 }
 
-// dial opens the file, which must be there, with a busy timeout and what else
-// applies to every connection.
+// dial opens an existing file, with a busy timeout and the other settings of every
+// connection.
 func dial(path string, pragmas ...string) (*conn, error) {
 	u := url.URL{Scheme: "file", Path: path, RawQuery: "mode=rw"}
 	dc, err := new(sqlite.Driver).Open(u.String())
@@ -99,7 +99,7 @@ func (c *conn) close() error {
 	return c.c.Close()
 }
 
-// script runs statements that are not worth keeping prepared.
+// script runs statements that are not kept prepared.
 func (c *conn) script(sql string) error {
 	_, err := c.c.(driver.ExecerContext).ExecContext(context.Background(), sql, nil)
 	return err
@@ -140,7 +140,7 @@ func (c *conn) exec(sql string, args ...driver.Value) error {
 	return err
 }
 
-// snapshot runs statements that read at one moment.
+// snapshot runs statements in one read transaction.
 func (c *conn) snapshot(fn func() error) error {
 	if err := c.exec("BEGIN"); err != nil {
 		return err
@@ -152,7 +152,7 @@ func (c *conn) snapshot(fn func() error) error {
 	return err
 }
 
-// query runs a statement and hands over its rows, which are reused.
+// query runs a statement and passes on its rows, whose memory is reused.
 func (c *conn) query(fn func(row []driver.Value) error, sql string, args ...driver.Value) (err error) {
 	s, err := c.prepared(sql)
 	if err != nil {
@@ -198,7 +198,8 @@ func code(err error) int {
 
 func busy(err error) bool { return code(err) == codeBusy || code(err) == codeLocked }
 
-// translate gives SQLite's errors the package's codes; others pass.
+// translate turns SQLite's errors into the package's errors. It returns other errors
+// unchanged.
 func translate(err error) error {
 	if err == nil {
 		return nil
@@ -210,15 +211,15 @@ func translate(err error) error {
 	e.Err = err
 	switch code(err) {
 	case codeFull:
-		e.Message, e.Hint = "the disk is full", "make room; nothing of the failed append was stored"
+		e.Message, e.Hint = "the disk is full", "free disk space; nothing of the failed append was stored"
 	case codeBusy, codeLocked:
 		e.Message, e.Hint = "another process holds the database's write lock", "look for a process that keeps a transaction open"
 	case codeReadOnly:
 		e.Message, e.Hint = "the database cannot be written", "check the permissions of the file and its directory"
 	case codeIOErr:
-		e.Message, e.Hint = "the disk failed", "see the cause; do not go on without checking the file"
+		e.Message, e.Hint = "the disk failed", "see the cause, and check the file before you continue"
 	case codeCorrupt, codeNotADB:
-		e.Message, e.Hint = "the file is damaged or no database", "check it with: sqlite3 FILE 'PRAGMA integrity_check'"
+		e.Message, e.Hint = "the file is damaged or is not a database", "check it with: sqlite3 FILE 'PRAGMA integrity_check'"
 	case codeCantOpen:
 		e.Message, e.Hint = "the database file cannot be opened", "check the path; its directory must exist"
 	}

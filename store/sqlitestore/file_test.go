@@ -97,7 +97,7 @@ func TestForeignFiles(t *testing.T) {
 		make("other.db", "CREATE TABLE t (x)"):                        {chunk.ErrInvalid, "another program"},
 		make("app.db", "CREATE TABLE t (x); PRAGMA user_version = 1"): {chunk.ErrInvalid, "another program"},
 		newer:                              {chunk.ErrInvalid, "schema version is 7"},
-		text:                               {spool.ErrUnavailable, "no database"},
+		text:                               {spool.ErrUnavailable, "not a database"},
 		filepath.Join(dir, "none", "x.db"): {spool.ErrUnavailable, "cannot be opened"},
 		":memory:":                         {chunk.ErrInvalid, "memstore"},
 	} {

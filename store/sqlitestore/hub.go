@@ -22,13 +22,13 @@ type hub struct {
 	mu sync.Mutex
 
 	watches map[string]*watch
-	due     chan struct{} // closed when a session's ready time may have come nearer
+	due     chan struct{} // closed when a session may be ready earlier than before
 	waiting int           // callers in Wait or AwaitDue
 	polling bool
-	fast    chan struct{} // tells the poller that another process writes
+	fast    chan struct{} // tells the poller that another process is writing
 }
 
-// watch is what is known of a session that somebody waits for.
+// watch is the known state of a session with waiting callers.
 type watch struct {
 	refs    int
 	loaded  bool
@@ -45,7 +45,7 @@ func (h *hub) init(s *Store) {
 	h.fast = make(chan struct{}, 1)
 }
 
-// committed is told of each row that this process wrote.
+// committed is called for each row that this process wrote.
 func (h *hub) committed(st *state) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -54,7 +54,7 @@ func (h *hub) committed(st *state) {
 	}
 }
 
-// apply takes a row over; nil is a session that never was.
+// apply takes over a row; nil means that the session never existed.
 func (w *watch) apply(h *headRow) {
 	if h == nil {
 		w.loaded = true
@@ -84,8 +84,8 @@ func (h *hub) kicked() <-chan struct{} {
 	return h.due
 }
 
-// watching counts a waiting caller until the returned function is called, and
-// has the poller run meanwhile.
+// watching counts a waiting caller until the returned function is called. Meanwhile the
+// poller runs.
 func (h *hub) watching() (done func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -109,7 +109,7 @@ func (h *hub) foreign() {
 	}
 }
 
-// poll runs while somebody waits.
+// poll runs while callers wait.
 func (h *hub) poll() {
 	every := pollFast
 	timer := time.NewTimer(every)
@@ -122,8 +122,8 @@ func (h *hub) poll() {
 		case <-h.fast:
 			changed = true
 		case <-timer.C:
-			// The writer asks, on its connection: that one does not see its own
-			// commits as changes.
+			// The writer asks on its own connection, where its own commits do not count
+			// as changes.
 			if err := h.s.write(context.Background(), 0, nil); err == nil {
 				select {
 				case <-h.fast:
@@ -152,7 +152,7 @@ func (h *hub) poll() {
 	}
 }
 
-// reload reads again whatever is waited for.
+// reload reads the rows of all watched sessions again.
 func (h *hub) reload() {
 	h.mu.Lock()
 	ids := make([]string, 0, len(h.watches))

@@ -27,8 +27,8 @@ func (s *Store) Trim(ctx context.Context, session string, traceFloor, floor uint
 	}); err != nil {
 		return err
 	}
-	// The floors are law from here on; the rows go in slices, so that appends
-	// come in between. A trim that is cut short is finished by the next one.
+	// The floors are valid from here on. The rows are removed in slices, so that
+	// appends can run in between. The next trim finishes an interrupted one.
 	for done := false; !done; {
 		if err := s.write(ctx, slice, func(t *tx) error {
 			var err error
@@ -69,8 +69,8 @@ func (t *tx) trimSlice(session string) (done bool, err error) {
 	return st.trimmed == st.head.Floor && st.traceTrimmed == st.head.TraceFloor, nil
 }
 
-// Delete implements [spool.Trimmer]. The session is gone with the first commit;
-// what it held follows in slices.
+// Delete implements [spool.Trimmer]. The first commit deletes the session; its records
+// and blobs are removed in slices.
 func (s *Store) Delete(ctx context.Context, session string) error {
 	sid := new(int64)
 	if err := s.write(ctx, 1, func(t *tx) error {
@@ -100,7 +100,7 @@ func (s *Store) Delete(ctx context.Context, session string) error {
 	}
 	err := s.sweep(ctx, *sid)
 	if err != nil && ctx.Err() != nil {
-		go s.collect([]int64{*sid}) // the caller is gone, and so is the session
+		go s.collect([]int64{*sid}) // the caller has left, and the session is deleted
 		return nil
 	}
 	return err
@@ -232,7 +232,7 @@ func (s *Store) LoadFold(ctx context.Context, session, name string) (f spool.Sav
 		return spool.SavedFold{}, err
 	}
 	if !found {
-		return spool.SavedFold{}, spool.ErrNotFound.Because("there is no such saved fold").With(session, nil)
+		return spool.SavedFold{}, spool.ErrNotFound.Because("there is no saved fold with this name").With(session, nil)
 	}
 	return f, nil
 }
@@ -268,7 +268,7 @@ func (s *Store) GetBlob(ctx context.Context, session, hash string) (data []byte,
 	return data, nil
 }
 
-// nonNil keeps empty data from becoming NULL.
+// nonNil prevents that empty data becomes NULL.
 func nonNil(b []byte) []byte {
 	if b == nil {
 		return []byte{}

@@ -33,7 +33,7 @@ func (s *Store) Claim(ctx context.Context, c spool.Claim) (spool.Lease, error) {
 func (t *tx) claim(c *spool.Claim) (spool.Lease, error) {
 	id := c.Session
 	if id == "" {
-		if err := t.flush(); err != nil { // the index must know what we know
+		if err := t.flush(); err != nil { // the index must be up to date
 			return spool.Lease{}, err
 		}
 		sql, args := claimable(c, t.now)
@@ -147,8 +147,8 @@ func (s *Store) AwaitDue(ctx context.Context, c spool.Claim) error {
 		}
 		look := time.Duration(-1)
 		if next != never {
-			// Look again after a second at the latest: the store's clock need
-			// not run with the timer's.
+			// Look again after a second at the latest: the store's clock may differ
+			// from the timer's.
 			look = min(max(time.Duration(next-now)*time.Millisecond, 0), time.Second)
 		}
 		if err := wait.For(ctx, look, kicked, s.closed, spool.ErrClosed); err != nil {

@@ -18,8 +18,8 @@ func (s *Store) Append(ctx context.Context, a spool.Append) (spool.Appended, err
 	if err := contract.CheckAppend(&a); err != nil {
 		return spool.Appended{}, err
 	}
-	// The answer is handed over through a variable of its own: the caller may
-	// be gone before the writer sets it.
+	// The result has a variable of its own: the caller may have left before the writer
+	// sets it.
 	out := new(spool.Appended)
 	if err := s.write(ctx, len(a.Records)+1, func(t *tx) error {
 		var err error
@@ -68,7 +68,7 @@ func (t *tx) append(a *spool.Append) (spool.Appended, error) {
 		}
 	}
 	if a.Row.Agent != "" && a.Row.Agent != st.row.Agent {
-		t.sooner = true // for those who wait for this agent's sessions
+		t.sooner = true // wakes those that wait for this agent's sessions
 	}
 	st.setRow(a.Row)
 	switch {
@@ -101,8 +101,7 @@ func (st *state) setRow(r spool.Row) {
 	}
 }
 
-// A read is two statements in one transaction, so that head and records are of one
-// moment.
+// A read is two statements in one transaction, so that head and records match.
 const (
 	recordColumns = "SELECT seq, type, agent, time, trace, CAST(data AS BLOB) FROM record WHERE sid = (SELECT sid FROM session WHERE id = +?1 AND alive = 1) AND "
 	readAll       = recordColumns + "seq > +?2 ORDER BY seq LIMIT +?3"
@@ -128,8 +127,8 @@ func (s *Store) ReadKept(ctx context.Context, session string, q spool.KeptQuery)
 	})
 }
 
-// records reads a page. How says, by the head, which statement to use, from where,
-// and whether records there are gone.
+// records reads a page. how decides from the head which statement to use, where to
+// start, and whether records there are gone.
 func (s *Store) records(ctx context.Context, session string, limit int, how func(spool.Head) (sql string, from uint64, trimmed bool)) (out []chunk.Record, h spool.Head, err error) {
 	if limit <= 0 {
 		limit = spool.MaxRead

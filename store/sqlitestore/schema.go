@@ -12,14 +12,14 @@ import (
 
 const (
 	schemaVersion = 1
-	applicationID = 0x53504c31 // "SPL1": what file(1) and other programs see
+	applicationID = 0x53504c31 // "SPL1", for file(1) and other programs
 )
 
-// The schema, for reading with the sqlite3 command. Times are Unix
-// milliseconds. A session that was deleted stays as a row with alive = 0; one
-// with incarnation = 0 has blobs but no log yet. trace_trimmed and trimmed say
-// how far the records below trace_floor and floor are really gone. ready is
-// since when the session can be claimed.
+// The schema can be read with the sqlite3 command. Times are Unix milliseconds. A
+// deleted session stays as a row with alive = 0. A session with incarnation = 0 has
+// blobs but no log yet. trace_trimmed and trimmed tell how far the records below
+// trace_floor and floor have been removed. ready is the time from which the session can
+// be claimed.
 const schema = `
 CREATE TABLE session (
   sid INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -87,7 +87,7 @@ CREATE TABLE unsynced (token TEXT PRIMARY KEY, boot TEXT NOT NULL);
 
 // prepare makes or checks the schema, on a connection without a transaction.
 func prepare(c *conn, path string) error {
-	// Cheap when it is WAL already; makes the file otherwise.
+	// This is cheap if the file is in WAL mode already; otherwise it makes the file.
 	if err := c.query(func([]driver.Value) error { return nil }, "PRAGMA journal_mode = WAL"); err != nil {
 		return err
 	}
@@ -112,7 +112,7 @@ func prepare(c *conn, path string) error {
 			return err
 		case version > schemaVersion:
 			e := *chunk.ErrInvalid
-			e.Message = fmt.Sprintf("a newer program wrote %s: its schema version is %d, this one knows %d", path, version, schemaVersion)
+			e.Message = fmt.Sprintf("a newer program wrote %s: its schema version is %d, this program knows %d", path, version, schemaVersion)
 			e.Hint = "use the newer program, or another file"
 			return &e
 		case version != 0 || tables > 0:
@@ -131,20 +131,21 @@ func prepare(c *conn, path string) error {
 }
 
 func refuse(path, why string) error {
-	return chunk.ErrInvalid.Because(fmt.Sprintf("%s is no Spool database: %s", path, why))
+	return chunk.ErrInvalid.Because(fmt.Sprintf("%s is not a Spool database: %s", path, why))
 }
 
-// bootID names this start of the host, "" where there is no way to know.
+// bootID identifies the host's present boot; "" if the host does not tell it.
 func bootID() string {
 	b, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	return strings.TrimSpace(string(b))
 }
 
-// mark raises every log's incarnation if an earlier process wrote without
-// syncing, did not close, and the host was started anew since: then what it
-// acknowledged last may be lost. With unsynced set it leaves such a mark itself
-// and returns its name. Both are synced, whatever the store's own setting. A killed process's mark stays until
-// the host is started anew and then costs one incarnation, needed or not.
+// mark raises every log's incarnation if an earlier process wrote without syncing, did
+// not close the store, and the host was restarted since: the last appends of that
+// process may be lost. With unsynced set it leaves a mark for this process and returns
+// the mark's name. Both writes are synced, even in a store that does not sync. The mark
+// of a killed process stays until the host restarts, and then raises the incarnation
+// even if nothing was lost.
 func mark(c *conn, boot string, unsynced bool) (token string, err error) {
 	lost, err := c.number("SELECT count(*) FROM unsynced WHERE boot <> ?1 OR ?1 = ''", boot)
 	if err != nil || lost == 0 && !unsynced {
@@ -154,7 +155,8 @@ func mark(c *conn, boot string, unsynced bool) (token string, err error) {
 		return "", err
 	}
 	err = func() error {
-		// Asked again inside the transaction: another process may open too.
+		// Read again inside the transaction: another process may open the file at the
+		// same time.
 		if lost, err = c.number("SELECT count(*) FROM unsynced WHERE boot <> ?1 OR ?1 = ''", boot); err != nil {
 			return err
 		}

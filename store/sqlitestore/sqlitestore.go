@@ -1,12 +1,13 @@
-// Package sqlitestore keeps logs in one SQLite file, through the pure Go port
-// modernc.org/sqlite: nothing to install, readable with the sqlite3 command.
+// Package sqlitestore keeps logs in one SQLite file. It uses the pure Go port
+// modernc.org/sqlite, so there is nothing to install, and the sqlite3 command can read
+// the file.
 //
-// One goroutine writes. It takes what is queued, however many sessions that
-// concerns, commits it as one transaction, and answers: the more callers, the
-// larger the commits. With the default, SyncFull, an append is on the disk when
-// it is acknowledged. With SyncNormal the last commits can be lost when the
-// host loses power (not when the process is killed); the store notices at the
-// next open and raises the incarnation of its logs.
+// One goroutine writes. It takes the queued appends of all sessions, commits them in
+// one transaction, and then returns the results: with more callers, the commits get
+// larger. With the default, SyncFull, an append is on the disk when it is acknowledged.
+// With SyncNormal the last commits can be lost when the host loses power (not when the
+// process is killed); the store notices at the next open and raises the incarnation of
+// its logs.
 //
 // Several processes may open the file at once, on one host: SQLite's locks do
 // not work on network file systems.
@@ -35,7 +36,7 @@ var (
 // When commits reach the disk.
 const (
 	SyncFull   = "full"   // before they are acknowledged
-	SyncNormal = "normal" // when the host's system gets to it
+	SyncNormal = "normal" // when the host's system does it
 )
 
 // Options configures a store; nil means the zero value.
@@ -54,7 +55,7 @@ func (o *Options) synchronous() (string, error) {
 	case SyncNormal:
 		return "NORMAL", nil
 	}
-	return "", chunk.ErrInvalid.Because("sync is full or normal, not " + o.Sync)
+	return "", chunk.ErrInvalid.Because("sync must be full or normal, not " + o.Sync)
 }
 
 // readers is how many reads may run at once.
@@ -63,9 +64,9 @@ const readers = 4
 // Store keeps logs in a SQLite file.
 type Store struct {
 	path   string
-	file   os.FileInfo // what path named when it was opened
+	file   os.FileInfo // the file at path when it was opened
 	now    func() time.Time
-	token  string // of our mark in table unsynced
+	token  string // name of this store's mark in table unsynced
 	w      *writer
 	pool   pool
 	hub    hub
@@ -75,10 +76,9 @@ type Store struct {
 	closeErr  error
 }
 
-// Open opens the database at path, and makes it if it is not there, for this
-// user alone. Errors:
-// [chunk.ErrInvalid] for a file of another program or of a newer version,
-// [spool.ErrUnavailable] if the file cannot be used.
+// Open opens the database at path. If there is none, it makes one that only this user
+// can read. Errors: [chunk.ErrInvalid] for a file of another program or of a newer
+// version, [spool.ErrUnavailable] if the file cannot be used.
 func Open(path string, o *Options) (*Store, error) { return open(path, o, bootID()) }
 
 func open(path string, o *Options, boot string) (*Store, error) {
@@ -98,10 +98,10 @@ func open(path string, o *Options, boot string) (*Store, error) {
 		return nil, err
 	}
 	if path == "" || path == ":memory:" {
-		return nil, chunk.ErrInvalid.Because("a SQLite store needs a file; use memstore for one without")
+		return nil, chunk.ErrInvalid.Because("a SQLite store needs a file; use memstore to keep data in memory")
 	}
-	// What people say is not for this machine's other users. SQLite gives the
-	// files that it makes beside this one the same mode.
+	// Other users of this machine must not read the conversations. SQLite makes its
+	// other files with the same mode.
 	if f, err := os.OpenFile(abs, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600); err == nil {
 		f.Close()
 	}
@@ -113,7 +113,7 @@ func open(path string, o *Options, boot string) (*Store, error) {
 		s.token, err = mark(c, boot, o.Sync == SyncNormal)
 	}
 	if err == nil {
-		// The writer waits for other processes by itself, see writer.begin.
+		// The writer has its own way to wait for other processes, see writer.lock.
 		err = c.script("PRAGMA busy_timeout = 0; PRAGMA synchronous = " + synchronous)
 	}
 	if err == nil {
@@ -138,8 +138,7 @@ func open(path string, o *Options, boot string) (*Store, error) {
 	return s, nil
 }
 
-// Close waits for what was accepted, ends every waiting call and closes the
-// file.
+// Close waits for the accepted appends, ends every waiting call and closes the file.
 func (s *Store) Close() error {
 	s.closeOnce.Do(func() {
 		close(s.closed)
@@ -149,7 +148,7 @@ func (s *Store) Close() error {
 	return s.closeErr
 }
 
-// usable is the first thing every method asks.
+// usable is called first by every method.
 func (s *Store) usable(ctx context.Context) error {
 	select {
 	case <-s.closed:
@@ -159,15 +158,15 @@ func (s *Store) usable(ctx context.Context) error {
 	}
 }
 
-// inPlace says whether path still names the file that was opened. SQLite would
-// go on with one that was deleted, and what it acknowledged would end with the
-// process.
+// inPlace reports whether path still names the file that was opened. SQLite would
+// continue with a deleted file, and all that it acknowledges would be lost when the
+// process ends.
 func (s *Store) inPlace() error {
 	if now, err := os.Stat(s.path); err == nil && os.SameFile(now, s.file) {
 		return nil
 	}
 	e := spool.ErrUnavailable.Because("the database file was deleted or replaced while it was open")
-	e.Hint = "put it back, or start anew"
+	e.Hint = "restore the file, or restart with a new one"
 	return e
 }
 
@@ -199,8 +198,8 @@ func (s *Store) read(ctx context.Context, fn func(c *conn) error) error {
 	return translate(fn(c))
 }
 
-// write runs fn in a transaction of the writer and returns once it is
-// committed. fn may run more than once; what it returns fails only itself.
+// write runs fn in a transaction of the writer and returns once it is committed. fn may
+// run more than once. An error of fn fails only this call.
 func (s *Store) write(ctx context.Context, weight int, fn func(t *tx) error) error {
 	if err := s.usable(ctx); err != nil {
 		return err

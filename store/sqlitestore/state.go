@@ -130,7 +130,7 @@ func (t *tx) existing(id string) (*state, error) {
 	return st, err
 }
 
-// touch notes that a row is changed.
+// touch notes that a row has changed.
 func (t *tx) touch(st *state) {
 	st.dirty = true
 	if !st.touched {
@@ -140,7 +140,7 @@ func (t *tx) touch(st *state) {
 	}
 }
 
-// identify gives a new session its row, which records and blobs need.
+// identify makes the row of a new session, which records and blobs need.
 func (t *tx) identify(st *state) error {
 	if st.sid != 0 {
 		return nil
@@ -149,8 +149,8 @@ func (t *tx) identify(st *state) error {
 	return t.save(st)
 }
 
-// create makes the session exist, after the tombstone if there is one. The
-// caller goes on to change it.
+// create makes the session exist, after the tombstone if there is one. The caller then
+// changes it.
 func (t *tx) create(st *state) error {
 	if !st.alive {
 		st.alive = true
@@ -167,8 +167,8 @@ func (t *tx) create(st *state) error {
 	return err
 }
 
-// readyAt returns the time from which the session can be claimed: once nobody
-// holds it, from its due time on, and at once if a run is open.
+// readyAt returns the time from which the session can be claimed: when its lease has
+// ended, from its due time on, or at once if a run is open.
 func (st *state) readyAt() int64 {
 	at := int64(never)
 	if !st.alive {
@@ -191,8 +191,8 @@ func (st *state) renew(now int64) {
 	}
 }
 
-// update names no column that an index has: SQLite writes the pages of those that
-// are named, changed or not, and nearly every append is an update.
+// update names no indexed column: SQLite writes the index pages of all named columns,
+// even if the values are unchanged, and nearly every append is an update.
 const update = `UPDATE session SET alive = ?, seq = ?, incarnation = ?, trace_floor = ?, floor = ?, epoch = ?,
  status = ?, due = ?, last_command = ?, agent = ?, title = ?, updated = ?, lease_owner = ?, lease_ttl = ?,
  lease_expires = ?, trace_trimmed = ?, trimmed = ?, version = ?`

@@ -15,9 +15,9 @@ const (
 	queueLength   = 1024
 	groupWeight   = 4000 // records in one commit
 	cacheSessions = 10_000
-	busyLimit     = 30 * time.Second // for which a commit waits for another process's,
-	closeLimit    = time.Second      // and when the store is being closed,
-	unmarkLimit   = 10 * time.Second // and its last one
+	busyLimit     = 30 * time.Second // for which a commit waits for another process's
+	closeLimit    = time.Second      // the same while the store is being closed
+	unmarkLimit   = 10 * time.Second // the same for the last commit
 	insertRows    = 10
 )
 
@@ -35,12 +35,12 @@ type writer struct {
 	s       *Store
 	c       *conn
 	queue   chan *request
-	quit    chan string // receives the token of our mark: stop
+	quit    chan string // receives the token of this store's mark, to stop
 	stopped chan struct{}
-	err     error // of stopping
+	err     error // the error of stopping
 
-	// cache holds session rows as last committed. It is good for as long as no
-	// other process writes, which data_version tells.
+	// cache holds session rows as last committed. It is valid while no other process
+	// writes, as data_version tells.
 	cache       map[string]*state
 	dataVersion int64
 	insert      [2]string // one row, insertRows rows
@@ -59,7 +59,7 @@ func newWriter(s *Store, c *conn) (*writer, error) {
 	return w, err
 }
 
-// stop ends the goroutine after what is queued.
+// stop ends the goroutine after the queued requests.
 func (w *writer) stop(token string) error {
 	w.quit <- token
 	<-w.stopped
@@ -98,7 +98,7 @@ func (w *writer) run() {
 		}
 		if stopping {
 			if w.err = w.s.inPlace(); w.err != nil {
-				return // to close the connection would remove the write-ahead log of what is there now
+				return // closing the connection would remove the write-ahead log of the file that is there now
 			}
 			if token != "" {
 				w.err = w.unmark(token)
@@ -111,9 +111,10 @@ func (w *writer) run() {
 	}
 }
 
-// serve answers a group: questions whether others wrote (without fn) at once,
-// the rest with one commit. If the commit as a whole fails, each
-// request is tried alone, so that none fails for its neighbours.
+// serve handles a group of requests. It answers requests without fn, which ask whether
+// other processes wrote, at once, and the others with one commit. If the commit as a
+// whole fails, it tries each request alone, so that no request fails because of
+// another.
 func (w *writer) serve(group []*request) {
 	group = slices.DeleteFunc(group, func(r *request) bool {
 		if r.fn == nil {
@@ -141,8 +142,8 @@ func (w *writer) serve(group []*request) {
 	}
 }
 
-// commit runs the requests in one transaction. It returns an error if nothing
-// of it was stored; a request's own refusal is in its err.
+// commit runs the requests in one transaction. It returns an error if nothing of it was
+// stored; an error of a single request is in its err.
 func (w *writer) commit(group []*request) error {
 	if err := w.begin(group); err != nil {
 		return err
@@ -180,11 +181,11 @@ func (w *writer) commit(group []*request) error {
 	return nil
 }
 
-// forget drops what is known of sessions.
+// forget drops the cached rows of sessions.
 func (w *writer) forget() { clear(w.cache) }
 
-// begin opens a group's transaction. It gives up when nobody waits for the group
-// any more.
+// begin opens a group's transaction. It gives up if no caller waits for the group any
+// more.
 func (w *writer) begin(group []*request) error {
 	if err := w.s.inPlace(); err != nil {
 		return err
@@ -199,8 +200,8 @@ func (w *writer) begin(group []*request) error {
 	return w.look()
 }
 
-// lock opens a transaction. It waits for other processes with short naps of its
-// own: SQLite's grow to 100 ms, and a busy neighbour would always be first.
+// lock opens a transaction. It waits for other processes with short sleeps of its own:
+// SQLite's sleeps grow to 100 ms, so that a busy process would always be first.
 func (w *writer) lock(givesUp func(waited time.Duration) bool) error {
 	var start time.Time
 	for nap := 100 * time.Microsecond; ; nap = min(nap*2, 2*time.Millisecond) {
@@ -218,7 +219,7 @@ func (w *writer) lock(givesUp func(waited time.Duration) bool) error {
 	}
 }
 
-// unmark takes the store's mark back: its commit syncs everything before it.
+// unmark removes the store's mark. Its commit syncs everything before it.
 func (w *writer) unmark(token string) error {
 	if err := w.c.script("PRAGMA synchronous = FULL"); err != nil {
 		return err
@@ -246,18 +247,18 @@ func (w *writer) look() error {
 	return nil
 }
 
-// tx is a transaction under way. Changes to session rows and new records are
-// gathered and written by flush.
+// tx is a transaction in progress. Changes to session rows and new records are gathered
+// and written by flush.
 type tx struct {
 	w       *writer
 	c       *conn
 	now     int64
 	touched []*state // changed in this transaction
 	rows    []driver.Value
-	sooner  bool // a session's ready time came nearer
+	sooner  bool // a session is ready earlier than before
 }
 
-const columns = 7 // of a record
+const columns = 7 // columns of a record
 
 // add gathers a record.
 func (t *tx) add(sid int64, r *chunk.Record) error {

@@ -174,12 +174,12 @@ func (r *remote) failed(ctx context.Context, cs *mcp.ClientSession, err error) e
 	}
 	if said, ok := errors.AsType[*jsonrpc.Error](err); ok {
 		if said.Code == codeRejected {
-			return fmt.Errorf("the MCP server %s did not take the call: %w", r.server.called(), err)
+			return fmt.Errorf("the MCP server %s did not accept the call: %w", r.server.called(), err)
 		}
 		return errors.New(said.Message)
 	}
 	r.server.giveUp(cs)
-	return fmt.Errorf("the MCP server %s was lost during the call, and whether it was carried out is unknown: %w", r.server.called(), err)
+	return fmt.Errorf("the MCP server %s was lost during the call; it is unknown whether the call was executed: %w", r.server.called(), err)
 }
 
 // calls are those under way, by progress token.

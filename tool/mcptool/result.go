@@ -30,7 +30,7 @@ type item struct {
 // become files of the message, links its sources.
 func result(ctx tool.Context, res *mcp.CallToolResult) (json.RawMessage, error) {
 	if res.NeedsInput() {
-		return nil, errors.New("the tool asks for input that it cannot be given here")
+		return nil, errors.New("the tool asks for user input, which is not supported here")
 	}
 	if res.IsError {
 		return nil, errors.New(errorText(res))
@@ -68,7 +68,7 @@ func errorText(res *mcp.CallToolResult) string {
 			return string(raw)
 		}
 	}
-	return "the tool failed and does not say why"
+	return "the tool failed without an error message"
 }
 
 func itemOf(ctx tool.Context, id string, c mcp.Content) item {

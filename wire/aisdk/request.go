@@ -43,12 +43,12 @@ func ParseBody(data []byte) (*wire.Body, error) {
 	switch b.WhenBusy {
 	case "", chunk.BusyReject, chunk.BusyQueue, chunk.BusyInterrupt, chunk.BusySteer:
 	default:
-		return nil, wire.ErrMalformed.Because("whenBusy is one of reject, queue, interrupt and steer")
+		return nil, wire.ErrMalformed.Because("whenBusy must be reject, queue, interrupt or steer")
 	}
 	switch b.Trigger {
 	case "", wire.TriggerSubmit, wire.TriggerRegenerate:
 	default:
-		return nil, wire.ErrMalformed.Because("trigger is submit-message or regenerate-message")
+		return nil, wire.ErrMalformed.Because("trigger must be submit-message or regenerate-message")
 	}
 	var err error
 	if !isNull(raw.Message) {
@@ -121,7 +121,7 @@ func ParseMessage(data []byte, role chunk.Role) (chunk.Message, []wire.Answer, e
 			return m, nil, wire.Malformed(err)
 		}
 		if role == "" {
-			return m, nil, wire.ErrMalformed.Because("a message in messages is an object with a role")
+			return m, nil, wire.ErrMalformed.Because("each message in messages must be an object with a role")
 		}
 		return chunk.Message{Role: role, Parts: []chunk.Part{{Type: chunk.PartText, Text: text}}}, nil, nil
 	}
@@ -137,7 +137,7 @@ func ParseMessage(data []byte, role chunk.Role) (chunk.Message, []wire.Answer, e
 	switch m.Role {
 	case chunk.RoleUser, chunk.RoleAssistant, chunk.RoleSystem:
 	default:
-		return m, nil, wire.ErrMalformed.Because("a message's role is user, assistant or system")
+		return m, nil, wire.ErrMalformed.Because("a message's role must be user, assistant or system")
 	}
 	if !isNull(raw.Metadata) {
 		m.Metadata = raw.Metadata
@@ -165,7 +165,7 @@ func parseContent(data json.RawMessage) ([]chunk.Part, error) {
 	}
 	var parts []sentPart
 	if err := json.Unmarshal(data, &parts); err != nil {
-		return nil, wire.ErrMalformed.Because("a message's content is a string or a list of parts")
+		return nil, wire.ErrMalformed.Because("a message's content must be a string or a list of parts")
 	}
 	return partsOf(parts), nil
 }

@@ -34,7 +34,7 @@ func ParseSubAgents(s string) (SubAgents, error) {
 	case Nest, Summary, Flatten:
 		return p, nil
 	}
-	return "", chunk.ErrInvalid.Because("sub-agents are shown as nest, summary or flatten")
+	return "", chunk.ErrInvalid.Because("agents must be nest, summary or flatten")
 }
 
 // ChildCallID is the id that a child agent's call has among the calls of its

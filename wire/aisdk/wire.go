@@ -95,7 +95,7 @@ func position(r wire.Request) (wire.Position, error) {
 	}
 	n, err := strconv.Atoi(r.Query.Get("startIndex"))
 	if err != nil {
-		return wire.Position{}, spool.ErrCursorMalformed.Because("startIndex is a whole number")
+		return wire.Position{}, spool.ErrCursorMalformed.Because("startIndex must be a whole number")
 	}
 	return wire.Position{Kind: wire.Counted, Frames: n}, nil
 }

@@ -60,9 +60,9 @@ func parseAgents(s string) (string, error) {
 	case agentsNest, agentsSummary:
 		return s, nil
 	case "flatten":
-		return "", chunk.ErrInvalid.Because("the Merlin wires show sub-agents as nest or summary")
+		return "", chunk.ErrInvalid.Because("on the Merlin wires, agents must be nest or summary")
 	}
-	return "", chunk.ErrInvalid.Because("sub-agents are shown as nest, summary or flatten")
+	return "", chunk.ErrInvalid.Because("agents must be nest, summary or flatten")
 }
 
 // profile returns what a request gets. A summary suppresses everybody, whoever

@@ -133,8 +133,8 @@ func TestWireAgents(t *testing.T) {
 func TestWireRefusesAgents(t *testing.T) {
 	t.Parallel()
 	for query, want := range map[string]string{
-		"agents=flatten": "the Merlin wires show sub-agents as nest or summary",
-		"agents=x":       "sub-agents are shown as nest, summary or flatten",
+		"agents=flatten": "on the Merlin wires, agents must be nest or summary",
+		"agents=x":       "agents must be nest, summary or flatten",
 	} {
 		q, err := url.ParseQuery(query)
 		check(t, err)

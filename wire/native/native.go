@@ -1,9 +1,8 @@
-// Package native is the wire that shows a log as it is: each record's chunk, as
-// its producer wrote it, in an SSE event whose id is the record's sequence.
+// Package native is the wire that shows a log unchanged: each record's chunk, as it was
+// written, in an SSE event whose id is the record's sequence.
 //
-// It never looks inside a record, so what it sends is a copy. It has no plan:
-// a reader that has seen nothing reads from the start. [Wire] is the wire as a
-// value, [Reader] its client's side.
+// It copies records without decoding them. It has no plan: a new reader reads from the
+// start. [Wire] is the wire as a value; [Reader] is for clients.
 package native
 
 import (
@@ -17,7 +16,7 @@ import (
 	"github.com/spool-run/spool/wire"
 )
 
-// Framing is what the data of an event holds.
+// Framing is the form of an event's data.
 type Framing uint8
 
 const (
@@ -27,19 +26,18 @@ const (
 	Event
 )
 
-// Projector shows records, one frame each. What a record becomes depends on the
-// record alone.
+// Projector shows each record as one frame, which depends on the record alone.
 type Projector struct {
 	framing Framing
-	agent   string // whose records are shown, "" for everybody's
-	child   bool   // it is no root
+	agent   string // the agent whose records are shown, "" for all
+	child   bool   // the agent is a child
 	self    bool   // without the agents below it
 }
 
 var _ spool.Projector = (*Projector)(nil)
 
-// NewProjector returns a projector of what the subject's agent and those below it
-// do. Nil options are the zero value.
+// NewProjector returns a projector of the records of the subject's agent and the agents
+// below it. Nil options are the zero value.
 func NewProjector(s wire.Subject, o *Options) *Projector {
 	if o == nil {
 		o = &Options{}
@@ -58,8 +56,9 @@ func (p *Projector) Apply(dst []spool.Frame, r chunk.Record) ([]spool.Frame, err
 // Plan returns no frames.
 func (p *Projector) Plan() ([]spool.Frame, error) { return nil, nil }
 
-// shows reports whether a record is the agent's, or of one below it. The root's
-// stream is the whole log; a child's has also what concerns all agents.
+// shows reports whether a record belongs to the agent or to one below it. The root's
+// stream is the whole log. A child's stream also has the records that concern all
+// agents.
 func (p *Projector) shows(kind chunk.Type, agent string) bool {
 	switch own := p.agent; {
 	case own == "", agent == own:
@@ -103,11 +102,11 @@ func render(f Framing, seq uint64, data []byte) []byte {
 	return append(out, dataClose...)
 }
 
-// Terminal returns the event that closes the stream of a log that has become
-// quiet, without an id: {"type":"end"}, {"type":"end","status":"paused"} or
-// {"type":"fail","error":…}; nil while the log is active. The reason is the
-// outcome of the run that ended or the kind of its suspension; what was not
-// simply completed has it as "reason". Both framings have the same ends.
+// Terminal returns the event that closes the stream of a log that has become quiet,
+// without an id: {"type":"end"}, {"type":"end","status":"paused"} or
+// {"type":"fail","error":…}; nil while the log is active. The reason is the outcome of
+// the run that ended, or the kind of its suspension. The event carries it as "reason"
+// unless the run was simply completed. Both framings have the same ends.
 func Terminal(status chunk.Status, reason, errText string) []byte {
 	end := terminal{Type: "end", Reason: reason}
 	if reason == string(chunk.OutcomeCompleted) || reason == string(chunk.OutcomeFailed) {
@@ -139,6 +138,6 @@ type terminal struct {
 }
 
 func event(v terminal) []byte {
-	data, _ := json.Marshal(v) // strings always encode
+	data, _ := json.Marshal(v) // strings cannot fail to encode
 	return sse.AppendEvent(nil, "", data)
 }

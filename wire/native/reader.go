@@ -10,7 +10,7 @@ import (
 	"github.com/spool-run/spool/internal/sse"
 )
 
-// Kind says what a message of the native wire is.
+// Kind is the kind of a message of the native wire.
 type Kind uint8
 
 const (
@@ -23,7 +23,7 @@ const (
 // Message is one event of the native wire.
 type Message struct {
 	Kind   Kind
-	Seq    uint64          // the record's sequence; 0 if neither id nor data says it
+	Seq    uint64          // the record's sequence; 0 if neither id nor data contains it
 	Chunk  json.RawMessage // KindChunk: for [chunk.Decode]
 	Status chunk.Status    // KindEnd, KindFail: the log's status
 	Reason string
@@ -56,7 +56,7 @@ func Parse(data []byte) (Message, error) {
 			return Message{}, chunk.ErrInvalidChunk.With("", err)
 		}
 		if len(in.Chunk) == 0 || in.Chunk[0] != '{' {
-			return Message{}, chunk.ErrInvalidChunk.Because("the chunk event holds no chunk")
+			return Message{}, chunk.ErrInvalidChunk.Because("the chunk event contains no chunk")
 		}
 		m.Chunk, m.Seq = in.Chunk, in.Sequence
 		return m, nil
@@ -87,9 +87,9 @@ type Reader struct {
 // NewReader returns a reader of a response's body.
 func NewReader(body io.Reader) *Reader { return &Reader{events: sse.NewReader(body, nil)} }
 
-// Next returns the next message. At the end of the body it returns io.EOF; if
-// no [KindEnd] or [KindFail] came before, the connection was cut, and the reader
-// comes back with [Reader.Cursor].
+// Next returns the next message. At the end of the body it returns io.EOF; if no
+// [KindEnd] or [KindFail] came before, the connection was lost, and the client
+// reconnects with [Reader.Cursor].
 func (r *Reader) Next() (Message, error) {
 	e, err := r.events.Next()
 	if err != nil {
@@ -108,6 +108,6 @@ func (r *Reader) Next() (Message, error) {
 	return m, nil
 }
 
-// Cursor returns the position after the latest message: the Last-Event-ID of a
-// reader that comes back.
+// Cursor returns the position after the latest message: the Last-Event-ID of a client
+// that reconnects.
 func (r *Reader) Cursor() spool.Cursor { return r.cursor }

@@ -12,9 +12,9 @@ import (
 // agents, in bare framing.
 type Options struct {
 	Framing Framing
-	// Self leaves out what the agents below the one that is asked for do.
+	// Self leaves out the records of agents below the requested one.
 	Self bool
-	// Follow lets the stream outlive the turn.
+	// Follow keeps the stream open after the end of the turn.
 	Follow bool
 }
 
@@ -55,28 +55,28 @@ func (o Options) Profile() wire.Profile {
 	}
 }
 
-// options reads what a request asks for.
+// options reads the options of a request.
 func options(r wire.Request) (o Options, err error) {
 	switch r.Query.Get("follow") {
 	case "":
 	case "session":
 		o.Follow = true
 	default:
-		return o, chunk.ErrInvalid.Because("follow is session, or is left out")
+		return o, chunk.ErrInvalid.Because("follow must be session, or be left out")
 	}
 	switch r.Query.Get("framing") {
 	case "", "bare":
 	case "event":
 		o.Framing = Event
 	default:
-		return o, chunk.ErrInvalid.Because("framing is bare or event")
+		return o, chunk.ErrInvalid.Because("framing must be bare or event")
 	}
 	switch r.Query.Get("agent") {
 	case "", "tree":
 	case "self":
 		o.Self = true
 	default:
-		return o, chunk.ErrInvalid.Because("agent is self or tree")
+		return o, chunk.ErrInvalid.Because("agent must be self or tree")
 	}
 	return o, nil
 }
@@ -84,12 +84,12 @@ func options(r wire.Request) (o Options, err error) {
 func position(r wire.Request) (wire.Position, error) {
 	pos, err := wire.ReadPosition(r)
 	if err == nil && pos.Cursor.InPlan {
-		return wire.Position{}, spool.ErrCursorMalformed.Because("a place inside an attach plan is no place in the log")
+		return wire.Position{}, spool.ErrCursorMalformed.Because("this position is inside a replay, and the native wire needs a position in the log")
 	}
 	return pos, err
 }
 
-// read takes an event apart for programs that print.
+// read parses an event for programs that print it.
 func read(_ string, data []byte) wire.Event {
 	m, err := Parse(data)
 	switch {

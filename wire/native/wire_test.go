@@ -143,9 +143,9 @@ func TestAskedProfiles(t *testing.T) {
 		}
 	}
 	for query, want := range map[string]string{
-		"follow=turn":  "follow is session, or is left out",
-		"framing=json": "framing is bare or event",
-		"agent=corpus": "agent is self or tree",
+		"follow=turn":  "follow must be session, or be left out",
+		"framing=json": "framing must be bare or event",
+		"agent=corpus": "agent must be self or tree",
 	} {
 		if _, err := w.Profile(request(t, query)); !errors.Is(err, chunk.ErrInvalid) || !strings.Contains(err.Error(), want) {
 			t.Errorf("?%s: %v", query, err)

@@ -220,16 +220,16 @@ test('a call that waits is answered on the page: approved, denied, after a reloa
   await gate.asked(session, 38);
   await deny.click();
   await page.locator('.assistant > .md').nth(1).waitFor();
-  await page.getByText('Another answer came first.').waitFor();
+  await page.getByText('Another answer was given first.').waitFor();
   gate.allow(session, Infinity);
   await page.getByText('It is booked.').waitFor();
-  await page.getByText('Another answer came first.').waitFor();
+  await page.getByText('Another answer was given first.').waitFor();
   await page.unroute(info);
   await same(page);
 
   const place = await held('decide-place');
   await say(place.page, 'client-tool');
-  await place.page.getByRole('textbox', { name: 'Share a place' }).fill('Porto');
+  await place.page.getByRole('textbox', { name: 'Share your location' }).fill('Porto');
   await place.page.keyboard.press('Enter');
   await place.page.getByText('it is in the log now').waitFor();
   const call = (await same(place.page)).messages.at(-1).parts.find(p => p.toolCallId);

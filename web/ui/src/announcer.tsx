@@ -13,7 +13,7 @@ export function Announcer({ messages, busy }: { messages: Message[]; busy: boole
   useEffect(() => {
     if (was.current === busy) return;
     was.current = busy;
-    setText(busy ? 'Answering' : last?.role === 'assistant' ? endOf(last) : '');
+    setText(busy ? 'The answer has started' : last?.role === 'assistant' ? endOf(last) : '');
   }, [busy, last]);
   return (
     <p className="unseen" role="status">
@@ -25,7 +25,7 @@ export function Announcer({ messages, busy }: { messages: Message[]; busy: boole
 function endOf({ parts }: Message): string {
   const end = parts.at(-1)?.type;
   if (end === 'data-error') return ''; // is an alert by itself
-  if (end === 'data-run-interrupted') return 'The answer was broken off';
+  if (end === 'data-run-interrupted') return 'The answer was interrupted';
   const waits = parts.some(p => isToolUIPart(p) && (p.state === 'approval-requested' || p.state === 'input-available'));
-  return waits ? 'A tool call waits for you' : 'The answer is there';
+  return waits ? 'A tool call needs your answer' : 'The answer is complete';
 }

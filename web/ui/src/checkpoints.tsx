@@ -58,14 +58,14 @@ export function CheckpointMark({ at, between }: { at: AtCheckpoint; between: boo
         className="icon checkpoint-mark"
         aria-haspopup="menu"
         aria-expanded={open}
-        aria-label={`Checkpoint behind step ${step}`}
-        title={`Behind step ${step}: go back, or branch`}
+        aria-label={`Checkpoint after step ${step}`}
+        title={`After step ${step}: rewind or branch`}
         onClick={() => setOpen(o => !o)}
       >
         <IconHistory />
       </button>
       {open && (
-        <div className="checkpoint-menu" role="menu" aria-label={`Behind step ${step}`}>
+        <div className="checkpoint-menu" role="menu" aria-label={`After step ${step}`}>
           <button type="button" role="menuitem" onClick={choose(at.branch)}>
             <IconBranch /> Branch from here
           </button>

@@ -87,7 +87,7 @@ export function Composer({ value, onChange, busy, stopping, pausing, whenBusy, o
           onClick={onPause}
           disabled={pausing || stopping}
           aria-label={pausing ? 'Pausing' : 'Pause'}
-          title={pausing ? 'Pauses behind this step' : 'Pause behind this step (Ctrl .)'}
+          title={pausing ? 'Pausing after this step' : 'Pause after this step (Ctrl .)'}
         >
           <IconPause />
         </button>

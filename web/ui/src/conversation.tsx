@@ -14,14 +14,14 @@ const scenes = [
   ['hello', 'A short answer'],
   ['think', 'Reasoning first'],
   ['tools', 'Tools, steps, progress'],
-  ['long', '20,000 pieces'],
-  ['approve', 'You decide'],
-  ['meanwhile', 'You decide meanwhile'],
-  ['client-tool', 'Your page answers'],
-  ['agents', 'Two agents at work for another'],
-  ['agents-approve', 'One of them asks you'],
-  ['branch', 'Checkpoints to go back to'],
-  ['fail', 'Fails in mid-answer'],
+  ['long', '20,000 deltas'],
+  ['approve', 'A call that needs your approval'],
+  ['meanwhile', 'Approve a call while another one runs'],
+  ['client-tool', 'A call that this page executes'],
+  ['agents', 'Two sub-agents in parallel'],
+  ['agents-approve', 'A sub-agent asks for approval'],
+  ['branch', 'Checkpoints: rewind or branch'],
+  ['fail', 'Fails in the middle of the answer'],
 ] as const;
 
 const states = { live: 'Connected', reconnecting: 'Reconnecting…', offline: 'Offline' };
@@ -179,7 +179,7 @@ export function Conversation({ session, demo, behind, title, menu, onFirst, onNe
       <Announcer messages={messages} busy={busy} />
       <div className="foot">
         {!view.atEnd && messages.length > 0 && (
-          <button type="button" className="icon to-end" aria-label="To the latest" onClick={view.toEnd}>
+          <button type="button" className="icon to-end" aria-label="Scroll to the end" onClick={view.toEnd}>
             <IconDown />
           </button>
         )}
@@ -217,8 +217,8 @@ export function Conversation({ session, demo, behind, title, menu, onFirst, onNe
 function Welcome({ demo, onPick }: { demo: boolean; onPick(text: string): void }) {
   return (
     <div className="welcome">
-      <h2>Say something.</h2>
-      <p>Every word is in the log before you see it. Reload in mid-sentence, open a second tab, lose the network: it goes on where you are.</p>
+      <h2>Start a chat</h2>
+      <p>Every word is stored before you see it. Reload the page in the middle of a sentence, open a second tab or lose the network: the answer continues.</p>
       {demo && (
         <ul className="scenes">
           {scenes.map(([word, what]) => (

@@ -203,7 +203,7 @@ function Reasoning({ text, writing }: { text: string; writing: boolean }) {
         <span className="chevron">
           <IconChevron />
         </span>
-        {writing ? <span className="shimmer">Thinking</span> : 'Thought'}
+        {writing ? <span className="shimmer">Thinking</span> : 'Reasoning'}
       </button>
       {open && (
         <div className="reasoning-text">

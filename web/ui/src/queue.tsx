@@ -2,22 +2,22 @@ import type { WhenBusy } from './session';
 import type { Waiting } from './timeline';
 
 const says: Record<string, string> = {
-  queue: 'Waits for this answer',
-  steer: 'Steers at the next step',
-  interrupt: 'Takes its place',
+  queue: 'Answered after this answer',
+  steer: 'Answered after the current step',
+  interrupt: 'Stops this answer',
 };
 
 /** The messages that wait behind a run, in the order in which they will be answered. */
 export function Queue({ waiting }: { waiting: Waiting[] }) {
   if (waiting.length === 0) return null;
   return (
-    <ul className="queue" aria-label="Messages that wait">
+    <ul className="queue" aria-label="Queued messages">
       {waiting.map(m => (
         <li key={m.id} data-id={m.id} data-when={m.whenBusy}>
           <div className="bubble" dir="auto">
             {m.parts.map(p => (p.type === 'text' ? p.text : '')).join('')}
           </div>
-          <span className="queue-note">{says[m.whenBusy] ?? 'Waits'}</span>
+          <span className="queue-note">{says[m.whenBusy] ?? 'Queued'}</span>
         </li>
       ))}
     </ul>
@@ -25,16 +25,16 @@ export function Queue({ waiting }: { waiting: Waiting[] }) {
 }
 
 const choices: [WhenBusy, string, string][] = [
-  ['queue', 'Queue', 'answer it after this answer'],
-  ['steer', 'Steer', 'end this answer at its next step, then answer'],
-  ['interrupt', 'Interrupt', 'stop this answer now, then answer'],
+  ['queue', 'Queue', 'send it after this answer'],
+  ['steer', 'Steer', 'end this answer after the current step, then send it'],
+  ['interrupt', 'Interrupt', 'stop this answer now, then send it'],
 ];
 
 /** What a message does that is sent while an answer is written. */
 export function WhenBusyChoice({ value, onChange }: { value: WhenBusy; onChange(value: WhenBusy): void }) {
   return (
     <fieldset className="when-busy">
-      <legend>While it answers</legend>
+      <legend>When the answer is still running</legend>
       {choices.map(([mode, label, what]) => (
         <label key={mode} title={what} data-chosen={value === mode || undefined}>
           <input type="radio" name="when-busy" value={mode} checked={value === mode} onChange={() => onChange(mode)} />

@@ -43,7 +43,7 @@ export const SessionList = memo(function SessionList({ rows, current, onOpen, on
             type="button"
             className="icon session-delete"
             aria-label={`Delete ${row.title || row.session}`}
-            onClick={() => confirm('Delete this chat? It cannot be brought back.') && onDelete(row.session)}
+            onClick={() => confirm('Delete this chat? This cannot be undone.') && onDelete(row.session)}
           >
             <IconTrash />
           </button>

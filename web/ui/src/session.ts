@@ -27,9 +27,9 @@ const pollEvery = 2_500;
 
 /** Why an answer to a call did not count. */
 const refusals: Record<string, string> = {
-  already_answered: 'Another answer came first.',
+  already_answered: 'Another answer was given first.',
   too_late: 'Too late: the call is settled.',
-  not_waiting: 'Nobody waits for this answer any more.',
+  not_waiting: 'The run has not asked for this answer yet.',
 };
 
 /**
@@ -315,7 +315,7 @@ export class Session {
     try {
       await interrupt({ api: this.#api });
     } catch (error) {
-      this.#set({ interrupting: false, problem: `Not paused: ${(error as Error).message}` });
+      this.#set({ interrupting: false, problem: `Pause failed: ${(error as Error).message}` });
     }
   }
 
@@ -342,7 +342,7 @@ export class Session {
     try {
       return (await resume({ api: this.#api }, { mode: 'branch', checkpointId, commandId: newID() })).sessionId;
     } catch (error) {
-      this.#set({ problem: `Not branched: ${(error as Error).message}` });
+      this.#set({ problem: `Branching failed: ${(error as Error).message}` });
       return undefined;
     }
   }
@@ -361,7 +361,7 @@ export class Session {
       this.onTurn?.();
     } catch (error) {
       const { code, message } = explain(error as Error);
-      if (code === undefined) return `Not sent: ${message}`;
+      if (code === undefined) return `Sending failed: ${message}`;
       refused = refusals[code] ?? message;
     }
     // A look that began before the answer may not show it.

@@ -68,10 +68,10 @@ export function grouped(nodes: ReactNode[]): ReactNode[] {
   return out;
 }
 
-const words: Record<string, string> = { active: 'working', paused: 'waits', ended: 'done', failed: 'failed' };
+const words: Record<string, string> = { active: 'working', paused: 'waiting', ended: 'done', failed: 'failed' };
 
 function stateOf({ status, reason, pending }: Agent): string {
-  if (status === 'paused' && (pending?.length ?? 0) > 0) return 'waits for you';
+  if (status === 'paused' && (pending?.length ?? 0) > 0) return 'needs your answer';
   if (status === 'ended' && reason === 'stopped') return 'stopped';
   return words[status] ?? status;
 }
@@ -116,7 +116,7 @@ export function SubAgentView({ data, family, partsOf }: { data: Agent; family: F
             <IconChevron />
           </span>
         </button>
-        <a className="icon subagent-open" href={addressOf(agent.sessionId)} aria-label={`Open ${agent.type ?? 'the agent'} by itself`} title="Open by itself">
+        <a className="icon subagent-open" href={addressOf(agent.sessionId)} aria-label={`Open ${agent.type ?? 'the agent'} in its own page`} title="Open in its own page">
           <IconOpen />
         </a>
       </div>
@@ -162,7 +162,7 @@ export function rootOf(session: string): string | undefined {
 export function ChildNote({ root, onOpen }: { root: string; onOpen(session: string): void }) {
   return (
     <p className="child-note">
-      This is a sub-agent at work: its parent tells it what to do.
+      This is a sub-agent. Only its parent can send it messages.
       <a
         href={addressOf(root)}
         onClick={e => {

@@ -7,7 +7,7 @@ import type { Session } from './session';
 const words: Record<string, string> = {
   'input-streaming': 'writing arguments',
   'input-available': 'running',
-  'approval-requested': 'waits for approval',
+  'approval-requested': 'needs approval',
   'approval-responded': 'answered',
   'output-available': 'done',
   'output-error': 'failed',
@@ -58,7 +58,7 @@ export function ToolCall({ part, live, session, progress }: Props) {
           <code className="tool-name">{name}</code>
           <span className="tool-hint">{brief(input)}</span>
           {progress && !settled && <Bar label={progress.label} percent={progress.percent} />}
-          <span className="tool-state">{preliminary ? 'working' : located ? 'waits for you' : (waits || !answered || part.state !== 'approval-requested') ? words[part.state] ?? part.state : 'answered'}</span>
+          <span className="tool-state">{preliminary ? 'working' : located ? 'needs your answer' : (waits || !answered || part.state !== 'approval-requested') ? words[part.state] ?? part.state : 'answered'}</span>
           <span className="chevron">
             <IconChevron />
           </span>
@@ -103,7 +103,7 @@ function Place({ sending, onSend }: { sending: boolean; onSend(place: string): v
       }}
     >
       <label>
-        Share a place
+        Share your location
         <input value={place} disabled={sending} maxLength={200} autoComplete="off" onChange={e => setPlace(e.target.value)} />
       </label>
       <button type="submit" className="primary" disabled={sending || place.trim() === ''}>
