@@ -2,6 +2,7 @@ package spool
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"weak"
@@ -36,10 +37,13 @@ type Batch struct {
 // ProjectionOptions say what a [Projection] shows.
 type ProjectionOptions struct {
 	// Key names the projection within its log. Whoever asks with the same key gets
-	// the same projection: After, New and Stateless must belong to it.
+	// the same projection: what else is here must belong to it.
 	Key string
 	// After is the sequence behind which the projector begins.
 	After uint64
+	// Incarnation is the log's: the records of another are not shown. 0 takes the
+	// one that is found.
+	Incarnation uint64
 	// New makes a projector that has seen nothing.
 	New func() Projector
 	// Stateless says that a record's frames depend on the record alone, so that a
@@ -61,6 +65,7 @@ type Projection struct {
 
 	mu      sync.Mutex
 	ring    ring
+	life    uint64  // the log's incarnation; 0 as long as it is not known
 	at      uint64  // everything up to here is projected
 	keptTo  uint64  // up to here from kept records alone
 	head    Head    // of the log, when at was reached
@@ -85,7 +90,7 @@ func (g *Log) Projection(o ProjectionOptions) *Projection {
 		if o.Stateless {
 			o.After = 0
 		}
-		p = &Projection{g: g, o: o, lock: make(chan struct{}, 1)}
+		p = &Projection{g: g, o: o, lock: make(chan struct{}, 1), life: o.Incarnation}
 		p.ring.max = g.logs.o.TailBytes
 		for old, w := range g.projections {
 			if w.Value() == nil {
@@ -180,6 +185,9 @@ func (p *Projection) At(ctx context.Context, just Head, seq uint64) (Projector, 
 		return proj, nil
 	}
 	src, err := newSource(ctx, p.g, just, p.o.After, seq)
+	if err == nil {
+		err = p.bind(src)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -211,6 +219,7 @@ type Follower struct {
 	after   uint64
 	whole   bool // it began at the projection's start, so that nothing is missing if trace is
 	checked bool
+	polled  Head // at which Poll has found nothing
 	own     *ownProjector
 }
 
@@ -243,14 +252,12 @@ func (f *Follower) NextFollowing(ctx context.Context) (Batch, error) {
 // is at the head.
 func (f *Follower) Poll(ctx context.Context) (Batch, error) { return f.next(ctx, polling, 0) }
 
-// Await blocks until the log has another head than the one that Poll has reached.
+// Await blocks until the log has another head than the one at which Poll has found
+// nothing.
 func (f *Follower) Await(ctx context.Context) error {
-	p, t := f.p, f.p.g.tail
-	p.mu.Lock()
-	head := p.head
-	p.mu.Unlock()
+	t := f.p.g.tail
 	t.mu.Lock()
-	if !t.known || t.head != head {
+	if !t.known || t.head != f.polled {
 		t.mu.Unlock()
 		return nil
 	}
@@ -287,7 +294,7 @@ func (f *Follower) next(ctx context.Context, waits patience, until uint64) (Batc
 		switch state {
 		case ringHas:
 			f.after, f.own = b.At, nil
-			b.Quiet = b.At == at && at == head.Seq && quiet(head, t.logs.Now().UnixMilli())
+			b.Quiet = b.At == at && at == head.Seq && quiet(head, t.logs.Now().UnixMilli()) && t.current() == head
 			return b, nil
 		case ringLost:
 			b, err := f.catchUp(ctx)
@@ -316,6 +323,7 @@ func (f *Follower) next(ctx context.Context, waits patience, until uint64) (Batc
 			return Batch{}, ErrCursorAhead.With(p.g.session, nil)
 		case waits == polling, waits == untilQuiet && still:
 			t.mu.Unlock()
+			f.polled = head
 			return Batch{At: f.after, Quiet: still}, nil
 		}
 		if err := t.awaitLocked(ctx); err != nil {
@@ -324,16 +332,17 @@ func (f *Follower) next(ctx context.Context, waits patience, until uint64) (Batc
 	}
 }
 
-// check asks the store where the log stands, unless somebody watches it anyway.
+// check asks the store where the log stands, unless somebody watches it anyway and
+// has seen as much as the follower.
 func (f *Follower) check(ctx context.Context) error {
 	if f.checked {
 		return nil
 	}
 	t := f.p.g.tail
 	t.mu.Lock()
-	watching := t.watching
+	seen := t.watching && t.known && f.after <= t.head.Seq
 	t.mu.Unlock()
-	if !watching {
+	if !seen {
 		if err := t.refresh(ctx); err != nil {
 			return err
 		}
@@ -348,13 +357,16 @@ type ownProjector struct {
 	src     *source
 	scratch []Frame
 	recs    []chunk.Record // read, but not projected
+	failed  bool
 }
 
 // catchUp projects for this follower alone, from the projection's start, and
-// returns what comes after its position, about a segment of it.
+// returns what comes after its position, about a segment of it. An error that may
+// pass loses nothing of what was projected: a reader whose every call is short gets
+// there, too.
 func (f *Follower) catchUp(ctx context.Context) (b Batch, err error) {
 	defer func() {
-		if err != nil {
+		if err != nil && (Final(err) || f.own != nil && f.own.failed) {
 			f.own = nil
 		}
 	}()
@@ -370,8 +382,13 @@ func (f *Follower) catchUp(ctx context.Context) (b Batch, err error) {
 	at := f.after
 	for len(seg.marks) == 0 || len(seg.buf) < segmentBytes && !seg.last().stop {
 		if len(o.recs) == 0 {
-			if o.recs, err = o.src.next(ctx); err != nil {
+			if o.recs, err = o.src.next(ctx); err != nil && (Final(err) || len(seg.marks) == 0) {
+				f.after = at
 				return Batch{}, err
+			}
+			if err != nil {
+				err = nil // of the next call, if it lasts
+				break
 			}
 			if o.src.lossy || !f.whole && f.after < o.src.keptTo {
 				return Batch{}, ErrTrimmed.With(f.p.g.session, nil)
@@ -384,6 +401,7 @@ func (f *Follower) catchUp(ctx context.Context) (b Batch, err error) {
 		r := o.recs[0]
 		o.recs = o.recs[1:]
 		if o.scratch, err = o.proj.Apply(o.scratch[:0], r); err != nil {
+			o.failed = true
 			return Batch{}, err
 		}
 		if r.Seq > f.after && len(o.scratch) > 0 {
@@ -439,6 +457,10 @@ func (p *Projection) advance(ctx context.Context) error {
 	if err == nil && p.src.lossy {
 		err = ErrTrimmed.With(p.g.session, nil)
 	}
+	if p.o.Stateless && errors.Is(err, ErrTrimmed) {
+		p.src = nil // begin again behind the trim: who was there already misses nothing
+		return nil
+	}
 	if err != nil {
 		return p.fail(err)
 	}
@@ -471,10 +493,10 @@ func (p *Projection) advance(ctx context.Context) error {
 func (p *Projection) open(ctx context.Context) error {
 	from := p.o.After
 	if p.o.Stateless {
-		var err error
-		if from, err = p.g.tail.start(ctx); err != nil {
+		if err := p.ask(ctx); err != nil {
 			return err
 		}
+		from = p.g.tail.start()
 	}
 	if p.src != nil && (!p.o.Stateless || p.src.at >= from) {
 		return nil
@@ -496,17 +518,46 @@ func (p *Projection) open(ctx context.Context) error {
 // source reads what a projector of this projection is given: all from its start,
 // or, if it is stateless, what comes after a position.
 func (p *Projection) source(ctx context.Context, after uint64) (*source, error) {
-	just := p.g.tail.current() // whoever reads through here has looked
 	if !p.o.Stateless {
-		return newSource(ctx, p.g, just, p.o.After, 0)
+		after = p.o.After
+		if err := p.ask(ctx); err != nil {
+			return nil, err
+		}
 	}
-	src, err := newSource(ctx, p.g, just, after, 0)
-	if err != nil {
-		return nil, err
+	src, err := newSource(ctx, p.g, p.g.tail.current(), after, 0)
+	if err == nil {
+		err = p.bind(src)
+	}
+	if err != nil || !p.o.Stateless {
+		return src, err
 	}
 	src.at = after
 	src.follow() // what trimmed trace was cannot be told
 	return src, nil
+}
+
+// ask asks the store where the log stands, unless this process has seen the
+// projection's incarnation.
+func (p *Projection) ask(ctx context.Context) error {
+	known := p.g.tail.current()
+	if known == (Head{}) || p.o.Incarnation != 0 && known.Incarnation != p.o.Incarnation {
+		return p.g.tail.refresh(ctx)
+	}
+	return nil
+}
+
+// bind ties the projection to the incarnation of its first source, unless its
+// options have, and says whether a source reads another.
+func (p *Projection) bind(src *source) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.life == 0 {
+		p.life = src.incarnation
+	}
+	if p.life != src.incarnation {
+		return ErrCursorAhead.With(p.g.session, nil)
+	}
+	return nil
 }
 
 // fail remembers errors that last, so that the next caller of Log.Projection gets

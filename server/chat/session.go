@@ -137,7 +137,7 @@ func (s Session) projection(p *wire.Profile, turn *fold.Turn) *spool.Projection 
 	of := wire.Subject{Agent: s.ID, Resolve: func(v json.RawMessage) (json.RawMessage, error) {
 		return s.Blob(context.Background(), v)
 	}}
-	o := spool.ProjectionOptions{Stateless: p.Log != nil}
+	o := spool.ProjectionOptions{Stateless: p.Log != nil, Incarnation: s.At.Incarnation}
 	if turn != nil {
 		of.Turn, o.After = turn.ID, turn.Start()
 	}
