@@ -104,15 +104,21 @@ func (s *logStream) next(ctx context.Context) ([]byte, error) {
 		return b.Bytes, err
 	}
 	for { // a child's turn ends while its parent's goes on
-		end, err := s.childEnd(ctx)
-		if err != nil || end > 0 && end <= s.f.At() {
+		b, err := s.f.Poll(ctx)
+		if err != nil {
 			return nil, err
 		}
-		b, err := s.f.Poll(ctx)
-		if out := s.upTo(end, b); err != nil || len(out) > 0 {
-			return out, err
+		end, err := s.childEnd(ctx) // as of now or later, so that Await misses no end
+		if err != nil {
+			return nil, err
 		}
-		if end > 0 {
+		if out := s.upTo(end, b); len(out) > 0 {
+			return out, nil
+		}
+		switch {
+		case end > 0 && end <= s.f.At():
+			return nil, nil
+		case end > 0:
 			continue
 		}
 		if err := s.f.Await(ctx); err != nil {
@@ -147,9 +153,10 @@ func (s *logStream) upTo(end uint64, b spool.Batch) []byte {
 }
 
 // end returns the event that closes the stream, if the log, or the child, is over
-// where the reader stands.
+// where the reader stands. It asks the store: while nobody waited, the log may have
+// gone on elsewhere.
 func (s *logStream) end(ctx context.Context) (event []byte, err error) {
-	err = s.g.View(ctx, func(f *fold.Fold) error {
+	err = s.g.ViewNow(ctx, func(f *fold.Fold) error {
 		if !s.g.Child() && f.Seq != s.f.At() {
 			return nil
 		}

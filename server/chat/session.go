@@ -70,6 +70,12 @@ func (s Session) View(ctx context.Context, fn func(f *fold.Fold) error) error {
 	return s.ViewAt(ctx, s.At, s.own(fn))
 }
 
+// ViewNow is [spool.Log.View] of the agent's own fold: the store is asked for the
+// head.
+func (s Session) ViewNow(ctx context.Context, fn func(f *fold.Fold) error) error {
+	return s.Log.View(ctx, s.own(fn))
+}
+
 // FoldAt is [spool.Log.FoldAt] of the agent's own fold.
 func (s Session) FoldAt(ctx context.Context, seq uint64) (own *fold.Fold, err error) {
 	f, err := s.Log.FoldAt(ctx, seq)
