@@ -2,6 +2,7 @@ package spool
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"weak"
@@ -37,10 +38,13 @@ type Batch struct {
 // ProjectionOptions define what a [Projection] shows.
 type ProjectionOptions struct {
 	// Key names the projection within its log. Calls with the same key get the same
-	// projection, so After, New and Stateless must be the same, too.
+	// projection, so the other options must be the same, too.
 	Key string
 	// After is the sequence after which the projector begins.
 	After uint64
+	// Incarnation is the log's incarnation: records of another one are not shown. 0
+	// takes the one that is found.
+	Incarnation uint64
 	// New makes a projector that has applied no record.
 	New func() Projector
 	// Stateless is set if a record's frames depend on the record alone, so that a
@@ -62,6 +66,7 @@ type Projection struct {
 
 	mu      sync.Mutex
 	ring    ring
+	life    uint64  // the log's incarnation; 0 as long as it is not known
 	at      uint64  // everything up to here is projected
 	keptTo  uint64  // up to here it was projected from kept records alone
 	head    Head    // of the log, when at was reached
@@ -84,7 +89,7 @@ func (g *Log) Projection(o ProjectionOptions) *Projection {
 		if o.Stateless {
 			o.After = 0
 		}
-		p = &Projection{g: g, o: o, lock: make(chan struct{}, 1)}
+		p = &Projection{g: g, o: o, lock: make(chan struct{}, 1), life: o.Incarnation}
 		p.ring.max = g.logs.o.TailBytes
 		for old, w := range g.projections {
 			if w.Value() == nil {
@@ -178,6 +183,9 @@ func (p *Projection) At(ctx context.Context, just Head, seq uint64) (Projector, 
 		return proj, nil
 	}
 	src, err := newSource(ctx, p.g, just, p.o.After, seq)
+	if err == nil {
+		err = p.bind(src)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -210,6 +218,7 @@ type Follower struct {
 	after   uint64
 	whole   bool // it began at the projection's start, so it lacks nothing if trace is trimmed
 	checked bool
+	polled  Head // at which Poll has found nothing
 	own     *ownProjector
 }
 
@@ -241,14 +250,12 @@ func (f *Follower) NextFollowing(ctx context.Context) (Batch, error) {
 // at the head.
 func (f *Follower) Poll(ctx context.Context) (Batch, error) { return f.next(ctx, polling, 0) }
 
-// Await blocks until the log's head differs from the one that Poll has reached.
+// Await blocks until the log's head differs from the one at which Poll has found
+// nothing.
 func (f *Follower) Await(ctx context.Context) error {
-	p, t := f.p, f.p.g.tail
-	p.mu.Lock()
-	head := p.head
-	p.mu.Unlock()
+	t := f.p.g.tail
 	t.mu.Lock()
-	if !t.known || t.head != head {
+	if !t.known || t.head != f.polled {
 		t.mu.Unlock()
 		return nil
 	}
@@ -308,7 +315,7 @@ func (f *Follower) take(ctx context.Context) (Batch, reached, error) {
 		switch state {
 		case ringHas:
 			f.after, f.own = b.At, nil
-			b.Quiet = b.At == to.at && to.at == to.head.Seq && quiet(to.head, p.g.logs.Now().UnixMilli())
+			b.Quiet = b.At == to.at && to.at == to.head.Seq && quiet(to.head, p.g.logs.Now().UnixMilli()) && p.g.tail.current() == to.head
 			return b, to, nil
 		case ringNone:
 			f.after, f.own = max(f.after, to.at), nil
@@ -337,21 +344,23 @@ func (f *Follower) stand(ctx context.Context, to reached, waits patience) (stays
 		return true, Batch{}, ErrCursorAhead.With(t.session, nil)
 	case waits == polling, waits == untilQuiet && still:
 		t.mu.Unlock()
+		f.polled = to.head
 		return true, Batch{At: f.after, Quiet: still}, nil
 	}
 	return false, Batch{}, t.awaitLocked(ctx)
 }
 
-// check asks the store for the log's head, unless a watcher follows it already.
+// check asks the store for the log's head, unless a watcher follows it already and has
+// seen as much as the follower.
 func (f *Follower) check(ctx context.Context) error {
 	if f.checked {
 		return nil
 	}
 	t := f.p.g.tail
 	t.mu.Lock()
-	watching := t.watching
+	seen := t.watching && t.known && f.after <= t.head.Seq
 	t.mu.Unlock()
-	if !watching {
+	if !seen {
 		if err := t.refresh(ctx); err != nil {
 			return err
 		}
@@ -366,13 +375,15 @@ type ownProjector struct {
 	src     *source
 	scratch []Frame
 	recs    []chunk.Record // read, but not yet projected
+	failed  bool
 }
 
 // catchUp projects for this follower alone, from the projection's start, and returns
-// about one segment of the frames after its position.
+// about one segment of the frames after its position. A temporary error keeps what was
+// projected, so that a reader with a short deadline on every call gets there, too.
 func (f *Follower) catchUp(ctx context.Context) (b Batch, err error) {
 	defer func() {
-		if err != nil {
+		if err != nil && (Final(err) || f.own != nil && f.own.failed) {
 			f.own = nil
 		}
 	}()
@@ -388,8 +399,13 @@ func (f *Follower) catchUp(ctx context.Context) (b Batch, err error) {
 	at := f.after
 	for len(seg.marks) == 0 || len(seg.buf) < segmentBytes && !seg.last().stop {
 		if len(o.recs) == 0 {
-			if o.recs, err = o.src.next(ctx); err != nil {
+			if o.recs, err = o.src.next(ctx); err != nil && (Final(err) || len(seg.marks) == 0) {
+				f.after = at
 				return Batch{}, err
+			}
+			if err != nil {
+				err = nil // of the next call, if it lasts
+				break
 			}
 			if o.src.lossy || !f.whole && f.after < o.src.keptTo {
 				return Batch{}, ErrTrimmed.With(f.p.g.session, nil)
@@ -402,6 +418,7 @@ func (f *Follower) catchUp(ctx context.Context) (b Batch, err error) {
 		r := o.recs[0]
 		o.recs = o.recs[1:]
 		if o.scratch, err = o.proj.Apply(o.scratch[:0], r); err != nil {
+			o.failed = true
 			return Batch{}, err
 		}
 		if r.Seq > f.after && len(o.scratch) > 0 {
@@ -457,6 +474,10 @@ func (p *Projection) advance(ctx context.Context) error {
 	if err == nil && p.src.lossy {
 		err = ErrTrimmed.With(p.g.session, nil)
 	}
+	if p.o.Stateless && errors.Is(err, ErrTrimmed) {
+		p.src = nil // begin again behind the trim: who was there already misses nothing
+		return nil
+	}
 	if err != nil {
 		return p.fail(err)
 	}
@@ -489,10 +510,10 @@ func (p *Projection) advance(ctx context.Context) error {
 func (p *Projection) open(ctx context.Context) error {
 	from := p.o.After
 	if p.o.Stateless {
-		var err error
-		if from, err = p.g.tail.start(ctx); err != nil {
+		if err := p.ask(ctx); err != nil {
 			return err
 		}
+		from = p.g.tail.start()
 	}
 	if p.src != nil && (!p.o.Stateless || p.src.at >= from) {
 		return nil
@@ -514,17 +535,46 @@ func (p *Projection) open(ctx context.Context) error {
 // source reads the records for a projector of this projection: all from its start, or,
 // if it is stateless, those after a position.
 func (p *Projection) source(ctx context.Context, after uint64) (*source, error) {
-	just := p.g.tail.current() // its reader has asked the store
 	if !p.o.Stateless {
-		return newSource(ctx, p.g, just, p.o.After, 0)
+		after = p.o.After
+		if err := p.ask(ctx); err != nil {
+			return nil, err
+		}
 	}
-	src, err := newSource(ctx, p.g, just, after, 0)
-	if err != nil {
-		return nil, err
+	src, err := newSource(ctx, p.g, p.g.tail.current(), after, 0)
+	if err == nil {
+		err = p.bind(src)
+	}
+	if err != nil || !p.o.Stateless {
+		return src, err
 	}
 	src.at = after
 	src.follow() // trimmed trace cannot be projected
 	return src, nil
+}
+
+// ask asks the store where the log stands, unless this process has seen the
+// projection's incarnation.
+func (p *Projection) ask(ctx context.Context) error {
+	known := p.g.tail.current()
+	if known == (Head{}) || p.o.Incarnation != 0 && known.Incarnation != p.o.Incarnation {
+		return p.g.tail.refresh(ctx)
+	}
+	return nil
+}
+
+// bind ties the projection to the incarnation of its first source, unless its
+// options have, and says whether a source reads another.
+func (p *Projection) bind(src *source) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.life == 0 {
+		p.life = src.incarnation
+	}
+	if p.life != src.incarnation {
+		return ErrCursorAhead.With(p.g.session, nil)
+	}
+	return nil
 }
 
 // fail remembers permanent errors, so that the next call of Log.Projection returns

@@ -63,20 +63,12 @@ func (t *tail) current() Head {
 	return t.head
 }
 
-// start is the sequence before the first record that the tail holds.
-func (t *tail) start(ctx context.Context) (uint64, error) {
-	t.mu.Lock()
-	known, base := t.known, t.base
-	t.mu.Unlock()
-	if known {
-		return base, nil
-	}
-	if err := t.refresh(ctx); err != nil {
-		return 0, err
-	}
+// start is the sequence before the first record that the tail holds and that was
+// not trimmed: what follows those it holds may lie behind the trace floor.
+func (t *tail) start() uint64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.base, nil
+	return max(t.base, t.head.TraceFloor)
 }
 
 func (t *tail) observeLocked(h Head) {

@@ -199,13 +199,21 @@ const (
 
 // Until calls look with the fold, and again whenever the log has grown, until look
 // returns [Seen] or fails. It fails with io.EOF if look returns [Maybe] and the log is
-// quiet: no run is open and no command is due. Other errors are those of [Log.View].
+// quiet: no run is open and no command is due. It fails with [ErrCursorAhead] if the log
+// gets another incarnation. Other errors are those of [Log.View].
 func (g *Log) Until(ctx context.Context, just Head, look func(f *fold.Fold) (Look, error)) error {
+	life := just.Incarnation
 	for {
 		var found Look
 		var seen Head
 		err := g.ViewAt(ctx, just, func(f *fold.Fold) error {
 			seen = Head{Seq: g.view.src.at, Incarnation: g.view.src.incarnation}
+			if life == 0 {
+				life = seen.Incarnation
+			}
+			if life != seen.Incarnation {
+				return ErrCursorAhead.With(g.session, nil)
+			}
 			var err error
 			found, err = look(f)
 			return err

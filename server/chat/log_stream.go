@@ -104,15 +104,21 @@ func (s *logStream) next(ctx context.Context) ([]byte, error) {
 		return b.Bytes, err
 	}
 	for { // a child's turn ends before its parent's
-		end, err := s.childEnd(ctx)
-		if err != nil || end > 0 && end <= s.f.At() {
+		b, err := s.f.Poll(ctx)
+		if err != nil {
 			return nil, err
 		}
-		b, err := s.f.Poll(ctx)
-		if out := s.upTo(end, b); err != nil || len(out) > 0 {
-			return out, err
+		end, err := s.childEnd(ctx) // as of now or later, so that Await misses no end
+		if err != nil {
+			return nil, err
 		}
-		if end > 0 {
+		if out := s.upTo(end, b); len(out) > 0 {
+			return out, nil
+		}
+		switch {
+		case end > 0 && end <= s.f.At():
+			return nil, nil
+		case end > 0:
 			continue
 		}
 		if err := s.f.Await(ctx); err != nil {
@@ -149,7 +155,7 @@ func (s *logStream) upTo(end uint64, b spool.Batch) []byte {
 // end returns the event that closes the stream, if the log or the child is quiet at the
 // reader's position.
 func (s *logStream) end(ctx context.Context) (event []byte, err error) {
-	err = s.g.View(ctx, func(f *fold.Fold) error {
+	err = s.g.viewAtEnd(ctx, func(f *fold.Fold) error {
 		if !s.g.Child() && f.Seq != s.f.At() {
 			return nil
 		}

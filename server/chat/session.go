@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"strconv"
+	"time"
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/chunk"
@@ -22,7 +23,12 @@ type Session struct {
 	*spool.Log // the root's
 	ID         string
 	At         spool.Head // of the root's log; zero if the session does not exist
+	asked      time.Time  // when At was requested
+	now        func() time.Time
 }
+
+// headLasts is how old a request's head may be when its stream ends.
+const headLasts = time.Second
 
 // find returns a session, root or child, whether it exists or not.
 func (d *Deps) find(ctx context.Context, session string) (Session, error) {
@@ -43,8 +49,9 @@ func (d *Deps) Visit(ctx context.Context, session string) (Session, error) {
 	if err != nil {
 		return Session{}, err
 	}
+	asked := d.Logs.Now()
 	h, err := g.Head(ctx)
-	return Session{g, session, h}, err
+	return Session{g, session, h, asked, d.Logs.Now}, err
 }
 
 // visitRoot is [Deps.Visit] for requests that only a root's session accepts.
@@ -68,6 +75,16 @@ func (s Session) View(ctx context.Context, fn func(f *fold.Fold) error) error {
 		return fn(fold.New(s.ID))
 	}
 	return s.ViewAt(ctx, s.At, s.own(fn))
+}
+
+// viewAtEnd is View for the end of a stream. The request's head may be old by then, and
+// another process may have written since, so a head older than headLasts is requested
+// again.
+func (s Session) viewAtEnd(ctx context.Context, fn func(f *fold.Fold) error) error {
+	if s.now().Sub(s.asked) < headLasts {
+		return s.View(ctx, fn)
+	}
+	return s.Log.View(ctx, s.own(fn))
 }
 
 // FoldAt is [spool.Log.FoldAt] of the agent's own fold.
@@ -137,7 +154,7 @@ func (s Session) projection(p *wire.Profile, turn *fold.Turn) *spool.Projection 
 	of := wire.Subject{Agent: s.ID, Resolve: func(v json.RawMessage) (json.RawMessage, error) {
 		return s.Blob(context.Background(), v)
 	}}
-	o := spool.ProjectionOptions{Stateless: p.Log != nil}
+	o := spool.ProjectionOptions{Stateless: p.Log != nil, Incarnation: s.At.Incarnation}
 	if turn != nil {
 		of.Turn, o.After = turn.ID, turn.Start()
 	}

@@ -162,7 +162,7 @@ func (s *turnStream) cursor(seq uint64) spool.Cursor {
 // over reports whether the turn is over in the log, and whether the reader is at that
 // end: it may be at a pause after which a later run has continued.
 func (s *turnStream) over(ctx context.Context) (over bool, err error) {
-	err = s.g.View(ctx, func(f *fold.Fold) error {
+	err = s.g.viewAtEnd(ctx, func(f *fold.Fold) error {
 		over = turnOver(f, s.turn, s.quiet || s.g.Child())
 		if t := f.Turn(s.turn); t != nil && t.LastRun().Start > s.f.At() {
 			over = false
