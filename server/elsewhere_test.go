@@ -3,8 +3,11 @@ package server_test
 import (
 	"errors"
 	"io"
+	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/server/chat"
 	"github.com/spool-run/spool/wire/native"
 )
@@ -15,8 +18,10 @@ func TestNoStaleEnd(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, nil)
 	k.turn("s", "m1", "all of it")
-	elsewhere := k.anew()
-	res, err := chat.Handle(t.Context(), &chat.Deps{Logs: elsewhere.logs}, chat.Params{Session: "s", Profile: native.Options{}.Profile()})
+	var later atomic.Int64
+	elsewhere := spool.NewLogs(k.store, &spool.Options{Now: func() time.Time { return time.Now().Add(time.Duration(later.Load())) }})
+	defer elsewhere.Close()
+	res, err := chat.Handle(t.Context(), &chat.Deps{Logs: elsewhere}, chat.Params{Session: "s", Profile: native.Options{}.Profile()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,6 +31,7 @@ func TestNoStaleEnd(t *testing.T) {
 	k.say("s", "m2", "more")
 	o := k.own("s")
 	o.start("m2")
+	later.Store(int64(time.Minute)) // so long it took to send what was there
 	if out, err := res.Stream.Next(t.Context()); errors.Is(err, io.EOF) {
 		t.Errorf("the stream ends with %q while a run is open", out)
 	}

@@ -153,10 +153,9 @@ func (s *logStream) upTo(end uint64, b spool.Batch) []byte {
 }
 
 // end returns the event that closes the stream, if the log, or the child, is over
-// where the reader stands. It asks the store: while nobody waited, the log may have
-// gone on elsewhere.
+// where the reader stands.
 func (s *logStream) end(ctx context.Context) (event []byte, err error) {
-	err = s.g.ViewNow(ctx, func(f *fold.Fold) error {
+	err = s.g.viewNow(ctx, func(f *fold.Fold) error {
 		if !s.g.Child() && f.Seq != s.f.At() {
 			return nil
 		}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"strconv"
+	"time"
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/chunk"
@@ -22,7 +23,15 @@ type Session struct {
 	*spool.Log // the root's
 	ID         string
 	At         spool.Head // of the root's log; zero if the session does not exist
+
+	logs  *spool.Logs
+	asked time.Time // when the request came
 }
+
+// headLasts is how long after its request a stream may end by what its process
+// knows. Later the store is asked: while nobody waited, the log may have gone on
+// elsewhere.
+const headLasts = time.Second
 
 // find returns a session, root or child, whether it exists or not.
 func (d *Deps) find(ctx context.Context, session string) (Session, error) {
@@ -43,8 +52,9 @@ func (d *Deps) Visit(ctx context.Context, session string) (Session, error) {
 	if err != nil {
 		return Session{}, err
 	}
-	h, err := g.Head(ctx)
-	return Session{g, session, h}, err
+	s := Session{Log: g, ID: session, logs: d.Logs, asked: d.Logs.Now()}
+	s.At, err = g.Head(ctx)
+	return s, err
 }
 
 // visitRoot is [Deps.Visit] for what only a root's session takes.
@@ -70,9 +80,11 @@ func (s Session) View(ctx context.Context, fn func(f *fold.Fold) error) error {
 	return s.ViewAt(ctx, s.At, s.own(fn))
 }
 
-// ViewNow is [spool.Log.View] of the agent's own fold: the store is asked for the
-// head.
-func (s Session) ViewNow(ctx context.Context, fn func(f *fold.Fold) error) error {
+// viewNow is View for how a stream ends.
+func (s Session) viewNow(ctx context.Context, fn func(f *fold.Fold) error) error {
+	if s.logs.Now().Sub(s.asked) < headLasts {
+		return s.View(ctx, fn)
+	}
 	return s.Log.View(ctx, s.own(fn))
 }
 

@@ -160,9 +160,9 @@ func (s *turnStream) cursor(seq uint64) spool.Cursor {
 
 // over says whether the turn has ended for good, as far as the log knows, and
 // with what the reader has been given: it may stand at a pause that a later run
-// has ended long ago, perhaps elsewhere, so that the store is asked.
+// has ended long ago.
 func (s *turnStream) over(ctx context.Context) (over bool, err error) {
-	err = s.g.ViewNow(ctx, func(f *fold.Fold) error {
+	err = s.g.viewNow(ctx, func(f *fold.Fold) error {
 		over = turnOver(f, s.turn, s.quiet || s.g.Child())
 		if t := f.Turn(s.turn); t != nil && t.LastRun().Start > s.f.At() {
 			over = false
