@@ -375,18 +375,12 @@ type ownProjector struct {
 	src     *source
 	scratch []Frame
 	recs    []chunk.Record // read, but not yet projected
-	failed  bool
 }
 
 // catchUp projects for this follower alone, from the projection's start, and returns
 // about one segment of the frames after its position. A temporary error keeps what was
 // projected, so that a reader with a short deadline on every call gets there, too.
-func (f *Follower) catchUp(ctx context.Context) (b Batch, err error) {
-	defer func() {
-		if err != nil && (Final(err) || f.own != nil && f.own.failed) {
-			f.own = nil
-		}
-	}()
+func (f *Follower) catchUp(ctx context.Context) (Batch, error) {
 	if f.own == nil {
 		src, err := f.p.source(ctx, f.after)
 		if err != nil {
@@ -398,27 +392,24 @@ func (f *Follower) catchUp(ctx context.Context) (b Batch, err error) {
 	var seg segment
 	at := f.after
 	for len(seg.marks) == 0 || len(seg.buf) < segmentBytes && !seg.last().stop {
-		if len(o.recs) == 0 {
-			if o.recs, err = o.src.next(ctx); err != nil && (Final(err) || len(seg.marks) == 0) {
+		r, err := f.record(ctx)
+		if err != nil {
+			if Final(err) {
+				f.own = nil
+				return Batch{}, err
+			}
+			if len(seg.marks) == 0 {
 				f.after = at
 				return Batch{}, err
 			}
-			if err != nil {
-				err = nil // of the next call, if it lasts
-				break
-			}
-			if o.src.lossy || !f.whole && f.after < o.src.keptTo {
-				return Batch{}, ErrTrimmed.With(f.p.g.session, nil)
-			}
-			if len(o.recs) == 0 {
-				at = max(at, o.src.at)
-				break
-			}
+			break // the next call meets the error again, if it lasts
 		}
-		r := o.recs[0]
-		o.recs = o.recs[1:]
-		if o.scratch, err = o.proj.Apply(o.scratch[:0], r); err != nil {
-			o.failed = true
+		if r == nil {
+			at = max(at, o.src.at)
+			break
+		}
+		if o.scratch, err = o.proj.Apply(o.scratch[:0], *r); err != nil {
+			f.own = nil
 			return Batch{}, err
 		}
 		if r.Seq > f.after && len(o.scratch) > 0 {
@@ -426,11 +417,30 @@ func (f *Follower) catchUp(ctx context.Context) (b Batch, err error) {
 		}
 		at = max(at, r.Seq)
 	}
+	b := Batch{}
 	if len(seg.marks) > 0 {
 		b = seg.after(f.after)
 	}
 	f.after, b.At = at, at
 	return b, nil
+}
+
+// record returns the next record for the follower's own projector, or nil at the head.
+func (f *Follower) record(ctx context.Context) (r *chunk.Record, err error) {
+	o := f.own
+	if len(o.recs) == 0 {
+		if o.recs, err = o.src.next(ctx); err != nil {
+			return nil, err
+		}
+		if o.src.lossy || !f.whole && f.after < o.src.keptTo {
+			return nil, ErrTrimmed.With(f.p.g.session, nil)
+		}
+		if len(o.recs) == 0 {
+			return nil, nil
+		}
+	}
+	r, o.recs = &o.recs[0], o.recs[1:]
+	return r, nil
 }
 
 func (p *Projection) acquire(ctx context.Context) error {

@@ -202,7 +202,6 @@ type lifetime struct {
 }
 
 type followed struct {
-	seed        string
 	incarnation uint64
 	after       uint64
 	skip        int // -1: lines

@@ -36,23 +36,8 @@ func (t *tx) append(a *spool.Append) (spool.Appended, error) {
 	if err != nil {
 		return spool.Appended{}, err
 	}
-	if a.Epoch > 0 {
-		if !st.alive || st.head.Epoch != a.Epoch {
-			return spool.Appended{}, spool.ErrSuperseded.With(a.Session, nil)
-		}
-		if err := t.loadWriters(st); err != nil {
-			return spool.Appended{}, err
-		}
-		st.renew(t.now)
-		t.touch(st)
-		if w := st.writers[a.Writer]; w != nil && a.Ordinal > 0 && a.Ordinal <= w.ordinal {
-			if a.Ordinal < w.ordinal {
-				return spool.Appended{}, chunk.ErrInvalid.Because("a later append of this writer is stored").With(a.Session, nil)
-			}
-			return spool.Appended{First: w.first, Last: w.last, Head: st.head, Repeated: true}, nil
-		}
-	} else if st.alive && st.head.Status == chunk.StatusCopying {
-		return spool.Appended{}, spool.ErrNotFound.With(a.Session, nil)
+	if stored, err := t.admit(st, a); stored.Repeated || err != nil {
+		return stored, err
 	}
 	if err := t.create(st); err != nil {
 		return spool.Appended{}, err
@@ -71,19 +56,52 @@ func (t *tx) append(a *spool.Append) (spool.Appended, error) {
 		t.sooner = true // wakes those that wait for this agent's sessions
 	}
 	st.setRow(a.Row)
-	switch {
-	case a.Epoch == 0:
-		st.command = st.head.Seq
-		if st.head.Due == 0 || st.head.Due > t.now {
-			st.head.Due = t.now
-		}
-	case a.Settle != nil && st.command <= a.Settle.Seen:
-		st.head.Due = a.Settle.Next
-	}
+	st.setDue(a, t.now)
 	if a.Epoch > 0 && a.Ordinal > 0 {
 		st.writers[a.Writer] = &written{a.Ordinal, first, st.head.Seq, true}
 	}
 	return spool.Appended{First: first, Last: st.head.Seq, Head: st.head}, nil
+}
+
+// admit says whether the caller may append, and returns the answer of an append that
+// is stored already. It renews an owner's lease.
+func (t *tx) admit(st *state, a *spool.Append) (spool.Appended, error) {
+	if a.Epoch == 0 {
+		if st.alive && st.head.Status == chunk.StatusCopying {
+			return spool.Appended{}, spool.ErrNotFound.With(a.Session, nil)
+		}
+		return spool.Appended{}, nil
+	}
+	if !st.alive || st.head.Epoch != a.Epoch {
+		return spool.Appended{}, spool.ErrSuperseded.With(a.Session, nil)
+	}
+	if err := t.loadWriters(st); err != nil {
+		return spool.Appended{}, err
+	}
+	st.renew(t.now)
+	t.touch(st)
+	w := st.writers[a.Writer]
+	switch {
+	case w == nil || a.Ordinal == 0 || a.Ordinal > w.ordinal:
+		return spool.Appended{}, nil
+	case a.Ordinal < w.ordinal:
+		return spool.Appended{}, chunk.ErrInvalid.Because("a later append of this writer is stored").With(a.Session, nil)
+	}
+	return spool.Appended{First: w.first, Last: w.last, Head: st.head, Repeated: true}, nil
+}
+
+// setDue moves the session's due time: a command makes it due at once, and an owner
+// that has seen every command sets the next time.
+func (st *state) setDue(a *spool.Append, now int64) {
+	switch {
+	case a.Epoch == 0:
+		st.command = st.head.Seq
+		if st.head.Due == 0 || st.head.Due > now {
+			st.head.Due = now
+		}
+	case a.Settle != nil && st.command <= a.Settle.Seen:
+		st.head.Due = a.Settle.Next
+	}
 }
 
 func (st *state) setRow(r spool.Row) {

@@ -29,48 +29,8 @@ func Bench(b *testing.B, open Factory) {
 			b.ReportMetric(float64(b.N*size)/b.Elapsed().Seconds(), "records/s")
 		})
 	}
-	b.Run("Append/callers=256", func(b *testing.B) {
-		s := open(b)
-		const callers = 256
-		leases := make([]spool.Lease, callers)
-		for i := range leases {
-			leases[i] = own(b, s, fmt.Sprint("s", i), "o")
-		}
-		batch := benchRecords(1)
-		took := make([][]time.Duration, callers)
-		b.ResetTimer()
-		parallel(callers, func(i int) {
-			for n := i; n < b.N; n += callers {
-				start := time.Now()
-				if _, err := s.Append(b.Context(), spool.Append{Session: leases[i].Session, Epoch: leases[i].Epoch, Writer: "w", Ordinal: uint64(n + 1), Records: batch}); err != nil {
-					b.Error(err)
-					return
-				}
-				took[i] = append(took[i], time.Since(start))
-			}
-		})
-		b.StopTimer()
-		report(b, slices.Concat(took...))
-		b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "records/s")
-	})
-	b.Run("Read/20000", func(b *testing.B) {
-		s := open(b)
-		batch := benchRecords(1000)
-		for range 20 {
-			put(b, s, spool.Append{Session: "s", Records: batch})
-		}
-		b.ReportAllocs()
-		for b.Loop() {
-			after := uint64(0)
-			for after < 20_000 {
-				rs, _, err := s.Read(b.Context(), "s", after, 1000)
-				if err != nil || len(rs) == 0 {
-					b.Fatalf("after %d: %d records, %v", after, len(rs), err)
-				}
-				after = rs[len(rs)-1].Seq
-			}
-		}
-	})
+	b.Run("Append/callers=256", func(b *testing.B) { benchCallers(b, open) })
+	b.Run("Read/20000", func(b *testing.B) { benchRead(b, open) })
 	for _, call := range smallCalls {
 		b.Run(call.name, func(b *testing.B) {
 			s := open(b)
@@ -84,35 +44,84 @@ func Bench(b *testing.B, open Factory) {
 			}
 		})
 	}
-	b.Run("Wake", func(b *testing.B) { // from before the append to a waiter's return
-		s := open(b)
-		seen := command(b, s, "s", "c").Head
-		batch := benchRecords(1)
-		woke := make(chan time.Time)
-		go func() {
-			defer close(woke)
-			seen := seen
-			for {
-				h, err := s.Wait(b.Context(), "s", seen)
-				if err != nil {
-					return
-				}
-				seen = h
-				woke <- time.Now()
-			}
-		}()
-		var took []time.Duration
-		for b.Loop() {
+	b.Run("Wake", func(b *testing.B) { benchWake(b, open) })
+}
+
+// benchCallers appends to many sessions at once.
+func benchCallers(b *testing.B, open Factory) {
+	s := open(b)
+	const callers = 256
+	leases := make([]spool.Lease, callers)
+	for i := range leases {
+		leases[i] = own(b, s, fmt.Sprint("s", i), "o")
+	}
+	batch := benchRecords(1)
+	took := make([][]time.Duration, callers)
+	b.ResetTimer()
+	parallel(callers, func(i int) {
+		for n := i; n < b.N; n += callers {
 			start := time.Now()
-			put(b, s, spool.Append{Session: "s", Records: batch})
-			at, ok := <-woke
-			if !ok {
-				b.Fatal("the waiter gave up")
+			if _, err := s.Append(b.Context(), spool.Append{Session: leases[i].Session, Epoch: leases[i].Epoch, Writer: "w", Ordinal: uint64(n + 1), Records: batch}); err != nil {
+				b.Error(err)
+				return
 			}
-			took = append(took, at.Sub(start))
+			took[i] = append(took[i], time.Since(start))
 		}
-		report(b, took)
 	})
+	b.StopTimer()
+	report(b, slices.Concat(took...))
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "records/s")
+}
+
+// benchRead reads a long log in pages.
+func benchRead(b *testing.B, open Factory) {
+	s := open(b)
+	batch := benchRecords(1000)
+	for range 20 {
+		put(b, s, spool.Append{Session: "s", Records: batch})
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		after := uint64(0)
+		for after < 20_000 {
+			rs, _, err := s.Read(b.Context(), "s", after, 1000)
+			if err != nil || len(rs) == 0 {
+				b.Fatalf("after %d: %d records, %v", after, len(rs), err)
+			}
+			after = rs[len(rs)-1].Seq
+		}
+	}
+}
+
+// benchWake measures from before an append to the return of a waiter.
+func benchWake(b *testing.B, open Factory) {
+	s := open(b)
+	seen := command(b, s, "s", "c").Head
+	batch := benchRecords(1)
+	woke := make(chan time.Time)
+	go func() {
+		defer close(woke)
+		seen := seen
+		for {
+			h, err := s.Wait(b.Context(), "s", seen)
+			if err != nil {
+				return
+			}
+			seen = h
+			woke <- time.Now()
+		}
+	}()
+	var took []time.Duration
+	for b.Loop() {
+		start := time.Now()
+		put(b, s, spool.Append{Session: "s", Records: batch})
+		at, ok := <-woke
+		if !ok {
+			b.Fatal("the waiter gave up")
+		}
+		took = append(took, at.Sub(start))
+	}
+	report(b, took)
 }
 
 // smallCalls ask little, so that what they take is the driver's own work for a call.

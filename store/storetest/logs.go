@@ -73,130 +73,174 @@ type view struct {
 const lastRecord = "this is the last record"
 
 func readersSee(t *testing.T, x *suite, rng *rand.Rand) {
-	store := x.open(t)
-	trimmer, trims := store.(spool.Trimmer)
-	w := &witness{Store: store, rng: rand.New(rand.NewPCG(rng.Uint64(), 2)), taken: map[place]string{}}
-	var logs [2]*spool.Log
-	for i := range logs {
-		l := spool.NewLogs(w, &spool.Options{TailBytes: 500 + rng.IntN(10_000), BatchRecords: 1 + rng.IntN(9)})
-		defer l.Close()
+	c := newCrowd(t, x, rng)
+	for range 150 {
+		c.act()
+	}
+	c.take()
+	if _, err := c.owner.Commit(c.ctx, spool.Row{Status: chunk.StatusEnded}, &spool.Settle{Seen: 1 << 60}, &chunk.ErrorChunk{Error: lastRecord}); err != nil {
+		t.Fatal(err)
+	}
+	for range c.readers {
+		c.judge(<-c.views)
+	}
+	if len(c.w.twice) > 0 {
+		slices.SortFunc(c.w.twice, func(a, b place) int { return int(a.seq) - int(b.seq) })
+		t.Errorf("sequences were given twice: %v", c.w.twice)
+	}
+	for _, l := range append(c.losers, c.owner) {
+		_ = l.Close()
+	}
+}
+
+// crowd is one session's owners and readers in two Logs over one store.
+type crowd struct {
+	t       *testing.T
+	ctx     context.Context
+	rng     *rand.Rand
+	store   spool.Store
+	trimmer spool.Trimmer // nil if the store has none
+	w       *witness
+	logs    [2]*spool.Log
+	owner   *spool.Writer
+	losers  []*spool.Writer
+	views   chan view
+	readers int
+	trimmed bool
+	deleted bool
+}
+
+func newCrowd(t *testing.T, x *suite, rng *rand.Rand) *crowd {
+	c := &crowd{t: t, ctx: limit(t), rng: rng, store: x.open(t), views: make(chan view, 100)}
+	c.trimmer, _ = c.store.(spool.Trimmer)
+	c.w = &witness{Store: c.store, rng: rand.New(rand.NewPCG(rng.Uint64(), 2)), taken: map[place]string{}}
+	for i := range c.logs {
+		l := spool.NewLogs(c.w, &spool.Options{TailBytes: 500 + rng.IntN(10_000), BatchRecords: 1 + rng.IntN(9)})
+		t.Cleanup(func() { _ = l.Close() })
 		g, err := l.Log("s")
 		if err != nil {
 			t.Fatal(err)
 		}
-		logs[i] = g
+		c.logs[i] = g
 	}
-	ctx := limit(t)
-	var owner *spool.Writer
-	var losers []*spool.Writer
-	take := func() {
-		if owner != nil {
-			losers = append(losers, owner)
+	c.take()
+	return c
+}
+
+// act does one random thing.
+func (c *crowd) act() {
+	switch n := c.rng.IntN(30); {
+	case n < 12:
+		c.write()
+	case n < 15:
+		m := chunk.Message{ID: "m", Role: chunk.RoleUser}
+		if _, err := c.log().Command(c.ctx, spool.Row{}, &chunk.UserMessage{CommandID: fmt.Sprint("c", c.rng.Uint64()), Message: m}); err != nil {
+			c.t.Fatal(err)
 		}
-		owner = logs[rng.IntN(2)].Writer(own(t, store, "s", "o"), spool.WriterOptions{})
+	case n < 16:
+		_, err := c.owner.Commit(c.ctx, spool.Row{Status: []chunk.Status{chunk.StatusActive, chunk.StatusEnded}[c.rng.IntN(2)]}, &spool.Settle{Seen: 1 << 60})
+		c.lose(err)
+	case n < 18:
+		c.take()
+	case n < 20 && len(c.losers) > 0:
+		c.writeTooLate()
+	case n < 21 && c.trimmer != nil:
+		c.trimmed = true
+		h := head(c.t, c.store, "s")
+		if err := c.trimmer.Trim(c.ctx, "s", h.Seq/2, h.Seq/4); err != nil {
+			c.t.Fatal(err)
+		}
+	case n < 22 && c.trimmer != nil && c.rng.IntN(4) == 0:
+		c.deleted = true
+		if err := c.trimmer.Delete(c.ctx, "s"); err != nil {
+			c.t.Fatal(err)
+		}
+		c.take() // creates a new incarnation
+	case c.readers < cap(c.views):
+		c.read()
 	}
-	lose := func(err error) { // an owner may find out at any time that its session was deleted
-		if err == nil {
-			return
-		}
-		if !errors.Is(err, spool.ErrSuperseded) {
-			t.Fatal(err)
-		}
-		take()
+}
+
+func (c *crowd) log() *spool.Log { return c.logs[c.rng.IntN(2)] }
+
+// take changes the owner.
+func (c *crowd) take() {
+	if c.owner != nil {
+		c.losers = append(c.losers, c.owner)
 	}
-	take()
-	views := make(chan view, 100)
-	readers, trimmed, deleted := 0, false, false
-	for range 150 {
-		switch n := rng.IntN(30); {
-		case n < 12:
-			for range 1 + rng.IntN(20) {
-				lose(owner.Append(ctx, &chunk.TextDelta{Delta: strings.Repeat("x", rng.IntN(200))}))
-			}
-			if rng.IntN(2) == 0 {
-				lose(owner.Flush(ctx))
-			}
-		case n < 15:
-			m := chunk.Message{ID: "m", Role: chunk.RoleUser}
-			if _, err := logs[rng.IntN(2)].Command(ctx, spool.Row{}, &chunk.UserMessage{CommandID: fmt.Sprint("c", rng.Uint64()), Message: m}); err != nil {
-				t.Fatal(err)
-			}
-		case n < 16:
-			_, err := owner.Commit(ctx, spool.Row{Status: []chunk.Status{chunk.StatusActive, chunk.StatusEnded}[rng.IntN(2)]}, &spool.Settle{Seen: 1 << 60})
-			lose(err)
-		case n < 18:
-			take()
-		case n < 20 && len(losers) > 0:
-			l := losers[rng.IntN(len(losers))]
-			err := l.Append(ctx, &chunk.TextDelta{Delta: "too late"})
-			if err == nil {
-				err = l.Flush(ctx)
-			}
-			if !errors.Is(err, spool.ErrSuperseded) {
-				t.Fatalf("an owner that was superseded appended: %v", err)
-			}
-		case n < 21 && trims:
-			h := head(t, store, "s")
-			trimmed = true
-			if err := trimmer.Trim(ctx, "s", h.Seq/2, h.Seq/4); err != nil {
-				t.Fatal(err)
-			}
-		case n < 22 && trims && rng.IntN(4) == 0:
-			deleted = true
-			if err := trimmer.Delete(ctx, "s"); err != nil {
-				t.Fatal(err)
-			}
-			take() // creates it anew
-		case readers < cap(views):
-			h := head(t, store, "s")
-			v := view{incarnation: h.Incarnation, after: h.Seq}
-			if h.Seq > 0 {
-				v.after = rng.Uint64N(h.Seq + 1)
-			}
-			o := spool.ReadOptions{After: spool.Cursor{Seq: v.after, Incarnation: h.Incarnation}, Follow: rng.IntN(3) > 0, Max: rng.IntN(20)}
-			r := logs[rng.IntN(2)].Reader(o)
-			readers++
-			go func() {
-				for {
-					recs, err := r.Next(ctx)
-					v.recs = append(v.recs, recs...)
-					if err != nil || strings.Contains(string(recs[len(recs)-1].Data), lastRecord) {
-						v.err = err
-						views <- v
-						return
-					}
-				}
-			}()
-		}
+	c.owner = c.log().Writer(own(c.t, c.store, "s", "o"), spool.WriterOptions{})
+}
+
+// lose takes the session again if its owner learns that it was deleted.
+func (c *crowd) lose(err error) {
+	if err == nil {
+		return
 	}
-	take()
-	if _, err := owner.Commit(ctx, spool.Row{Status: chunk.StatusEnded}, &spool.Settle{Seen: 1 << 60}, &chunk.ErrorChunk{Error: lastRecord}); err != nil {
-		t.Fatal(err)
+	if !errors.Is(err, spool.ErrSuperseded) {
+		c.t.Fatal(err)
 	}
-	for range readers {
-		v := <-views
-		switch {
-		case v.err == nil, errors.Is(v.err, io.EOF), trimmed && errors.Is(v.err, spool.ErrTrimmed), deleted && errors.Is(v.err, spool.ErrCursorAhead):
-		default:
-			t.Errorf("a reader after %d.%d: %v", v.after, v.incarnation, v.err)
-		}
-		for i, r := range v.recs {
-			if r.Seq != v.after+1+uint64(i) {
-				t.Fatalf("a reader after %d got record %d as its %dth", v.after, r.Seq, i+1)
-			}
-			w.mu.Lock()
-			want := w.taken[place{v.incarnation, r.Seq}]
-			w.mu.Unlock()
-			if string(r.Data) != want {
-				t.Fatalf("a reader got at %d.%d\n%s\nbut what was stored is\n%s", r.Seq, v.incarnation, r.Data, want)
+	c.take()
+}
+
+func (c *crowd) write() {
+	for range 1 + c.rng.IntN(20) {
+		c.lose(c.owner.Append(c.ctx, &chunk.TextDelta{Delta: strings.Repeat("x", c.rng.IntN(200))}))
+	}
+	if c.rng.IntN(2) == 0 {
+		c.lose(c.owner.Flush(c.ctx))
+	}
+}
+
+func (c *crowd) writeTooLate() {
+	l := c.losers[c.rng.IntN(len(c.losers))]
+	err := l.Append(c.ctx, &chunk.TextDelta{Delta: "too late"})
+	if err == nil {
+		err = l.Flush(c.ctx)
+	}
+	if !errors.Is(err, spool.ErrSuperseded) {
+		c.t.Fatalf("an owner that was superseded appended: %v", err)
+	}
+}
+
+// read starts a reader at a random position.
+func (c *crowd) read() {
+	h := head(c.t, c.store, "s")
+	v := view{incarnation: h.Incarnation, after: h.Seq}
+	if h.Seq > 0 {
+		v.after = c.rng.Uint64N(h.Seq + 1)
+	}
+	o := spool.ReadOptions{After: spool.Cursor{Seq: v.after, Incarnation: h.Incarnation}, Follow: c.rng.IntN(3) > 0, Max: c.rng.IntN(20)}
+	r := c.log().Reader(o)
+	c.readers++
+	go func() {
+		for {
+			recs, err := r.Next(c.ctx)
+			v.recs = append(v.recs, recs...)
+			if err != nil || strings.Contains(string(recs[len(recs)-1].Data), lastRecord) {
+				v.err = err
+				c.views <- v
+				return
 			}
 		}
+	}()
+}
+
+// judge compares what one reader was given with what the store took.
+func (c *crowd) judge(v view) {
+	switch {
+	case v.err == nil, errors.Is(v.err, io.EOF), c.trimmed && errors.Is(v.err, spool.ErrTrimmed), c.deleted && errors.Is(v.err, spool.ErrCursorAhead):
+	default:
+		c.t.Errorf("a reader after %d.%d: %v", v.after, v.incarnation, v.err)
 	}
-	if len(w.twice) > 0 {
-		slices.SortFunc(w.twice, func(a, b place) int { return int(a.seq) - int(b.seq) })
-		t.Errorf("sequences were given twice: %v", w.twice)
-	}
-	for _, l := range append(losers, owner) {
-		_ = l.Close()
+	for i, r := range v.recs {
+		if r.Seq != v.after+1+uint64(i) {
+			c.t.Fatalf("a reader after %d got record %d as its %dth", v.after, r.Seq, i+1)
+		}
+		c.w.mu.Lock()
+		want := c.w.taken[place{v.incarnation, r.Seq}]
+		c.w.mu.Unlock()
+		if string(r.Data) != want {
+			c.t.Fatalf("a reader got at %d.%d\n%s\nbut what was stored is\n%s", r.Seq, v.incarnation, r.Data, want)
+		}
 	}
 }
