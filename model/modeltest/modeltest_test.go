@@ -81,7 +81,7 @@ func TestSuiteFindsFaults(t *testing.T) {
 		{"splits words", splitsWords, true, true},
 		{"takes the end for a finish", takesEndForFinish, false, true},
 	} {
-		var splits, cuts recorder
+		splits, cuts := recorder{TB: t}, recorder{TB: t}
 		modeltest.Splits(&splits, []byte("One two."), tt.ingest)
 		modeltest.Cuts(&cuts, []byte("One two."), tt.ingest)
 		if splits.failed != tt.splits || cuts.failed != tt.cuts {
