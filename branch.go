@@ -10,6 +10,7 @@ import (
 
 	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/fold"
+	"github.com/spool-run/spool/internal/blobref"
 )
 
 // BranchOptions say where a branch begins and what it is called.
@@ -382,7 +383,7 @@ func (b *branching) copy(ctx context.Context) error {
 // write writes the branch's version of a record, and the large values that it refers
 // to.
 func (b *branching) write(ctx context.Context, r chunk.Record, c chunk.Chunk) error {
-	for _, hash := range blobsIn(r.Data) {
+	for _, hash := range blobref.In(r.Data) {
 		if err := b.copyBlob(ctx, hash); err != nil {
 			return err
 		}

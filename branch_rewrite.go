@@ -1,14 +1,13 @@
 package spool
 
 import (
-	"bytes"
 	"encoding/json"
 
 	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/internal/jsonenc"
 )
 
-// omitted returns such a record.
+// omitted returns the record that stands for trace that the branch leaves out.
 func (b *branching) omitted(at int64) chunk.Record {
 	data := jsonenc.Must(struct {
 		Type chunk.Type `json:"type"`
@@ -47,7 +46,7 @@ func sequences(c chunk.Chunk, fn func(seq *uint64, part bool)) {
 func readdress(c chunk.Chunk, rename func(string) string) ([]byte, error) {
 	base := c.ChunkBase()
 	if u, ok := c.(*chunk.Unknown); ok {
-		data, err := setMember(u.Raw, "agentId", rename(base.AgentID))
+		data, err := jsonenc.SetMember(u.Raw, "agentId", rename(base.AgentID))
 		if err != nil {
 			return nil, err
 		}
@@ -55,7 +54,7 @@ func readdress(c chunk.Chunk, rename func(string) string) ([]byte, error) {
 			ID string `json:"subSessionId"`
 		}
 		if json.Unmarshal(data, &child) == nil && child.ID != "" {
-			return setMember(data, "subSessionId", rename(child.ID))
+			return jsonenc.SetMember(data, "subSessionId", rename(child.ID))
 		}
 		return data, nil
 	}
@@ -71,45 +70,4 @@ func readdress(c chunk.Chunk, rename func(string) string) ([]byte, error) {
 		}
 	}
 	return chunk.Append(nil, c)
-}
-
-// setMember replaces a string member of a JSON object, if the object has it. All other
-// bytes stay as they are.
-func setMember(object []byte, name, value string) ([]byte, error) {
-	d := json.NewDecoder(bytes.NewReader(object))
-	if _, err := d.Token(); err != nil {
-		return nil, err
-	}
-	for d.More() {
-		key, err := d.Token()
-		if err != nil {
-			return nil, err
-		}
-		var old json.RawMessage
-		if err := d.Decode(&old); err != nil {
-			return nil, err
-		}
-		if key == name {
-			end := int(d.InputOffset())
-			out := append([]byte(nil), object[:end-len(old)]...)
-			return append(append(out, jsonenc.Must(value)...), object[end:]...), nil
-		}
-	}
-	return bytes.Clone(object), nil
-}
-
-// blobsIn returns the hashes of the large values that a record refers to. Values that
-// only look like references may be among them.
-func blobsIn(data []byte) (hashes []string) {
-	const before, digits = `"$blob":"`, len("sha256:") + 64
-	for {
-		i := bytes.Index(data, []byte(before))
-		if i < 0 {
-			return hashes
-		}
-		data = data[i+len(before):]
-		if len(data) > digits && data[digits] == '"' && bytes.HasPrefix(data, []byte("sha256:")) {
-			hashes = append(hashes, string(data[:digits]))
-		}
-	}
 }

@@ -103,3 +103,19 @@ func renameKey(v json.RawMessage, rename func(string) string) json.RawMessage {
 	}
 	return append(out, v[copied:]...)
 }
+
+// In returns the hashes that a record refers to. Values that
+// only look like references may be among them.
+func In(data []byte) (hashes []string) {
+	const before, digits = `"$blob":"`, len("sha256:") + 64
+	for {
+		i := bytes.Index(data, []byte(before))
+		if i < 0 {
+			return hashes
+		}
+		data = data[i+len(before):]
+		if len(data) > digits && data[digits] == '"' && bytes.HasPrefix(data, []byte("sha256:")) {
+			hashes = append(hashes, string(data[:digits]))
+		}
+	}
+}

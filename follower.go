@@ -1,0 +1,240 @@
+package spool
+
+import (
+	"context"
+
+	"github.com/spool-run/spool/chunk"
+)
+
+// Follower is one reader's position in a [Projection]. It holds no resources, except a
+// projector of its own while it is too far behind for the shared frames. Use it from
+// one goroutine at a time; there is nothing to close.
+type Follower struct {
+	p       *Projection
+	after   uint64
+	whole   bool // it began at the projection's start, so it lacks nothing if trace is trimmed
+	checked bool
+	polled  Head // at which Poll has found nothing
+	own     *ownProjector
+}
+
+// At is the follower's position.
+func (f *Follower) At() uint64 { return f.after }
+
+// Next returns the frames after the follower's position, and moves it. It blocks until
+// there are frames, or until the log is quiet.
+//
+// It fails with [ErrTrimmed] if the frames after the position can no longer be
+// computed, [ErrCursorAhead] if the log is shorter or in another incarnation,
+// [ErrNotFound], [ErrClosed], the projector's error, the store's or ctx's. Only the
+// store's and ctx's errors are temporary.
+func (f *Follower) Next(ctx context.Context) (Batch, error) { return f.next(ctx, untilQuiet, 0) }
+
+// NextUntil is Next for a reader that needs the log only up to a sequence. Once the
+// position has reached it, NextUntil returns no frames instead of waiting.
+func (f *Follower) NextUntil(ctx context.Context, seq uint64) (Batch, error) {
+	return f.next(ctx, untilQuiet, seq)
+}
+
+// NextFollowing is Next for a reader that stays when the log becomes quiet. It waits
+// for frames without a limit.
+func (f *Follower) NextFollowing(ctx context.Context) (Batch, error) {
+	return f.next(ctx, following, 0)
+}
+
+// Poll is Next without waiting. If it returns neither frames nor quiet, the follower is
+// at the head.
+func (f *Follower) Poll(ctx context.Context) (Batch, error) { return f.next(ctx, polling, 0) }
+
+// Await blocks until the log's head differs from the one at which Poll has found
+// nothing.
+func (f *Follower) Await(ctx context.Context) error {
+	t := f.p.g.tail
+	t.mu.Lock()
+	if !t.known || t.head != f.polled {
+		t.mu.Unlock()
+		return nil
+	}
+	return t.awaitLocked(ctx)
+}
+
+// patience is how long a follower waits for frames.
+type patience uint8
+
+const (
+	untilQuiet patience = iota
+	following
+	polling
+)
+
+func (f *Follower) next(ctx context.Context, waits patience, until uint64) (Batch, error) {
+	if err := f.check(ctx); err != nil {
+		return Batch{}, err
+	}
+	for {
+		b, to, err := f.take(ctx)
+		if err != nil || len(b.Frames) > 0 {
+			return b, err
+		}
+		if until != 0 && f.after >= until {
+			return Batch{At: f.after}, nil
+		}
+		if stays, b, err := f.stand(ctx, to, waits); stays || err != nil {
+			return b, err
+		}
+	}
+}
+
+// reached is how far a projection has come, and the log's head then.
+type reached struct {
+	at   uint64
+	head Head
+}
+
+// take moves the follower to the next frames, or, if there are none, to where the
+// projection has come.
+func (f *Follower) take(ctx context.Context) (Batch, reached, error) {
+	p := f.p
+	for {
+		p.mu.Lock()
+		if p.err != nil || !f.whole && f.after < p.keptTo {
+			err := p.err
+			p.mu.Unlock()
+			if err == nil {
+				err = ErrTrimmed.With(p.g.session, nil)
+			}
+			return Batch{}, reached{}, err
+		}
+		b, state := p.ring.after(f.after, p.at)
+		to := reached{p.at, p.head}
+		p.mu.Unlock()
+		switch state {
+		case ringHas:
+			f.after, f.own = b.At, nil
+			b.Quiet = b.At == to.at && to.at == to.head.Seq && quiet(to.head, p.g.logs.Now().UnixMilli()) && p.g.tail.current() == to.head
+			return b, to, nil
+		case ringNone:
+			f.after, f.own = max(f.after, to.at), nil
+			return Batch{At: f.after}, to, nil
+		}
+		if b, err := f.catchUp(ctx); err != nil || len(b.Frames) > 0 {
+			return b, to, err
+		}
+	}
+}
+
+// stand decides what a follower does when there are no frames for it. It stays where
+// it is, or waits for the log, or advances the projection; in the last two cases it
+// must take again.
+func (f *Follower) stand(ctx context.Context, to reached, waits patience) (stays bool, b Batch, err error) {
+	t := f.p.g.tail
+	t.mu.Lock()
+	if !t.known || t.head != to.head || to.head.Seq != to.at {
+		t.mu.Unlock()
+		return false, Batch{}, f.p.advance(ctx)
+	}
+	still := quiet(to.head, t.logs.Now().UnixMilli())
+	switch {
+	case f.after > to.at:
+		t.mu.Unlock()
+		return true, Batch{}, ErrCursorAhead.With(t.session, nil)
+	case waits == polling, waits == untilQuiet && still:
+		t.mu.Unlock()
+		f.polled = to.head
+		return true, Batch{At: f.after, Quiet: still}, nil
+	}
+	return false, Batch{}, t.awaitLocked(ctx)
+}
+
+// check asks the store for the log's head, unless a watcher follows it already and has
+// seen as much as the follower.
+func (f *Follower) check(ctx context.Context) error {
+	if f.checked {
+		return nil
+	}
+	t := f.p.g.tail
+	t.mu.Lock()
+	seen := t.watching && t.known && f.after <= t.head.Seq
+	t.mu.Unlock()
+	if !seen {
+		if err := t.refresh(ctx); err != nil {
+			return err
+		}
+	}
+	f.checked = true
+	return nil
+}
+
+// ownProjector brings one follower to the beginning of the shared frames.
+type ownProjector struct {
+	proj    Projector
+	src     *source
+	scratch []Frame
+	recs    []chunk.Record // read, but not yet projected
+}
+
+// catchUp projects for this follower alone, from the projection's start, and returns
+// about one segment of the frames after its position. A temporary error keeps what was
+// projected, so that a reader with a short deadline on every call gets there, too.
+func (f *Follower) catchUp(ctx context.Context) (Batch, error) {
+	if f.own == nil {
+		src, err := f.p.source(ctx, f.after)
+		if err != nil {
+			return Batch{}, err
+		}
+		f.own = &ownProjector{proj: f.p.o.New(), src: src}
+	}
+	o := f.own
+	var seg segment
+	at := f.after
+	for len(seg.marks) == 0 || len(seg.buf) < segmentBytes && !seg.last().stop {
+		r, err := f.record(ctx)
+		if err != nil {
+			if Final(err) {
+				f.own = nil
+				return Batch{}, err
+			}
+			if len(seg.marks) == 0 {
+				f.after = at
+				return Batch{}, err
+			}
+			break // the next call meets the error again, if it lasts
+		}
+		if r == nil {
+			at = max(at, o.src.at)
+			break
+		}
+		if o.scratch, err = o.proj.Apply(o.scratch[:0], *r); err != nil {
+			f.own = nil
+			return Batch{}, err
+		}
+		if r.Seq > f.after && len(o.scratch) > 0 {
+			seg.add(r.Seq, o.scratch, o.src.incarnation)
+		}
+		at = max(at, r.Seq)
+	}
+	b := Batch{}
+	if len(seg.marks) > 0 {
+		b = seg.after(f.after)
+	}
+	f.after, b.At = at, at
+	return b, nil
+}
+
+// record returns the next record for the follower's own projector, or nil at the head.
+func (f *Follower) record(ctx context.Context) (r *chunk.Record, err error) {
+	o := f.own
+	if len(o.recs) == 0 {
+		if o.recs, err = o.src.next(ctx); err != nil {
+			return nil, err
+		}
+		if o.src.lossy || !f.whole && f.after < o.src.keptTo {
+			return nil, ErrTrimmed.With(f.p.g.session, nil)
+		}
+		if len(o.recs) == 0 {
+			return nil, nil
+		}
+	}
+	r, o.recs = &o.recs[0], o.recs[1:]
+	return r, nil
+}
