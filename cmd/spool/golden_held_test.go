@@ -289,18 +289,26 @@ var lostRuns = []lostRun{
 func (s *spoolServer) orphan(session, path string, body any) {
 	s.t.Helper()
 	before := s.info(session).Latest
-	go func() {
-		req, err := http.NewRequest("POST", s.url+path, jsonBody(body))
-		if err != nil {
-			return
-		}
-		if res, err := asker.Do(req); err == nil {
-			_ = res.Body.Close()
-		}
-	}()
+	go s.try(path, body)
 	for s.info(session).Latest == before {
 		continue // the package's deadline is the only one
 	}
+}
+
+// try posts what may never be answered.
+func (s *spoolServer) try(path string, body any) {
+	if req, err := http.NewRequest("POST", s.url+path, jsonBody(body)); err == nil {
+		if res, err := asker.Do(req); err == nil {
+			_ = res.Body.Close()
+		}
+	}
+}
+
+const halfBranched = "half-branched"
+
+func (s *spoolServer) halfBranch() object {
+	s.t.Helper()
+	return object{"mode": "branch", "checkpointId": s.checkpoints(halfBranched)[2], "sessionId": "half-branch"}
 }
 
 // loseRuns leaves a database behind whose owner was killed in the middle of all of
@@ -327,6 +335,11 @@ func loseRuns(t *testing.T, h *holder, db string) {
 	h.at("lost-after-answer", "tool_end", 1)
 	s.must("POST", chatPath("lost-after-answer")+"/approvals/"+s.approvals("lost-after-answer")[0], object{"approved": true})
 	h.wait("lost-after-answer")
+	// A branch that is copied in part is seen by nobody until somebody asks again.
+	s.say(halfBranched, "u1", "branch")
+	h.at("half-branch", "step_committed", 2)
+	go s.try(chatPath(halfBranched)+"/resume", s.halfBranch())
+	h.wait("half-branch")
 	// After some seconds a stop takes a run from an owner that does not hear it: on a
 	// slow machine that may come before the end of this one.
 	defer h.begin(s, "lost-stopped", "hello", "text_delta", 5)()

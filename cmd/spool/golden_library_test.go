@@ -4,6 +4,7 @@ import (
 	"errors"
 	"iter"
 	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -187,6 +188,48 @@ func writeLibraryLogs(t *testing.T, db string) {
 		handler.CloseClientConnections()
 		handler.Close()
 		end()
+	}
+}
+
+// Sessions of programs with agents of their own go on as ever.
+func TestLibraryRunsGoOnAsEver(t *testing.T) {
+	t.Parallel()
+	for _, dir := range storedLogs(t) {
+		t.Run(filepath.Base(dir), func(t *testing.T) {
+			t.Parallel()
+			all := &answers{}
+			store, err := sqlitestore.Open(unpack(t, filepath.Join(dir, "library.db.gz")), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer store.Close()
+			for _, c := range []struct {
+				agent    *agent.Agent
+				sessions []string
+			}{{company(nil), []string{"companions-wait", "companions-interrupted", "companions"}}, {family(nil), []string{"family-waits"}}} {
+				logs, end := runAgent(t, store, c.agent)
+				handler := httptest.NewServer(server.New(logs, nil))
+				s := &spoolServer{t: t, url: handler.URL, log: &lines{}}
+				for _, session := range c.sessions {
+					switch session {
+					case "companions":
+						s.say(session, "u9", "later")
+					case "companions-interrupted":
+						s.resume(session, object{})
+					default:
+						for i, id := range s.approvals(session) {
+							s.must("POST", chatPath(session)+"/approvals/"+id, object{"approved": i == 0})
+						}
+					}
+					s.rests(session)
+					all.add(session, s.shown(session, true))
+				}
+				handler.CloseClientConnections()
+				handler.Close()
+				end()
+			}
+			golden(t, filepath.Join(dir, "library-resumed.txt"), all)
+		})
 	}
 }
 

@@ -44,6 +44,13 @@ func TestOpenRunsAreServedAsEver(t *testing.T) {
 					golden(t, file, all)
 				})
 			}
+			copying := &answers{}
+			for _, q := range []question{get("/api/chat/half-branch/snapshot"), get("/stream/half-branch/info"), get("/stream/half-branch"), get("/api/chat/half-branch"), get("/sessions?status=copying")} {
+				copying.record(q.name("*"), s.question(q))
+			}
+			file := filepath.Join(served, "half-branch.txt")
+			files[file] = true
+			golden(t, file, copying)
 			staleFiles(t, served, files)
 		})
 	}
@@ -121,7 +128,7 @@ func (r *reply) mayBecome(want string) bool {
 	}
 	var n int
 	if _, err := fmt.Sscanf(wantBody, "%d bytes, sha256 ", &n); err == nil {
-		return len(r.body) < n
+		return len(r.body) <= n
 	}
 	return strings.HasPrefix(wantBody, string(r.body))
 }

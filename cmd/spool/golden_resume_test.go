@@ -226,6 +226,8 @@ func recovered(t *testing.T, db string, args ...string) *answers {
 		s.rests(session)
 		all.add(session, s.shown(session, racing[session]))
 	}
+	s.must("POST", chatPath(halfBranched)+"/resume", s.halfBranch())
+	all.add("half-branch, asked for again", s.shown("half-branch", false))
 	s.end()
 	return all
 }

@@ -63,7 +63,7 @@ test('two sub-agents at once, over a reload in their midst', async () => {
   }
 
   await page.locator('.subagent-open').first().click();
-  await page.getByText('its parent tells it what to do').waitFor();
+  await page.getByText('Only its parent can send it messages').waitFor();
   await page.getByText('The station says').waitFor();
   await counts(page.getByRole('textbox', { name: 'Message', exact: true }), 0);
   await page.getByRole('link', { name: 'Back to the chat' }).click();
