@@ -10,19 +10,18 @@ import (
 	"github.com/spool-run/spool/fold"
 )
 
-// Retention bounds the trace of settled turns: what an answer looked like while
-// it was streamed. The conversation itself is never trimmed, and neither is what
-// streams of a turn that is open or paused. The zero value works; a negative
-// field is no limit.
+// Retention limits the trace of settled turns: the single deltas of their answers.
+// The conversation itself is never trimmed, and neither is the trace of a turn that is
+// open or paused. The zero value uses the defaults; a negative field means no limit.
 type Retention struct {
-	// Age is how long a session that rests keeps its trace. 0: 24 h.
+	// Age is how long the trace is kept after the last write to a session. 0: 24 h.
 	Age time.Duration
-	// Records is how far back from its head a session keeps trace. 0: 10,000.
+	// Records is the number of records before the head whose trace is kept. 0: 10,000.
 	Records int
-	// Grace is how long a session must have rested before anything is trimmed,
-	// so that readers who lost their connection find their place. 0: 10 min.
+	// Grace is the time after the last write in which nothing is trimmed, so that
+	// disconnected readers can still reconnect. 0: 10 min.
 	Grace time.Duration
-	// Every is how often sessions are looked at. 0: 10 min, negative: never.
+	// Every is the interval between trims. 0: 10 min, negative: never.
 	Every time.Duration
 }
 

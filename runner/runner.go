@@ -1,7 +1,7 @@
-// Package runner is where runs live. A loop claims sessions that have something to do,
-// folds their logs, acts on the commands in them, and releases the sessions. A run
-// belongs to its session and not to whoever asked for it. It ends when it is done, or
-// when a stop command says so; if its owner dies, another runner takes it up.
+// Package runner executes runs. Its loop claims the sessions that have something to do,
+// folds their logs, executes the commands in them, and releases the sessions. A run
+// belongs to its session, not to the request that started it. It ends when it is done or
+// when a stop command ends it. If its owner dies, another runner recovers it.
 package runner
 
 import (
@@ -26,25 +26,25 @@ type Options struct {
 	LeaseTTL time.Duration
 	// MaxConcurrent bounds the sessions served at the same time. 0: 256.
 	MaxConcurrent int
-	// StopGrace is what the model and the tools of a stopped run get to come to
-	// an end before they are left behind. 0: 2 s.
+	// StopGrace is the time that the model and the tools of a stopped run have to
+	// return. After it, the run ends without them. 0: 2 s.
 	StopGrace time.Duration
-	// DrainGrace is how long open runs may go on after Run's context ended.
-	// What is still open then is left to whoever claims its session next.
-	// 0: nothing, negative: until they end.
+	// DrainGrace is how long open runs may continue after Run's context ended. The
+	// runner that claims the session next continues those that are open then.
+	// 0: no time, negative: until they end.
 	DrainGrace time.Duration
 	// Retention says how long sessions keep the trace of their turns.
 	Retention Retention
-	// FailLost ends runs whose owner was lost: they fail with [CodeExecutorLost],
-	// and what they showed is their answer. Otherwise they go on where they were.
+	// FailLost makes runs fail with [CodeExecutorLost] if their owner was lost. The
+	// partial answer is kept. Without FailLost, such runs are recovered and continue.
 	FailLost bool
-	// MaxRecoveries is how often a run is taken over without completing a step;
-	// then it fails, as with FailLost. 0: 5.
+	// MaxRecoveries is how many times in a row a run is recovered without completing a
+	// step. After that it fails, as with FailLost. 0: 5.
 	MaxRecoveries int
 	// Hooks are called in every run, after those of its agent.
 	Hooks *agent.Hooks
-	// Observer is told what happens; so are the logs' logger, and Metrics if there
-	// are any.
+	// Observer is called on every event of a run. Events also go to the logs' logger,
+	// and to Metrics if it is set.
 	Observer Observer
 	Metrics  *Metrics
 }
@@ -158,8 +158,8 @@ func (r *Runner) Run(ctx context.Context) error {
 	return err
 }
 
-// Close leaves open runs to whoever claims their sessions next, and returns when
-// this runner does nothing any more.
+// Close leaves open runs to the runner that claims their sessions next. It returns when
+// this runner has stopped.
 func (r *Runner) Close() error {
 	r.stopStarting()
 	r.cancel(errDetached)

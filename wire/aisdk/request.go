@@ -110,9 +110,9 @@ func takeLast(b *wire.Body, data json.RawMessage) error {
 
 // ParseMessage reads a message that a client sent, and what it says about calls: a
 // [UIMessage], {role, content} whose content is a string or a list of parts, or a
-// bare string. The role is that of messages that name none; without one, they are
-// refused. Parts that are of no kind that messages have are left out. It fails with
-// [wire.ErrMalformed]. [ConvertToUIMessage] is the way back.
+// bare string. Messages without a role get role; if that is empty, too, they are refused.
+// Parts of unknown kinds are left out. It fails with [wire.ErrMalformed].
+// [ConvertToUIMessage] is the inverse.
 func ParseMessage(data []byte, role chunk.Role) (chunk.Message, []wire.Answer, error) {
 	var m chunk.Message
 	if data = bytes.TrimSpace(data); len(data) > 0 && data[0] == '"' {
