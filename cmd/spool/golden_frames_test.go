@@ -17,6 +17,7 @@ import (
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/fold"
+	"github.com/spool-run/spool/internal/matrix"
 	"github.com/spool-run/spool/wire"
 	"github.com/spool-run/spool/wire/aisdk"
 	"github.com/spool-run/spool/wire/merlin"
@@ -102,9 +103,9 @@ func TestFramesAreAsEver(t *testing.T) {
 		if err != nil || len(files) == 0 {
 			t.Fatalf("there are no recordings of %s: %v", from, err)
 		}
-		for _, file := range files {
-			if ext := filepath.Ext(file); ext == ".sse" || ext == ".body" {
-				logs.recording(from, file)
+		for i := range matrix.Points(t, len(files), 7) {
+			if ext := filepath.Ext(files[i]); ext == ".sse" || ext == ".body" {
+				logs.recording(from, files[i])
 			}
 		}
 	}
@@ -236,6 +237,9 @@ func (l *frameLogs) digest(log, profile string, write func(io.Writer)) {
 func compareDigests(t *testing.T, got map[string]string) {
 	t.Helper()
 	if *update {
+		if matrix.Race {
+			t.Fatal("update the digests without -race: with it, some are left out")
+		}
 		var b strings.Builder
 		for _, name := range slices.Sorted(maps.Keys(got)) {
 			fmt.Fprintf(&b, "%s\t%s\n", name, got[name])
@@ -258,7 +262,9 @@ func compareDigests(t *testing.T, got map[string]string) {
 	for _, name := range slices.Sorted(maps.Keys(want)) {
 		now, known := got[name]
 		if delete(got, name); !known {
-			t.Errorf("%s: there is no such log or profile any more", name)
+			if !matrix.Race { // with it, some recordings are left out
+				t.Errorf("%s: there is no such log or profile any more", name)
+			}
 		} else if now != want[name] {
 			wrong++
 			t.Errorf("%s: not what it was", name)
