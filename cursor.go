@@ -37,6 +37,11 @@ func (c Cursor) AppendText(dst []byte) []byte {
 	return dst
 }
 
+// AppendID appends the line "id: CURSOR\n" of an SSE event.
+func (c Cursor) AppendID(dst []byte) []byte {
+	return append(c.AppendText(append(dst, "id: "...)), '\n')
+}
+
 // ParseCursor reads a cursor's text form. It fails with [ErrCursorMalformed].
 func ParseCursor(s string) (Cursor, error) {
 	var c Cursor
@@ -82,6 +87,10 @@ func parseDecimal(s string) (uint64, bool) {
 	return n, n < 1<<53
 }
 
+// InIncarnation reports whether the cursor is a position in the incarnation that the
+// log has at h.
+func (c Cursor) InIncarnation(h Head) bool { return max(c.Incarnation, 1) == h.Incarnation }
+
 // Check returns nil if a log with this head can serve all records after the cursor, and
 // [ErrCursorAhead] or [ErrTrimmed] if not.
 func (c Cursor) Check(h Head) error {
@@ -91,7 +100,7 @@ func (c Cursor) Check(h Head) error {
 			return ErrTrimmed
 		}
 		return nil
-	case max(c.Incarnation, 1) != h.Incarnation || c.Seq > h.Seq:
+	case !c.InIncarnation(h) || c.Seq > h.Seq:
 		return ErrCursorAhead
 	case c.Seq < h.TraceFloor:
 		return ErrTrimmed

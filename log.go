@@ -25,8 +25,8 @@ type Log struct {
 	logs    *Logs
 	session string
 	tail    *tail
-	flight  chan struct{} // held while an owner's append is under way
-	warm    *lru.Element  // under logs.mu
+	flight  lock         // held while an owner's append is under way
+	warm    *lru.Element // under logs.mu
 
 	view view
 
@@ -38,7 +38,7 @@ type Log struct {
 func newLog(l *Logs, session string) *Log {
 	return &Log{
 		logs: l, session: session, tail: newTail(l, session),
-		flight: make(chan struct{}, 1), view: view{lock: make(chan struct{}, 1)},
+		flight: newLock(), view: view{lock: newLock()},
 	}
 }
 

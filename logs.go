@@ -168,6 +168,33 @@ func (l *Logs) spawn(f func()) bool {
 	return true
 }
 
+// lock is a mutex whose acquisition ends with a context.
+type lock chan struct{}
+
+func newLock() lock { return make(lock, 1) }
+
+func (l lock) release() { <-l }
+
+// acquire takes a lock. It fails with ctx's error, or with [ErrClosed].
+func (l *Logs) acquire(ctx context.Context, k lock) error {
+	if l.ctx.Err() != nil {
+		return ErrClosed
+	}
+	select {
+	case k <- struct{}{}: // the common case, and cheaper than the next select
+		return nil
+	default:
+	}
+	select {
+	case k <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-l.ctx.Done():
+		return ErrClosed
+	}
+}
+
 // Close ends every reader and writer with [ErrClosed] and waits for the goroutines that
 // they started. It does not close the store.
 func (l *Logs) Close() error {

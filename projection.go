@@ -57,8 +57,8 @@ type Projection struct {
 	g *Log
 	o ProjectionOptions
 
-	lock    chan struct{} // held by the reader that projects
-	proj    Projector     // under lock, like all fields up to scratch
+	lock    lock      // held by the reader that projects
+	proj    Projector // under lock, like all fields up to scratch
 	src     *source
 	scratch []Frame
 
@@ -87,7 +87,7 @@ func (g *Log) Projection(o ProjectionOptions) *Projection {
 		if o.Stateless {
 			o.After = 0
 		}
-		p = &Projection{g: g, o: o, lock: make(chan struct{}, 1), life: o.Incarnation}
+		p = &Projection{g: g, o: o, lock: newLock(), life: o.Incarnation}
 		p.ring.max = g.logs.o.TailBytes
 		for old, w := range g.projections {
 			if w.Value() == nil {
@@ -121,10 +121,10 @@ func (p *Projection) Attach(ctx context.Context, just Head) (plan []Frame, at ui
 	if err := p.reach(ctx, just); err != nil {
 		return nil, 0, err
 	}
-	if err := p.acquire(ctx); err != nil {
+	if err := p.g.logs.acquire(ctx, p.lock); err != nil {
 		return nil, 0, err
 	}
-	defer p.release()
+	defer p.lock.release()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.err != nil {
@@ -208,33 +208,15 @@ func (p *Projection) Follow(just Head, after uint64) *Follower {
 	return &Follower{p: p, after: max(after, p.o.After), whole: after <= p.o.After, checked: just != Head{}}
 }
 
-func (p *Projection) acquire(ctx context.Context) error {
-	select {
-	case p.lock <- struct{}{}:
-		return nil
-	default:
-	}
-	select {
-	case p.lock <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-p.g.logs.ctx.Done():
-		return ErrClosed
-	}
-}
-
-func (p *Projection) release() { <-p.lock }
-
 // advance projects the next records for all readers, if there are any.
 func (p *Projection) advance(ctx context.Context) error {
 	p.mu.Lock()
 	before, head := p.at, p.head
 	p.mu.Unlock()
-	if err := p.acquire(ctx); err != nil {
+	if err := p.g.logs.acquire(ctx, p.lock); err != nil {
 		return err
 	}
-	defer p.release()
+	defer p.lock.release()
 	p.mu.Lock()
 	done, failed := p.at != before || p.head != head, p.err
 	p.mu.Unlock()

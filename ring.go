@@ -42,9 +42,7 @@ func (s *segment) add(seq uint64, frames []Frame, incarnation uint64) {
 			m.stop, m.plainBytes, m.plainFrames = true, len(s.buf), len(s.frames)
 		}
 		if f.Seq != 0 {
-			s.buf = append(s.buf, "id: "...)
-			s.buf = Cursor{Seq: f.Seq, Incarnation: incarnation}.AppendText(s.buf)
-			s.buf = append(s.buf, '\n')
+			s.buf = Cursor{Seq: f.Seq, Incarnation: incarnation}.AppendID(s.buf)
 		}
 		from := len(s.buf)
 		s.buf = append(s.buf, f.Data...)

@@ -39,13 +39,13 @@ type tail struct {
 	watching bool
 	closed   bool // the store is
 
-	lock     chan struct{} // held by the goroutine that reads the store for all readers
-	started  uint64        // refreshes, under mu
+	lock     lock   // held by the goroutine that reads the store for all readers
+	started  uint64 // refreshes, under mu
 	finished uint64
 }
 
 func newTail(l *Logs, session string) *tail {
-	return &tail{logs: l, session: session, max: l.o.TailBytes, lock: make(chan struct{}, 1)}
+	return &tail{logs: l, session: session, max: l.o.TailBytes, lock: newLock()}
 }
 
 func (t *tail) end() uint64 { return t.base + uint64(len(t.recs)) }
@@ -177,10 +177,10 @@ func (t *tail) refresh(ctx context.Context) error {
 	t.mu.Lock()
 	asked := t.started
 	t.mu.Unlock()
-	if err := t.acquire(ctx); err != nil {
+	if err := t.logs.acquire(ctx, t.lock); err != nil {
 		return err
 	}
-	defer t.release()
+	defer t.lock.release()
 	t.mu.Lock()
 	done := t.finished > asked
 	t.mu.Unlock()
@@ -222,10 +222,10 @@ func (t *tail) askHead(ctx context.Context) error {
 // catchUp reads one page of records after the tail's end, for all readers that ask
 // meanwhile.
 func (t *tail) catchUp(ctx context.Context, after uint64) error {
-	if err := t.acquire(ctx); err != nil {
+	if err := t.logs.acquire(ctx, t.lock); err != nil {
 		return err
 	}
-	defer t.release()
+	defer t.lock.release()
 	t.mu.Lock()
 	end, incarnation := t.end(), t.head.Incarnation
 	t.mu.Unlock()
@@ -279,19 +279,6 @@ func (t *tail) sameLog(h Head, incarnation uint64) error {
 	}
 	return nil
 }
-
-func (t *tail) acquire(ctx context.Context) error {
-	select {
-	case t.lock <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.logs.ctx.Done():
-		return ErrClosed
-	}
-}
-
-func (t *tail) release() { <-t.lock }
 
 // awaitLocked blocks until something changes. It is called with mu held and returns
 // without it.

@@ -16,7 +16,7 @@ const savedName = "fold"
 
 // view is the fold of a log that all its users in this process share.
 type view struct {
-	lock  chan struct{} // held by the goroutine that uses it
+	lock  lock // held by the goroutine that uses it
 	fold  *fold.Fold
 	src   *source
 	since int // records since the saved copy
@@ -35,14 +35,10 @@ func (g *Log) View(ctx context.Context, fn func(f *fold.Fold) error) error {
 // store is asked.
 func (g *Log) ViewAt(ctx context.Context, just Head, fn func(f *fold.Fold) error) error {
 	v := &g.view
-	select {
-	case v.lock <- struct{}{}:
-		defer func() { <-v.lock }()
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-g.logs.ctx.Done():
-		return ErrClosed
+	if err := g.logs.acquire(ctx, v.lock); err != nil {
+		return err
 	}
+	defer v.lock.release()
 	if err := g.bringView(ctx, just); err != nil {
 		return err
 	}

@@ -411,14 +411,11 @@ func (g *Log) Append(ctx context.Context, lease Lease, e Entry) (Appended, error
 	if n, size := sizeOf(recs); n > g.logs.o.BatchRecords || size > MaxAppendBytes {
 		return Appended{}, chunk.ErrTooLarge.Because("the chunks are too large for one append").With(g.session, nil)
 	}
-	select { // one append at a time in this session, for all its writers
-	case g.flight <- struct{}{}:
-		defer func() { <-g.flight }()
-	case <-ctx.Done():
-		return Appended{}, ctx.Err()
-	case <-g.logs.ctx.Done():
-		return Appended{}, ErrClosed
+	// One append at a time in this session, for all its writers.
+	if err := g.logs.acquire(ctx, g.flight); err != nil {
+		return Appended{}, err
 	}
+	defer g.flight.release()
 	patience := lease.TTL
 	if patience <= 0 {
 		patience = giveUp

@@ -30,7 +30,7 @@ func CheckSessionID(id string) error {
 	if err := CheckID(id); err != nil {
 		return err
 	}
-	if RootID(id) != id {
+	if IsChild(id) {
 		return errInvalidSessionID
 	}
 	return nil
@@ -47,6 +47,9 @@ func RootID(id string) string {
 		id = bare[:len(bare)-1]
 	}
 }
+
+// IsChild reports whether an id is a child agent's.
+func IsChild(id string) bool { return RootID(id) != id }
 
 // ChildCallID is the id that a child agent's call has among the calls of its
 // root's message: the child's session, a slash, and the call's own id.

@@ -120,8 +120,8 @@ func TestChildrenAskByRoute(t *testing.T) {
 			k := newKit(t, nil)
 			k.lead()
 			_, parts := k.waiting("")
-			locator, call := aisdk.SplitCallID("s", parts[0].ToolCallID)
-			wiper, _ := aisdk.SplitCallID("s", parts[1].ToolCallID)
+			locator, call := chunk.SplitCallID("s", parts[0].ToolCallID)
+			wiper, _ := chunk.SplitCallID("s", parts[1].ToolCallID)
 			if locator == "s" || call == "" || wiper == "s" || wiper == locator {
 				t.Fatalf("the calls are %s and %s", parts[0].ToolCallID, parts[1].ToolCallID)
 			}
@@ -157,8 +157,8 @@ func TestStopOfAChild(t *testing.T) {
 	k := newKit(t, nil)
 	k.lead()
 	_, parts := k.waiting("")
-	locator, _ := aisdk.SplitCallID("s", parts[0].ToolCallID)
-	wiper, _ := aisdk.SplitCallID("s", parts[1].ToolCallID)
+	locator, _ := chunk.SplitCallID("s", parts[0].ToolCallID)
+	wiper, _ := chunk.SplitCallID("s", parts[1].ToolCallID)
 	k.status(http.StatusOK, "POST", "/api/chat/"+wiper+"/approvals/"+parts[1].Approval.ID, `{"approved":true}`)
 	k.status(http.StatusOK, "POST", "/api/chat/"+locator+"/stop", "")
 	k.await("s")

@@ -368,7 +368,7 @@ func TestChildrenOnTheRoot(t *testing.T) {
 	p.until(wiretest.Session, chunk.TypeRunSuspended)
 	check(list)
 	snap := k.snapshot(wiretest.Session)
-	if !strings.Contains(mustJSON(snap.Messages), aisdk.ChildCallID(book, "pay")) {
+	if !strings.Contains(mustJSON(snap.Messages), chunk.ChildCallID(book, "pay")) {
 		t.Errorf("the pending call of a child is not among the message's: %s", mustJSON(snap.Messages))
 	}
 

@@ -4,13 +4,13 @@ import (
 	"net/http"
 	"testing"
 
+	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/server/chat"
 
 	"github.com/spool-run/spool/agent"
 	"github.com/spool-run/spool/model/scripted"
 	"github.com/spool-run/spool/server"
 	"github.com/spool-run/spool/tool"
-	"github.com/spool-run/spool/wire/aisdk"
 )
 
 type place struct {
@@ -47,7 +47,7 @@ func TestResultsAreChecked(t *testing.T) {
 			snap := k.snapshot("s")
 			message := snap.Messages[len(snap.Messages)-1]
 			call := message.Parts[len(message.Parts)-1].ToolCallID // as the root's stream names it
-			_, own := aisdk.SplitCallID("s", call)
+			_, own := chunk.SplitCallID("s", call)
 			wrong := map[string]any{"toolCallId": call, "state": "output-available", "output": map[string]string{"lat": "north"}}
 			k.problem(http.StatusUnprocessableEntity, "result_invalid", "POST", "/api/chat/s", answers(message.ID, wrong))
 			route := "/api/chat/" + tt.session + "/tools/" + own

@@ -222,7 +222,7 @@ func (m *Manager) GetChunksFromStep(ctx context.Context, streamID string, step i
 		}
 	}
 	for i, c := range all[min(run, len(all)):] {
-		if b := c.Chunk.ChunkBase(); b.AgentID == chunk.RootID(b.AgentID) && b.Step >= step {
+		if b := c.Chunk.ChunkBase(); !chunk.IsChild(b.AgentID) && b.Step >= step {
 			return all[run+i:], nil
 		}
 	}

@@ -124,7 +124,7 @@ func (p *projection) release() {
 // write ignores errors: the buffered writer keeps the first one.
 func (p *projection) write(f spool.Frame) {
 	if f.Seq != 0 {
-		fmt.Fprintf(p.out, "id: %s\n", spool.Cursor{Seq: f.Seq})
+		_, _ = p.out.Write(spool.Cursor{Seq: f.Seq}.AppendID(nil))
 	}
 	_, _ = p.out.Write(f.Data)
 }

@@ -35,7 +35,7 @@ func lost(c spool.Cursor, h spool.Head) string {
 		return ""
 	case errors.Is(err, spool.ErrTrimmed):
 		return "trimmed"
-	case max(c.Incarnation, 1) != h.Incarnation:
+	case !c.InIncarnation(h):
 		return "incarnation"
 	}
 	return "ahead"
@@ -146,7 +146,7 @@ func (s *logStream) upTo(end uint64, b spool.Batch) []byte {
 	var out []byte
 	for _, f := range b.Frames {
 		if f.Seq <= end {
-			out = append(appendID(out, spool.Cursor{Seq: f.Seq, Incarnation: s.g.At.Incarnation}), f.Data...)
+			out = append(s.g.cursor(f.Seq).AppendID(out), f.Data...)
 		}
 	}
 	return out

@@ -304,7 +304,7 @@ func AnswerID(a wire.Answer) string {
 	if a.ApprovalID != "" {
 		return "approval-" + hash(a.ApprovalID)
 	}
-	if a.Agent != "" && chunk.RootID(a.Agent) != a.Agent {
+	if chunk.IsChild(a.Agent) {
 		return "result-" + hash(chunk.ChildCallID(a.Agent, a.CallID))
 	}
 	return "result-" + hash(a.CallID)

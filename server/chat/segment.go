@@ -94,7 +94,7 @@ func (a *attach) rest(ctx context.Context, s *answering, skip int) (Source, erro
 	n := min(skip, len(lead))
 	src := a.wrap(&turnStream{g: a.g, f: p.Follow(a.g.At, s.from), turn: s.turn.ID,
 		part: &segment{run: s.from, begun: true, skip: skip - n}})
-	return &led{lead: leadBytes(lead[n:], spool.Cursor{Seq: s.from, Incarnation: a.g.At.Incarnation}), Source: src}, nil
+	return &led{lead: leadBytes(lead[n:], a.g.cursor(s.from)), Source: src}, nil
 }
 
 // lead returns the frames that come before those of the records after from.
@@ -114,7 +114,7 @@ func leadBytes(frames []spool.Frame, at spool.Cursor) []byte {
 	var out []byte
 	for i, f := range frames {
 		if i == len(frames)-1 {
-			out = appendID(out, at)
+			out = at.AppendID(out)
 		}
 		out = append(out, f.Data...)
 	}

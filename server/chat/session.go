@@ -56,7 +56,7 @@ func (d *Deps) Visit(ctx context.Context, session string) (Session, error) {
 
 // visitRoot is [Deps.Visit] for requests that only a root's session accepts.
 func (d *Deps) visitRoot(ctx context.Context, session string) (Session, error) {
-	if chunk.RootID(session) != session {
+	if chunk.IsChild(session) {
 		return Session{}, spool.ErrNotFound.With(session, nil)
 	}
 	return d.Visit(ctx, session)
@@ -64,6 +64,11 @@ func (d *Deps) visitRoot(ctx context.Context, session string) (Session, error) {
 
 // Exists reports whether there is such a session.
 func (s Session) Exists() bool { return s.At != spool.Head{} }
+
+// cursor is the cursor of a record of the session's log.
+func (s Session) cursor(seq uint64) spool.Cursor {
+	return spool.Cursor{Seq: seq, Incarnation: s.At.Incarnation}
+}
 
 // Child reports whether it is a child agent's.
 func (s Session) Child() bool { return s.ID != s.Session() }

@@ -123,7 +123,7 @@ func (s *turnStream) pick(b *spool.Batch) (plain, rest []byte) {
 			s.part.skip--
 		default:
 			if f.Seq != 0 {
-				out = appendID(out, s.cursor(f.Seq))
+				out = s.g.cursor(f.Seq).AppendID(out)
 			}
 			out = append(out, f.Data...)
 		}
@@ -141,7 +141,7 @@ func (s *turnStream) sendPlan() []byte {
 	var out []byte
 	for i, f := range s.plan.frames {
 		s.plan.sent++
-		c := s.cursor(s.plan.at)
+		c := s.g.cursor(s.plan.at)
 		if i < len(s.plan.frames)-1 {
 			c.InPlan, c.PlanFrames = true, s.plan.sent
 		}
@@ -149,14 +149,10 @@ func (s *turnStream) sendPlan() []byte {
 		if f.Terminal {
 			to = &s.held
 		}
-		*to = append(appendID(*to, c), f.Data...)
+		*to = append(c.AppendID(*to), f.Data...)
 	}
 	s.plan.frames = nil
 	return out
-}
-
-func (s *turnStream) cursor(seq uint64) spool.Cursor {
-	return spool.Cursor{Seq: seq, Incarnation: s.g.At.Incarnation}
 }
 
 // over reports whether the turn is over in the log, and whether the reader is at that
@@ -187,12 +183,6 @@ func turnOver(f *fold.Fold, turn string, quiet bool) bool {
 		return true
 	}
 	return f.Status != chunk.StatusPaused || quiet
-}
-
-func appendID(dst []byte, c spool.Cursor) []byte {
-	dst = append(dst, "id: "...)
-	dst = c.AppendText(dst)
-	return append(dst, '\n')
 }
 
 // late is a source that is found only after the response has begun, such as a queued

@@ -259,7 +259,7 @@ func (p *Projector) discardChild(a *childAgent, c *chunk.StepDiscarded) {
 func (p *Projector) growChild(a *childAgent, c chunk.Chunk) bool {
 	parts := a.fold.Message().Parts
 	if c, ok := c.(*chunk.ToolArgStreamDelta); ok {
-		return p.view.growArguments(p, parts, c.ToolCallID, ChildCallID(a.Session, c.ToolCallID))
+		return p.view.growArguments(p, parts, c.ToolCallID, chunk.ChildCallID(a.Session, c.ToolCallID))
 	}
 	return p.view.grow(p, parts)
 }

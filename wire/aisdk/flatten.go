@@ -64,11 +64,11 @@ func (a *SubAgent) flat(waited map[string]*SubAgent) []shownPart {
 					continue
 				}
 				if part.ID != "" {
-					item.ID = ChildCallID(a.Session, part.ID)
+					item.ID = chunk.ChildCallID(a.Session, part.ID)
 				}
 			case chunk.PartSource:
 				if part.ID != "" {
-					item.ID = ChildCallID(a.Session, part.ID)
+					item.ID = chunk.ChildCallID(a.Session, part.ID)
 				}
 			}
 			list = append(list, item)
@@ -79,7 +79,7 @@ func (a *SubAgent) flat(waited map[string]*SubAgent) []shownPart {
 
 // flatCall returns a call as one of the root's message.
 func (a *SubAgent) flatCall(t *chunk.ToolPart, waited map[string]*SubAgent) *chunk.ToolPart {
-	id := ChildCallID(a.Session, t.CallID)
+	id := chunk.ChildCallID(a.Session, t.CallID)
 	if of := waited[id]; of != nil {
 		t = whileWaiting(t, of)
 	}

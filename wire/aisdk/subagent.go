@@ -13,7 +13,7 @@ import (
 // SubAgents says how the agents that a turn's calls begin are shown in its
 // message. Whatever it is, data-subagent-start and data-subagent-end tell of
 // them in passing, their results are their calls', and what they ask of people
-// and clients are tool calls of the message, with ids of [ChildCallID].
+// and clients are tool calls of the message, with ids of [chunk.ChildCallID].
 type SubAgents string
 
 const (
@@ -35,20 +35,6 @@ func ParseSubAgents(s string) (SubAgents, error) {
 		return p, nil
 	}
 	return "", chunk.ErrInvalid.Because("agents must be nest, summary or flatten")
-}
-
-// ChildCallID is the id that a child agent's call has among the calls of its
-// root's message: the child's session, a slash, and the call's own id.
-func ChildCallID(session, callID string) string { return session + "/" + callID }
-
-// SplitCallID takes an id of [ChildCallID] apart. One that is no child's of this
-// root is the root's own.
-func SplitCallID(root, id string) (session, callID string) {
-	session, callID, ok := strings.Cut(id, "/")
-	if !ok || callID == "" || session == root || chunk.RootID(session) != chunk.RootID(root) || !strings.HasPrefix(session, root+".") {
-		return root, id
-	}
-	return session, callID
 }
 
 // SubAgent is a child agent, of whatever generation, as far as it belongs to one
@@ -190,7 +176,7 @@ func (a *SubAgent) data(o *shape) json.RawMessage {
 		for _, w := range a.Waits {
 			for _, id := range w.Calls {
 				if t := a.call(id); t != nil && t.Waits() && !seen[id] {
-					d.Pending = append(d.Pending, ChildCallID(a.Session, id))
+					d.Pending = append(d.Pending, chunk.ChildCallID(a.Session, id))
 					seen[id] = true
 				}
 			}
@@ -217,7 +203,7 @@ func shownParts(root string, own []chunk.Part, agents []*SubAgent, o *shape, dat
 	}
 	waited := map[string]*SubAgent{} // by the call that waits for it
 	for _, a := range agents {
-		if call := ChildCallID(parentOf(a.Session), a.CallID); len(a.Waits) > 0 && waited[call] == nil {
+		if call := chunk.ChildCallID(parentOf(a.Session), a.CallID); len(a.Waits) > 0 && waited[call] == nil {
 			waited[call] = a
 		}
 	}
@@ -245,8 +231,8 @@ func shownParts(root string, own []chunk.Part, agents []*SubAgent, o *shape, dat
 			continue
 		}
 		part := own[i]
-		if t := part.Tool; t != nil && waited[ChildCallID(root, t.CallID)] != nil {
-			part.Tool = whileWaiting(t, waited[ChildCallID(root, t.CallID)])
+		if t := part.Tool; t != nil && waited[chunk.ChildCallID(root, t.CallID)] != nil {
+			part.Tool = whileWaiting(t, waited[chunk.ChildCallID(root, t.CallID)])
 		}
 		s.list[n] = part
 		i--
@@ -273,7 +259,7 @@ func (a *SubAgent) waitingCalls() []chunk.Part {
 			}
 			seen[id] = true
 			call := *t
-			call.CallID = ChildCallID(a.Session, id)
+			call.CallID = chunk.ChildCallID(a.Session, id)
 			parts = append(parts, chunk.Part{Type: chunk.PartTool, First: w.Seq, Tool: &call})
 		}
 	}

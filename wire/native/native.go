@@ -42,7 +42,7 @@ func NewProjector(s wire.Subject, o *Options) *Projector {
 	if o == nil {
 		o = &Options{}
 	}
-	return &Projector{framing: o.Framing, agent: s.Agent, child: chunk.RootID(s.Agent) != s.Agent, self: o.Self}
+	return &Projector{framing: o.Framing, agent: s.Agent, child: chunk.IsChild(s.Agent), self: o.Self}
 }
 
 // Apply appends the record's frame. It never fails.
