@@ -1,8 +1,10 @@
 package stream
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"time"
 
@@ -97,7 +99,7 @@ type terms struct {
 	owner     string
 	row       spool.Row
 	agentType string
-	numbered  bool // see [run]
+	counted   bool // see [run]
 
 	// takeOver: an open external run is continued, even if another producer has claimed
 	// it. Without takeOver it is left alone while its claim is valid, and it counts as
@@ -130,7 +132,7 @@ func (rs *runs) open(ctx context.Context, g *spool.Log, t terms) (*run, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &run{logs: rs.logs, log: g, lease: lease, numbered: t.numbered, writer: "claim", at: lease.Head.Seq}
+	r := &run{logs: rs.logs, log: g, lease: lease, counted: t.counted, writer: "claim", at: lease.Head.Seq}
 	if err := r.begin(ctx, t); err != nil {
 		_ = r.release(ctx)
 		return nil, err
@@ -158,13 +160,17 @@ func (rs *runs) claim(ctx context.Context, g *spool.Log, t terms) (spool.Lease, 
 // stands is what a session's fold tells about opening an external run there.
 type stands struct {
 	seq     uint64
-	agents  bool // an agent's run is open, or about to be
-	open    *fold.Run
-	message string // id of the open run's message
+	agents  bool  // an agent's run is open, or about to be
+	open    bool  // a run is open: last
+	in      place // where that stands
 	stop    bool
 	first   *fold.Command // the message that waits
 	fresh   bool          // it is the session's first
-	paused  *fold.Turn    // the last turn, if its producer paused it
+	paused  bool          // the last turn's producer has paused it
+	turnID  string        // the last turn, its message,
+	message string
+	since   uint64        // the last sequence before it,
+	last    fold.Run      // and its last run
 	goesOn  bool          // a command continues that turn, or ends it
 	owed    []chunk.Chunk // what settles the open run, with its end
 }
@@ -174,17 +180,16 @@ func standing(ctx context.Context, g *spool.Log) (stands, error) {
 	err := g.View(ctx, func(f *fold.Fold) error {
 		s.seq, s.stop, s.goesOn, s.fresh = f.Seq, f.Stop != nil, f.Continue != nil, len(f.Turns) == 0
 		turn := f.LastTurn()
-		external := turn != nil && turn.LastRun().Mode == chunk.ModeExternal
-		if run := f.OpenRun(); run != nil {
-			copied := *run
-			s.agents, s.open, s.message, s.owed = !external, &copied, turn.MessageID, f.Owed().First()
+		if turn != nil {
+			s.turnID, s.message, s.since, s.last = turn.ID, turn.MessageID, turn.Start(), *turn.LastRun()
+		}
+		external := turn != nil && s.last.Mode == chunk.ModeExternal
+		if f.OpenRun() != nil {
+			s.agents, s.open, s.in, s.owed = !external, true, placeOf(f), f.Owed().First()
 			return nil
 		}
 		s.agents = s.goesOn && !external
-		if external && f.Status == chunk.StatusPaused {
-			copied := *turn
-			s.paused = &copied
-		}
+		s.paused = external && f.Status == chunk.StatusPaused
 		if len(f.Waiting) > 0 {
 			first := *f.Waiting[0]
 			s.first = &first
@@ -207,8 +212,8 @@ func (r *run) begin(ctx context.Context, t terms) error {
 	if s.agents { // it was opened between the look and the claim; its next owner recovers it
 		return spool.ErrBusy.With(r.lease.Session, nil)
 	}
-	if s.open != nil {
-		r.info, r.messageID, r.open, r.stop = *s.open, s.message, true, s.stop
+	if s.open {
+		r.info, r.messageID, r.since, r.in, r.open, r.stop = s.last, s.message, s.since, s.in, true, s.stop
 		if t.takeOver {
 			return r.takeOver(ctx)
 		}
@@ -227,7 +232,7 @@ func (r *run) begin(ctx context.Context, t terms) error {
 
 // takeOver continues a run that was opened under another claim.
 func (r *run) takeOver(ctx context.Context) error {
-	err := r.append(ctx, spool.Entry{Row: spool.Row{Status: chunk.StatusActive},
+	err := r.append(ctx, spool.Entry{Base: r.base(0), Row: spool.Row{Status: chunk.StatusActive},
 		Chunks: []chunk.Chunk{&chunk.ExecutorSuperseded{Reason: "stream_manager"}}})
 	r.writer, r.sent = "manager", 0
 	return err
@@ -258,9 +263,15 @@ func (r *run) start(ctx context.Context, t terms, s stands) error {
 	r.messageID = r.logs.NewID()
 	start := &chunk.RunStarted{Mode: chunk.ModeExternal}
 	chunks := []chunk.Chunk{start}
+	r.in, r.subs = place{}, map[string]string{}
 	switch {
-	case s.paused != nil && (t.paused || s.goesOn || s.first == nil):
-		r.info.TurnID, r.messageID = s.paused.ID, s.paused.MessageID
+	case s.paused && (t.paused || s.goesOn || s.first == nil):
+		r.info.TurnID, r.messageID, r.since, r.subs = s.turnID, s.message, s.since, nil
+		r.info.AgentType = cmp.Or(t.agentType, s.last.AgentType)
+		r.in = place{number: s.last.Step}
+		if strings.HasPrefix(s.last.Suspended, "awaiting_") && s.last.StepID != "" { // its step is still open
+			r.in.open, r.in.tools = true, true
+		}
 		if t.resume != "" {
 			chunks = append(chunks, &chunk.RunResumed{Mode: t.resume})
 		}
@@ -274,19 +285,17 @@ func (r *run) start(ctx context.Context, t terms, s stands) error {
 		}
 	}
 	start.TurnID, start.MessageID = r.info.TurnID, r.messageID
-	if t.numbered {
-		r.step = 1
-		step := &chunk.StepStarted{StepID: stepID(r.info.ID, r.step)}
-		step.Step = r.step
-		chunks = append(chunks, step)
+	if t.counted && !r.in.open {
+		r.in = place{number: 1, open: true}
+		chunks = append(chunks, r.beginStep())
 	}
 	t.row.Status = chunk.StatusActive
 	if err := r.append(ctx, spool.Entry{Base: r.base(0), Row: t.row, Chunks: chunks}); err != nil {
 		return err
 	}
-	r.open, r.tools, r.info.Start = true, false, r.at-uint64(len(chunks))+1
+	r.open, r.info.Start = true, r.at-uint64(len(chunks))+1
 	r.count, r.last = 0, r.info.Start
-	if r.numbered {
+	if r.counted {
 		r.writer, r.sent = "producer", uint64(len(chunks))-1
 	} else {
 		r.writer, r.sent = "manager", 0

@@ -57,7 +57,7 @@ func (e *External) Claim(ctx context.Context, session string, row spool.Row, age
 		return ExternalRun{}, err
 	}
 	defer e.runs.leave(s)
-	r, err := e.runs.open(ctx, s.log, terms{owner: "producer-", row: row, agentType: agentType, numbered: true})
+	r, err := e.runs.open(ctx, s.log, terms{owner: "producer-", row: row, agentType: agentType, counted: true})
 	if err != nil {
 		return ExternalRun{}, err
 	}
@@ -89,7 +89,7 @@ func (e *External) Append(ctx context.Context, session string, epoch, seq uint64
 	defer e.runs.leave(s)
 	r := s.run
 	if r == nil || r.lease.Epoch != epoch {
-		r = &run{logs: e.runs.logs, log: s.log, numbered: true, writer: "producer", behind: true,
+		r = &run{logs: e.runs.logs, log: s.log, counted: true, writer: "producer", behind: true,
 			lease: spool.Lease{Session: session, Epoch: epoch, TTL: e.runs.ttl}}
 	}
 	n := uint64(len(chunks))
@@ -116,6 +116,9 @@ func (e *External) Append(ctx context.Context, session string, epoch, seq uint64
 		return repeated, fenced(session, r.keep(ctx))
 	}
 	skip := r.count - seq
+	if err := r.checkPatches(ctx, session, chunks[skip:]...); err != nil {
+		return spool.Appended{}, err
+	}
 	res, err := r.post(ctx, chunks[skip:])
 	if skip > 0 {
 		res.First = 0
@@ -188,17 +191,20 @@ func (p *post) write(ctx context.Context, chunks []chunk.Chunk) error {
 			}
 			return p.end(ctx, c)
 		}
-		if p.loose && p.leads(k) { // the assistant message refers to the sequences of its parts
+		if err := p.fill(ctx, c, p.pending); err != nil {
+			return err
+		}
+		if p.loose && p.in.moveFor(k, 0) != (move{}) { // the assistant message refers to the sequences of its parts
 			if err := p.flush(ctx); err != nil {
 				return err
 			}
 		}
-		lead, err := p.lead(ctx, k)
+		lead, err := p.lead(ctx, c)
 		if err != nil {
 			return err
 		}
 		p.pending = append(append(p.pending, lead...), c)
-		b.Step = p.step
+		b.Step = p.in.number
 		p.loose = p.loose || k != acts
 	}
 	return p.flush(ctx)
@@ -246,7 +252,7 @@ func (p *post) end(ctx context.Context, c chunk.Chunk) error {
 		return err
 	}
 	if c.ChunkType() == TypePause {
-		return p.suspend(ctx, &chunk.RunSuspended{Kind: chunk.SuspendedInterrupted, StepID: stepID(p.info.ID, p.step), Metadata: said.Metadata})
+		return p.suspend(ctx, &chunk.RunSuspended{Kind: chunk.SuspendedInterrupted, StepID: stepID(p.info.ID, p.in.number), Metadata: said.Metadata})
 	}
 	return p.finish(ctx, end, "")
 }

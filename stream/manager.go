@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"sync/atomic"
 	"time"
 
 	"github.com/spool-run/spool"
@@ -40,96 +39,6 @@ func NewManager(l *spool.Logs, o *ManagerOptions) *Manager {
 		ttl = o.TTL
 	}
 	return &Manager{logs: l, runs: newRuns(l, ttl, 0)}
-}
-
-// Writer writes chunks to a stream. It may be used from several goroutines.
-type Writer struct {
-	m       *Manager
-	session string
-	run     *run
-	base    chunk.Base
-	closed  atomic.Bool
-}
-
-// CreateWriter returns a writer of a stream that need not exist yet. If no run is open
-// in it, it opens one, which answers the oldest user message that waits, continues the
-// turn of a paused stream, or begins a turn. If another manager or a producer has an
-// external run open there, that run is taken over. It fails with [spool.ErrBusy] if an
-// agent's run is open.
-//
-// The chunks get this agent id and type. The agent that the stream's message belongs to
-// has the stream's id ("" means the same). Chunks of other agents are shown, but are no
-// part of the message.
-func (m *Manager) CreateWriter(ctx context.Context, streamID, agentID, agentType string) (*Writer, error) {
-	s, err := m.runs.hold(ctx, streamID)
-	if err != nil {
-		return nil, err
-	}
-	defer m.runs.leave(s)
-	if err := m.activate(ctx, s, terms{agentType: agentType}); err != nil {
-		return nil, err
-	}
-	if agentID == "" {
-		agentID = streamID
-	}
-	return &Writer{m: m, session: streamID, run: s.run, base: chunk.Base{AgentID: agentID, AgentType: agentType, RunID: s.run.info.ID}}, nil
-}
-
-// Write appends one chunk. When it returns, the chunk is stored and has the next
-// sequence. Before the first chunk about a tool call, it writes an assistant_message
-// with all that was streamed until then. Write fails with [spool.ErrClosed] if the
-// stream was ended, failed or paused, with [ErrProducerStopped] if a stop command has
-// ended it, with [chunk.ErrInvalidChunk], and with [spool.ErrSuperseded].
-func (w *Writer) Write(ctx context.Context, c chunk.Chunk) error {
-	if err := chunk.Validate(c); err != nil {
-		return err
-	}
-	s, err := w.m.runs.hold(ctx, w.session)
-	if err != nil {
-		return err
-	}
-	defer w.m.runs.leave(s)
-	if s.run != w.run || w.closed.Load() {
-		return errNotOpen.With(w.session, nil)
-	}
-	return s.run.write(ctx, w.base, c)
-}
-
-// write appends one chunk of a stream's writer.
-func (r *run) write(ctx context.Context, base chunk.Base, c chunk.Chunk) error {
-	if err := r.heed(ctx); err != nil {
-		return err
-	}
-	chunks := []chunk.Chunk{c}
-	if base.AgentID == r.lease.Session {
-		lead, err := r.lead(ctx, kindOf(c.ChunkType()))
-		if err != nil {
-			return err
-		}
-		chunks = append(lead, c)
-	}
-	if err := r.append(ctx, spool.Entry{Base: base, Chunks: chunks}); err != nil {
-		// It is not known whether the chunk was stored, and the next chunk is another
-		// one. So the next append uses another writer name, and may have to close what
-		// this chunk would have closed.
-		r.writer, r.sent, r.tools = r.writer+"'", 0, false
-		return err
-	}
-	return r.heed(ctx)
-}
-
-// heed obeys a stop that this process knows of.
-func (r *run) heed(ctx context.Context) error {
-	if err := r.catchUp(ctx); err != nil {
-		return err
-	}
-	return r.obey(ctx)
-}
-
-// Close closes the writer. The stream stays open.
-func (w *Writer) Close() error {
-	w.closed.Store(true)
-	return nil
 }
 
 // EndStream ends a stream. What was streamed becomes its message, and output, if there

@@ -85,7 +85,7 @@ func TestStreamManagerLife(t *testing.T) {
 		&chunk.ToolArgStreamEnd{ToolCallID: "c"},
 		&chunk.ToolStart{ToolCallID: "c", ToolName: "t", Arguments: json.RawMessage(`{"a":1}`)},
 		&chunk.ToolEnd{ToolCallID: "c", ToolName: "t", Result: json.RawMessage(`1`), Success: true})
-	if i := info(t, m, "s"); i.Status != chunk.StatusActive || i.TotalChunks != 9 || i.LatestSequence != 9 {
+	if i := info(t, m, "s"); i.Status != chunk.StatusActive || i.TotalChunks != 10 || i.LatestSequence != 10 {
 		t.Errorf("info of an open stream: %+v", i)
 	}
 	if err := m.EndStream(t.Context(), "s", json.RawMessage(`{"answer":42}`)); err != nil {
@@ -112,7 +112,7 @@ func TestStreamManagerLife(t *testing.T) {
 		if f.Live() || len(f.Messages) != 1 || f.Messages[0].Text() != "Hello" {
 			t.Errorf("the fold: live %v, messages %s", f.Live(), mustJSON(t, f.Messages))
 		}
-		if call := f.Messages[0].Parts[1].Tool; call == nil || call.State != chunk.ToolCompleted || string(call.Output) != "1" || string(call.Input) != `{"a":1}` {
+		if call := f.Messages[0].Parts[2].Tool; call == nil || call.State != chunk.ToolCompleted || string(call.Output) != "1" || string(call.Input) != `{"a":1}` {
 			t.Errorf("the call: %s", mustJSON(t, call))
 		}
 	})
@@ -139,10 +139,10 @@ func TestStreamManagerTurns(t *testing.T) {
 	w := create(t, m, "s", "")
 	write(t, w, &chunk.TextDelta{Base: chunk.Base{Step: 1}, Delta: "two"}, &chunk.TextDelta{Base: chunk.Base{Step: 2}, Delta: "three"}, &chunk.TextDelta{Base: chunk.Base{Step: 3}, Delta: "four"})
 	since, err := m.GetChunksFromSequence(t.Context(), "s", before)
-	if err != nil || len(since) != 4 || since[0].Sequence != before+1 {
+	if err != nil || len(since) != 11 || since[0].Sequence != before+1 {
 		t.Errorf("the second turn: %v, %v", types(since), err)
 	}
-	if got, err := m.GetChunksFromStep(t.Context(), "s", 2); err != nil || len(got) != 2 || got[0].Sequence != before+3 {
+	if got, err := m.GetChunksFromStep(t.Context(), "s", 2); err != nil || len(got) != 6 || got[0].Sequence != before+6 {
 		t.Errorf("from step 2: %v, %v", got, err)
 	}
 	if got, err := m.GetChunksFromStep(t.Context(), "s", 9); err != nil || len(got) != 0 {
@@ -275,7 +275,7 @@ func TestStreamManagerIsFenced(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []chunk.Type{chunk.TypeRunStarted, chunk.TypeTextDelta, chunk.TypeExecutorSuperseded, chunk.TypeTextDelta, chunk.TypeExecutorSuperseded, chunk.TypeTextDelta, chunk.TypeAssistantMessage}
+	want := []chunk.Type{chunk.TypeRunStarted, chunk.TypeStepStarted, chunk.TypeTextDelta, chunk.TypeExecutorSuperseded, chunk.TypeTextDelta, chunk.TypeExecutorSuperseded, chunk.TypeTextDelta, chunk.TypeAssistantMessage}
 	if got := types(all); !reflect.DeepEqual(got[:len(want)], want) {
 		t.Errorf("the log holds %v", got)
 	}

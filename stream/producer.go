@@ -2,6 +2,7 @@ package stream
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/spool-run/spool/chunk"
 )
@@ -31,11 +32,12 @@ const (
 type kind int
 
 const (
-	other  kind = iota
-	words       // of the model phase
-	acts        // of the tool phase
-	either      // of both
-	ends        // the run
+	other    kind = iota
+	words         // of the model phase
+	acts          // of the tool phase
+	either        // of both
+	boundary      // between steps
+	ends          // the run
 )
 
 func kindOf(t chunk.Type) kind {
@@ -48,16 +50,28 @@ func kindOf(t chunk.Type) kind {
 		return acts
 	case chunk.TypeCustom, chunk.TypeProgress, chunk.TypeStatePatch, chunk.TypeUsage, chunk.TypeError, chunk.TypeOutput:
 		return either
+	case chunk.TypeCheckpointCreated:
+		return boundary
 	case TypeEnd, TypeFail, TypePause:
 		return ends
 	}
 	return other
 }
 
+// ownTypes are the types of the chunks that runs write by themselves.
+var ownTypes = []chunk.Type{chunk.TypeRunStarted, chunk.TypeRunFinished, chunk.TypeRunSuspended, chunk.TypeAssistantMessage,
+	chunk.TypeStepStarted, chunk.TypeStepCommitted, chunk.TypeStepDiscarded, chunk.TypeAnswerStarted}
+
+// reserved reports whether not even a program with a [Writer] may write chunks of a
+// type: those that runs write by themselves, and commands, which are appended without
+// a lease.
+func reserved(t chunk.Type) bool { return slices.Contains(ownTypes, t) || chunk.IsCommand(t) }
+
 // allowed reports whether a producer outside may write chunks of a type. Approvals and
 // child agents need more than chunks.
 func allowed(t chunk.Type) bool {
-	return kindOf(t) != other && t != chunk.TypeToolApprovalRequest && t != chunk.TypeSubAgentStart
+	k := kindOf(t)
+	return k != other && k != boundary && t != chunk.TypeToolApprovalRequest && t != chunk.TypeSubAgentStart
 }
 
 // maxDelta keeps a chunk one record: the log would split a longer one, and chunks
@@ -70,6 +84,9 @@ const maxDelta = 64 << 10
 func ParseProducerChunk(data []byte) (chunk.Chunk, error) {
 	c, wrong := chunk.Parse(data)
 	if wrong == nil && allowed(c.ChunkType()) {
+		if end, ok := c.(*chunk.ToolEnd); ok && !end.Success && end.Error == "" {
+			end.Error = "the call failed" // in a chunk without an error it would be a success
+		}
 		return c, nil
 	}
 	// A wrong type is reported before other faults.

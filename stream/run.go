@@ -23,15 +23,17 @@ type run struct {
 	log   *spool.Log // set while a call uses it: an idle claim keeps no log in memory
 	lease spool.Lease
 	info  fold.Run
-	// numbered: the run itself begins and commits steps, and counts its producer's
-	// chunks. Otherwise the producer writes steps, or none.
-	numbered  bool
+	// counted: the producer's chunks are counted, and the claim itself begins a step.
+	counted   bool
 	messageID string
 
 	open  bool
 	stop  bool // a stop command waits
-	step  int
-	tools bool // in the tool phase: the model phase is closed
+	in    place
+	since uint64 // the last sequence before the turn
+	// subs are the types of the sub-agents that this turn's records name, by their ids;
+	// nil: not read yet.
+	subs map[string]string
 
 	writer string // the name of our appends,
 	sent   uint64 // and the number of records that they have stored
@@ -135,12 +137,11 @@ func (r *run) look(ctx context.Context) error {
 		r.info, r.messageID = *turn.LastRun(), turn.MessageID
 		r.open = f.OpenRun() != nil
 		r.stop = r.open && f.Stop != nil
-		r.step = f.Step().Number
-		r.tools = r.numbered && f.Phase() != fold.PhaseModel
+		r.in = placeOf(f)
 		r.at = f.Seq
 		return nil
 	})
-	if err == nil && r.numbered {
+	if err == nil && r.counted {
 		err = r.recount(ctx, before.at)
 	}
 	if err != nil {
@@ -188,69 +189,12 @@ func (r *run) obey(ctx context.Context) error {
 	return ErrProducerStopped.With(r.lease.Session, nil)
 }
 
-// lead returns the chunks that belong before a chunk of this kind: before acts the
-// model phase is closed, and words after acts begin the next step. All earlier chunks
-// must be stored, except acts.
-func (r *run) lead(ctx context.Context, k kind) (chunks []chunk.Chunk, err error) {
-	switch {
-	case k == acts && !r.tools:
-		chunks, err = r.ask(ctx, func(f *fold.Fold) []chunk.Chunk { return r.closeWords(f, "tool-calls") })
-		r.tools = err == nil
-	case k == words && r.tools:
-		if r.numbered {
-			chunks, err = r.ask(ctx, closeStep)
-			r.step++
-			next := &chunk.StepStarted{StepID: stepID(r.info.ID, r.step)}
-			next.Step = r.step
-			chunks = append(chunks, next)
-		}
-		r.tools = false
-	}
-	return chunks, err
-}
-
-// leads reports whether lead would return chunks.
-func (r *run) leads(k kind) bool { return k == acts && !r.tools || k == words && r.tools }
-
-func (r *run) closeWords(f *fold.Fold, finishReason string) []chunk.Chunk {
-	if f.OpenRun() != nil && (r.numbered || f.Streamed()) {
-		return f.Owed().CloseModelPhase(finishReason, nil)
-	}
-	return nil
-}
-
-// closeStep commits the open step, unless an earlier process has done so.
-func closeStep(f *fold.Fold) []chunk.Chunk {
-	if f.Step().ID == "" {
-		return nil
-	}
-	return f.Owed().CloseStep("")
-}
-
 func (r *run) ask(ctx context.Context, what func(*fold.Fold) []chunk.Chunk) (chunks []chunk.Chunk, err error) {
 	err = r.log.View(ctx, func(f *fold.Fold) error {
 		chunks = what(f)
 		return nil
 	})
 	return chunks, err
-}
-
-// complete closes what a producer leaves open when it ends its run or pauses.
-func (r *run) complete(ctx context.Context, finishReason string) error {
-	chunks, err := r.ask(ctx, func(f *fold.Fold) (chunks []chunk.Chunk) {
-		if !r.tools || !r.numbered {
-			chunks = r.closeWords(f, finishReason)
-		}
-		if r.numbered {
-			chunks = append(chunks, closeStep(f)...)
-		}
-		return chunks
-	})
-	if err != nil || len(chunks) == 0 {
-		return err
-	}
-	r.tools = true
-	return r.append(ctx, spool.Entry{Base: r.base(0), Chunks: chunks})
 }
 
 // finish settles the run: it writes what the run still lacks, the producer's last
@@ -276,7 +220,7 @@ func (r *run) finish(ctx context.Context, end *chunk.RunFinished, why string, la
 		status = chunk.StatusFailed
 	}
 	for _, c := range chunks {
-		if step, ok := c.(*chunk.StepCommitted); ok && !r.numbered && end.Outcome == chunk.OutcomeCompleted {
+		if step, ok := c.(*chunk.StepCommitted); ok && !r.counted && end.Outcome == chunk.OutcomeCompleted {
 			step.Partial = false // only its producer knows where the step ends
 		}
 	}

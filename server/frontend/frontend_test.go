@@ -287,7 +287,7 @@ func TestFrontendOfAStream(t *testing.T) {
 			if err != nil || s.Status != chunk.StatusActive {
 				t.Fatalf("%+v, %v", s, err)
 			}
-			got := len(s.Messages) == 1 && s.Messages[0].ID == s.ExistingMessageID+frontend.PartialSuffix && s.Messages[0].Parts[0].Text == "Hel"
+			got := len(s.Messages) == 1 && s.Messages[0].ID == s.ExistingMessageID+frontend.PartialSuffix && s.Messages[0].Parts[1].Text == "Hel"
 			if got != tt.want || len(s.Messages) > 1 {
 				t.Errorf("replay %v, %s: %+v", replay, name, s.Messages)
 			}
