@@ -9,10 +9,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/spool-run/spool/internal/matrix"
 )
 
 // The binary's other commands, and a server with other flags, say what they said.
 func TestCommandsSayAsEver(t *testing.T) {
+	matrix.WithoutRace(t)
 	t.Parallel()
 	for _, dir := range storedLogs(t) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"github.com/spool-run/spool/agent"
 	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/fold"
+	"github.com/spool-run/spool/internal/matrix"
 	"github.com/spool-run/spool/model"
 	"github.com/spool-run/spool/model/scripted"
 	"github.com/spool-run/spool/server"
@@ -193,6 +194,7 @@ func writeLibraryLogs(t *testing.T, db string) {
 
 // Sessions of programs with agents of their own go on as ever.
 func TestLibraryRunsGoOnAsEver(t *testing.T) {
+	matrix.WithoutRace(t)
 	t.Parallel()
 	for _, dir := range storedLogs(t) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {

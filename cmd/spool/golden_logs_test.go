@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/internal/matrix"
 	"github.com/spool-run/spool/wire/wiretest"
 )
 
@@ -26,6 +27,7 @@ func storing() bool { return *keepLogs != "" }
 // What is run today becomes the log that it became under the version that wrote the
 // latest stored ones, but for ids and times.
 func TestRunsAreWrittenAsEver(t *testing.T) {
+	matrix.WithoutRace(t)
 	t.Parallel()
 	db := filepath.Join(t.TempDir(), "runs.db")
 	floors := playPlainScenes(t, db)
@@ -65,6 +67,7 @@ func notReplayed(t *testing.T, db string) *answers {
 
 // So do runs of programs with agents of their own.
 func TestLibraryRunsAreWrittenAsEver(t *testing.T) {
+	matrix.WithoutRace(t)
 	t.Parallel()
 	dir := t.TempDir()
 	db := filepath.Join(dir, "library.db")
@@ -85,6 +88,7 @@ func TestLibraryRunsAreWrittenAsEver(t *testing.T) {
 
 // And runs that are lost today are recovered as those that were lost then.
 func TestLostRunsAreWrittenAsEver(t *testing.T) {
+	matrix.WithoutRace(t)
 	t.Parallel()
 	db := filepath.Join(t.TempDir(), "lost.db")
 	loseRuns(t, newHolder(t), db)

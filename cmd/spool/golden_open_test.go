@@ -9,11 +9,14 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/spool-run/spool/internal/matrix"
 )
 
 // Runs that nobody has ended are shown as ever, too, as far as they have come: their
 // owner is held to be alive, so that nobody takes them over.
 func TestOpenRunsAreServedAsEver(t *testing.T) {
+	matrix.WithoutRace(t)
 	t.Parallel()
 	for _, dir := range storedLogs(t) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {

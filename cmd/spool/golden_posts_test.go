@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/spool-run/spool/internal/matrix"
 )
 
 // post is a request that changes nothing: one that is wrong, that comes too late,
@@ -143,6 +145,7 @@ func busyPosts() (list []post) {
 // What is refused, and what was answered before, is answered byte by byte as ever,
 // and changes nothing.
 func TestRefusalsAndRepeatsAreAsEver(t *testing.T) {
+	matrix.WithoutRace(t)
 	t.Parallel()
 	for _, dir := range storedLogs(t) {
 		for _, c := range []struct {

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/spool-run/spool/internal/matrix"
 )
 
 // What is new in every run: ids, what is made of them, times, and how long a
@@ -178,6 +180,7 @@ var resumptions = []resumption{
 
 // Sessions that an earlier version has left go on as they did there.
 func TestStoredLogsGoOnAsEver(t *testing.T) {
+	matrix.WithoutRace(t)
 	t.Parallel()
 	for _, dir := range storedLogs(t) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
@@ -235,6 +238,7 @@ func recovered(t *testing.T, db string, args ...string) *answers {
 // Runs whose owner was killed under an earlier version are recovered, or ended, as
 // that version did.
 func TestLostRunsGoOnAsEver(t *testing.T) {
+	matrix.WithoutRace(t)
 	t.Parallel()
 	for _, dir := range storedLogs(t) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/spool-run/spool/internal/matrix"
 )
 
 // storedLogs are the folders of databases that earlier versions have written. See
@@ -28,6 +30,7 @@ func storedLogs(t *testing.T) []string {
 // Every GET of sessions that an earlier version has written is answered byte by
 // byte as by that version.
 func TestStoredLogsAreServedAsEver(t *testing.T) {
+	matrix.WithoutRace(t)
 	t.Parallel()
 	for _, dir := range storedLogs(t) {
 		for _, name := range []string{"runs", "library", "wires", "wires-agents"} {

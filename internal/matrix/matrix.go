@@ -1,7 +1,8 @@
 // Package matrix is for tests that try every point of something: every append to
 // die at, every cut to attach at. The race detector makes them ten times slower,
 // and what it looks for hardly differs from one point to the next. So with it such
-// a test tries some of the points; scripts/test runs it once more without, on all.
+// a test tries some of the points, or none; scripts/test runs it once more without, on
+// all.
 package matrix
 
 import (
@@ -32,6 +33,15 @@ func Stride(t testing.TB, n int) int {
 	}
 	t.Log(Thinned)
 	return n
+}
+
+// WithoutRace skips the whole test with the race detector: it takes long, and other
+// tests run the same code with it.
+func WithoutRace(t testing.TB) {
+	t.Helper()
+	if Race {
+		t.Skip(Thinned)
+	}
 }
 
 func points(n, stride int, thin bool) iter.Seq[int] {
