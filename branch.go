@@ -220,7 +220,7 @@ func (b *branching) close(f *fold.Fold) {
 	b.status = chunk.StatusPaused
 	suspended := f.Owed().Suspend(chunk.SuspendedInterrupted, nil, 0)[0].(*chunk.RunSuspended)
 	suspended.CheckpointID = b.o.CheckpointID
-	b.suffix = append(f.Owed().UnsettledChildren("the session was branched while this ran"), suspended)
+	b.suffix = fold.Split(append(f.Owed().UnsettledChildren("the session was branched while this ran"), suspended))
 	for _, c := range b.suffix {
 		c.ChunkBase().Timestamp = b.checkpoint.Time
 	}

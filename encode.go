@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
 )
 
 // splitBytes is the length of the pieces of a text that is too large for one record.
@@ -27,7 +28,7 @@ type chunkEncoder struct {
 // stored.
 func (e *chunkEncoder) encode(ctx context.Context, chunks []chunk.Chunk) ([]chunk.Record, error) {
 	recs := make([]chunk.Record, 0, len(chunks))
-	for _, c := range chunks {
+	for _, c := range fold.Split(chunks) {
 		e.fill(c)
 		var err error
 		if recs, err = e.one(ctx, recs, c); err != nil {

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"slices"
 	"time"
 
@@ -50,6 +51,7 @@ type Agent struct {
 	// a [Limit]; what it said so far is the answer. Pauses do not count, and runs
 	// before a pause count for the one that goes on.
 	MaxSteps    int           // model calls of one turn; 0: 20
+	MaxAnswer   int           // bytes of text, reasoning and arguments in one model call's answer; 0: 8 MiB, negative: no limit
 	TokenBudget int64         // input and output of all model calls, of children too; looked at between steps; 0: no limit
 	StepTimeout time.Duration // of one model call with its repeats, and the calls it asks for; 0: no limit
 	RunTimeout  time.Duration // of all steps, also across lost owners; 0: no limit
@@ -65,6 +67,7 @@ type Agent struct {
 
 const (
 	defaultMaxSteps   = 20
+	defaultMaxAnswer  = 8 << 20
 	defaultMaxRetries = 2
 )
 
@@ -114,6 +117,16 @@ func (a *Agent) maxSteps() int {
 		return a.MaxSteps
 	}
 	return defaultMaxSteps
+}
+
+func (a *Agent) maxAnswer() int {
+	switch {
+	case a.MaxAnswer < 0:
+		return math.MaxInt
+	case a.MaxAnswer == 0:
+		return defaultMaxAnswer
+	}
+	return a.MaxAnswer
 }
 
 func (a *Agent) maxRetries() int {

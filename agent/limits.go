@@ -40,6 +40,7 @@ func (l *Limit) Is(target error) bool {
 // The limits of an agent: the codes with which a run ends that reaches one.
 var (
 	LimitSteps    = &Limit{"max_steps"}    // [Agent.MaxSteps]
+	LimitAnswer   = &Limit{"max_answer"}   // [Agent.MaxAnswer]
 	LimitTokens   = &Limit{"max_tokens"}   // [Agent.TokenBudget]
 	LimitStepTime = &Limit{"step_timeout"} // [Agent.StepTimeout]
 	LimitRunTime  = &Limit{"run_timeout"}  // [Agent.RunTimeout]

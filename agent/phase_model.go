@@ -36,6 +36,7 @@ type transcript struct {
 	step    *step
 	ids     map[string]*call // by the provider's id
 	visible bool             // something was appended
+	bytes   int              // of the answer\'s words so far
 	cursor  string           // with which the answer can be taken up again; "" for none
 	before  *said            // what the log has of it already; nil: nothing
 
@@ -66,8 +67,15 @@ func (t *transcript) stream(ctx context.Context, parts iter.Seq2[model.Part, err
 	return &model.Error{Code: model.CodeTruncated, Message: "the answer was cut off before its end", Retryable: true}
 }
 
-// append writes chunks of the answer, but not what the log has of it already.
+// append writes chunks of the answer, but not what the log has of it already. It fails
+// with [LimitAnswer] if they make the answer too long.
 func (t *transcript) append(ctx context.Context, chunks ...chunk.Chunk) error {
+	for _, c := range chunks {
+		t.bytes += wordsOf(c)
+	}
+	if t.bytes > t.step.agent.maxAnswer() {
+		return LimitAnswer
+	}
 	if t.before != nil {
 		lacking := chunks[:0]
 		for _, c := range chunks {
@@ -85,6 +93,21 @@ func (t *transcript) append(ctx context.Context, chunks ...chunk.Chunk) error {
 	}
 	t.visible = true
 	return t.step.append(ctx, chunks...)
+}
+
+// wordsOf is how many bytes a chunk adds to the words of an answer.
+func wordsOf(c chunk.Chunk) int {
+	switch c := c.(type) {
+	case *chunk.TextDelta:
+		return len(c.Delta)
+	case *chunk.Thinking:
+		return len(c.Content)
+	case *chunk.ToolArgStreamDelta:
+		return len(c.Delta)
+	case *chunk.ToolArgStreamEnd:
+		return len(c.Arguments)
+	}
+	return 0
 }
 
 // apply takes one part of the stream.
@@ -314,7 +337,7 @@ func (t *transcript) restart(ctx context.Context) error {
 func (t *transcript) forget() {
 	t.step.forget()
 	clear(t.ids)
-	t.block = ""
+	t.block, t.bytes = "", 0
 }
 
 // end closes what the model left open.

@@ -21,7 +21,7 @@ type Transcript struct {
 // write, and closes the phase. It runs no tools and retries nothing. After an
 // error the phase is open.
 func Transcribe(ctx context.Context, log Log, info RunInfo, stream iter.Seq2[model.Part, error]) (Transcript, error) {
-	s := &step{agent: new(Agent), run: &Run{Info: info, Log: log, callIDs: map[string]bool{}}, number: 1}
+	s := &step{agent: &Agent{MaxAnswer: -1}, run: &Run{Info: info, Log: log, callIDs: map[string]bool{}}, number: 1}
 	s.id = fmt.Sprintf("%s-s%d", info.RunID, s.number)
 	if err := s.append(ctx, &chunk.StepStarted{StepID: s.id}); err != nil {
 		return Transcript{}, err

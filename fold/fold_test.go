@@ -186,7 +186,7 @@ func TestLongTextSpansRecords(t *testing.T) {
 	for i := 0; i < len(text); i += 1000 {
 		l.add(&chunk.TextDelta{Delta: text[i:min(i+1000, len(text))]})
 	}
-	chunks := l.fold.Owed().CloseModelPhase("stop", nil)
+	chunks := Split(l.fold.Owed().CloseModelPhase("stop", nil))
 	if len(chunks) < 5 {
 		t.Fatalf("%d records", len(chunks))
 	}

@@ -24,7 +24,7 @@ type MessageFold struct {
 	stepAt  int // index of the current step's boundary part; -1 before the first
 	dirty   map[string]bool
 	undo    map[string]json.RawMessage // data that the current step replaced, by key
-	pending []chunk.Part               // of an assistant_message that goes on
+	pending joined                     // of an assistant_message that goes on
 	data    []chunk.Part               // of a step_committed that goes on
 }
 
@@ -99,10 +99,10 @@ func (m *MessageFold) thinking(seq uint64, c *chunk.Thinking) {
 }
 
 func (m *MessageFold) assistantMessage(seq uint64, c *chunk.AssistantMessage) {
-	m.pending = joinParts(m.pending, c.Parts)
+	m.pending.add(c.Parts, goesOn(m.pending.parts, c.Parts))
 	if !c.More {
-		m.seal(m.pending, seq)
-		m.pending = nil
+		m.seal(m.pending.parts, seq)
+		m.pending = joined{}
 	}
 }
 
@@ -141,7 +141,7 @@ func (m *MessageFold) executorSuperseded(uint64, *chunk.ExecutorSuperseded) { m.
 
 // dropSeries forgets a series of records that its owner did not finish. Such a series
 // counts as absent.
-func (m *MessageFold) dropSeries() { m.pending, m.data = nil, nil }
+func (m *MessageFold) dropSeries() { m.pending, m.data = joined{}, nil }
 
 // grow adds text to the open block, or opens one. Only one block is open at a time, so
 // a delta of another kind or part id closes the block before.
@@ -259,7 +259,7 @@ func (m *MessageFold) dropStreamed() {
 
 // discard drops the current step, and takes back what it did to earlier data parts.
 func (m *MessageFold) discard() {
-	m.openAt, m.block, m.pending, m.data = -1, nil, nil, nil
+	m.openAt, m.block, m.pending, m.data = -1, nil, joined{}, nil
 	if m.stepAt >= 0 {
 		m.message.Parts, m.streamed = m.message.Parts[:m.stepAt], m.streamed[:m.stepAt]
 	} else {
@@ -282,18 +282,12 @@ func (m *MessageFold) discard() {
 	}
 }
 
-// joinParts appends the parts of the next record of a series. If its first part was
-// opened by the same record as the last part so far, it continues that part's text.
-func joinParts(parts, more []chunk.Part) []chunk.Part {
-	if n := len(parts); n > 0 && len(more) > 0 {
-		last, next := &parts[n-1], more[0]
-		if last.Type == next.Type && last.First == next.First && next.First != 0 && next.Tool == nil {
-			last.Text += next.Text
-			if next.ProviderMetadata != nil {
-				last.ProviderMetadata = next.ProviderMetadata
-			}
-			more = more[1:]
-		}
+// goesOn reports whether the first part of the next record of a series continues the
+// last part so far: the same record has opened both.
+func goesOn(parts, more []chunk.Part) bool {
+	if len(parts) == 0 || len(more) == 0 {
+		return false
 	}
-	return append(parts, more...)
+	last, next := &parts[len(parts)-1], &more[0]
+	return last.Type == next.Type && last.First == next.First && next.First != 0 && next.Tool == nil
 }

@@ -5,7 +5,9 @@ import "github.com/spool-run/spool/chunk"
 // Owed computes the chunks to append next. Mostly they are what the owner of a run owes
 // the log: what closes a phase, commits a step, pauses the run or settles it. The
 // chunks follow from the fold alone, so that a new owner computes what the old one has
-// not appended. An Owed is valid until the next record is folded.
+// not appended. An Owed is valid until the next record is folded. It copies no text, so
+// it may be used inside a view; [Split] makes chunks that fit into records of its
+// chunks, outside.
 type Owed struct {
 	f    *Fold
 	open openRun // the fold's, or what it will be after the chunks before
@@ -38,14 +40,13 @@ func (o Owed) First() []chunk.Chunk {
 	return chunks
 }
 
-// CloseModelPhase returns the assistant_message chunks that close the open step's model
-// phase with what was streamed. Every streamed record must have been folded. Usually
-// it is one chunk. Long texts need several.
+// CloseModelPhase returns the assistant_message that closes the open step's model
+// phase with what was streamed. Every streamed record must have been folded.
 func (o Owed) CloseModelPhase(finishReason string, usage *chunk.Usage) []chunk.Chunk {
 	return o.closeModelPhase(chunk.AssistantMessage{FinishReason: finishReason, Usage: usage})
 }
 
-// CloseStep returns the chunks that commit the open step.
+// CloseStep returns the chunk that commits the open step.
 func (o Owed) CloseStep(checkpointID string) []chunk.Chunk {
 	return o.closeStep(chunk.StepCommitted{CheckpointID: checkpointID})
 }
@@ -87,9 +88,9 @@ func (o Owed) Suspend(kind string, calls []string, expires int64, children ...st
 		ExpiresAt: expires, Data: o.f.current.uncommitted()}}
 }
 
-// closeModelPhase makes a series of assistant_message chunks, of which this is the last.
-func (o Owed) closeModelPhase(last chunk.AssistantMessage) []chunk.Chunk {
-	var parts []chunk.Part
+// closeModelPhase completes the assistant_message that closes the model phase.
+func (o Owed) closeModelPhase(c chunk.AssistantMessage) []chunk.Chunk {
+	parts := []chunk.Part{}
 	for i, p := range o.f.current.message.Parts {
 		if !o.f.current.streamed[i] {
 			continue
@@ -104,32 +105,12 @@ func (o Owed) closeModelPhase(last chunk.AssistantMessage) []chunk.Chunk {
 		}
 		parts = append(parts, p)
 	}
-	last.Base, last.MessageID, last.StepID = o.base(), o.f.current.message.ID, o.open.stepID
-	series := splitParts(parts)
-	chunks := make([]chunk.Chunk, len(series))
-	for i, parts := range series {
-		c := &chunk.AssistantMessage{Base: last.Base, MessageID: last.MessageID, StepID: last.StepID, Parts: parts, More: true}
-		if i == len(series)-1 {
-			c = &last
-			c.Parts = parts
-		}
-		chunks[i] = c
-	}
-	return chunks
+	c.Base, c.MessageID, c.StepID, c.Parts = o.base(), o.f.current.message.ID, o.open.stepID, parts
+	return []chunk.Chunk{&c}
 }
 
-// closeStep makes a series of step_committed chunks, of which this is the last.
-func (o Owed) closeStep(last chunk.StepCommitted) []chunk.Chunk {
-	last.Base, last.StepID = o.base(), o.open.stepID
-	series := splitParts(o.f.current.uncommitted())
-	chunks := make([]chunk.Chunk, len(series))
-	for i, parts := range series {
-		c := &chunk.StepCommitted{Base: last.Base, StepID: last.StepID, Data: parts, More: true}
-		if i == len(series)-1 {
-			c = &last
-			c.Data = parts
-		}
-		chunks[i] = c
-	}
-	return chunks
+// closeStep completes the step_committed that commits the step.
+func (o Owed) closeStep(c chunk.StepCommitted) []chunk.Chunk {
+	c.Base, c.StepID, c.Data = o.base(), o.open.stepID, o.f.current.uncommitted()
+	return []chunk.Chunk{&c}
 }

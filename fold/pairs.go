@@ -7,10 +7,16 @@ import "github.com/spool-run/spool/chunk"
 // and its resume_requested, and the history_replaced of a series. It holds what the
 // records so far have announced.
 type pairing struct {
-	edit     *chunk.HistoryRewound             // waits for its user message
-	resume   *chunk.ResumeRequested            // waits for its user message
-	restored string                            // the checkpoint that the last record went back to
-	series   map[string]*chunk.HistoryReplaced // series that go on, by command id
+	edit     *chunk.HistoryRewound  // waits for its user message
+	resume   *chunk.ResumeRequested // waits for its user message
+	restored string                 // the checkpoint that the last record went back to
+	series   map[string]*replacing  // series that go on, by command id
+}
+
+// replacing is a series of history_replaced so far.
+type replacing struct {
+	*chunk.HistoryReplaced
+	last joined // its last message
 }
 
 // next makes way for a record. What it does not complete is void, except for series,
@@ -49,53 +55,52 @@ func (p *pairing) takeRestored() string {
 // join takes the next record of a series, and returns the whole series with its
 // last one. A series that lacks a record counts for nothing.
 func (p *pairing) join(c *chunk.HistoryReplaced) (whole *chunk.HistoryReplaced, complete bool) {
-	whole = p.series[c.CommandID]
+	so := p.series[c.CommandID]
 	switch {
-	case whole != nil && c.Index <= whole.Index:
+	case so != nil && c.Index <= so.Index:
 		return nil, false // somebody sends it again
-	case whole == nil && c.Index == 0:
-		whole = c
-	case whole == nil || c.Index != whole.Index+1:
+	case so == nil && c.Index == 0:
+		so = &replacing{HistoryReplaced: c}
+	case so == nil || c.Index != so.Index+1:
 		delete(p.series, c.CommandID)
 		return nil, false
 	default:
 		if c.Messages != nil {
-			if whole.Messages == nil {
-				whole.Messages = &[]chunk.Message{}
-			}
-			joined := joinMessages(*whole.Messages, *c.Messages, c.GoesOn)
-			whole.Messages = &joined
+			so.add(*c.Messages, c.GoesOn)
 		}
 		if c.State != nil {
-			whole.State = c.State
+			so.State = c.State
 		}
-		whole.Index = c.Index
+		so.Index = c.Index
 	}
 	if c.More {
 		if p.series == nil {
-			p.series = map[string]*chunk.HistoryReplaced{}
+			p.series = map[string]*replacing{}
 		}
-		p.series[c.CommandID] = whole
+		p.series[c.CommandID] = so
 		return nil, false
 	}
 	delete(p.series, c.CommandID)
-	return whole, true
+	return so.HistoryReplaced, true
 }
 
 // dropSeries forgets the series that go on: a run has begun.
 func (p *pairing) dropSeries() { clear(p.series) }
 
-// joinMessages appends the messages of a history_replaced that goes on.
-func joinMessages(list, more []chunk.Message, goesOn bool) []chunk.Message {
-	if n := len(list); n > 0 && len(more) > 0 && list[n-1].ID == more[0].ID {
-		last, parts := &list[n-1], more[0].Parts
-		if k := len(last.Parts); goesOn && k > 0 && len(parts) > 0 {
-			p := &last.Parts[k-1]
-			p.Text += parts[0].Text
-			p.ProviderMetadata = parts[0].ProviderMetadata
-			parts = parts[1:]
-		}
-		last.Parts, more = append(last.Parts, parts...), more[1:]
+// add appends the messages of the next record.
+func (s *replacing) add(more []chunk.Message, goesOn bool) {
+	if s.Messages == nil {
+		s.Messages = &[]chunk.Message{}
 	}
-	return append(list, more...)
+	list := *s.Messages
+	if n := len(list); n > 0 && len(more) > 0 && list[n-1].ID == more[0].ID {
+		s.last.parts = list[n-1].Parts
+		s.last.add(more[0].Parts, goesOn)
+		list[n-1].Parts, more = s.last.parts, more[1:]
+	}
+	if len(more) > 0 {
+		s.last = joined{}
+		list = append(list, more...)
+	}
+	s.Messages = &list
 }

@@ -2,6 +2,8 @@ package fold
 
 import (
 	"encoding/json"
+	"slices"
+	"strings"
 
 	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/internal/jsonenc"
@@ -74,15 +76,69 @@ func (o Owed) Goes() bool {
 	return false
 }
 
-// splitParts splits parts into lists that each fit a record. There is at least one
-// list. A long text continues in the next list, in a part with the same First.
-func splitParts(parts []chunk.Part) [][]chunk.Part {
-	series, _ := splitSeries(parts)
+// Split cuts the chunks of a list that are too large for one record: an
+// assistant_message or a step_committed becomes a series of several. Whoever appends
+// what an [Owed] has returned splits it first. It is linear in the chunks' size.
+func Split(chunks []chunk.Chunk) []chunk.Chunk {
+	var out []chunk.Chunk
+	for i, c := range chunks {
+		series := seriesOf(c)
+		if len(series) > 1 && out == nil {
+			out = slices.Clone(chunks[:i])
+		}
+		switch {
+		case len(series) > 1:
+			out = append(out, series...)
+		case out != nil:
+			out = append(out, c)
+		}
+	}
+	if out == nil {
+		return chunks
+	}
+	return out
+}
+
+// seriesOf returns the series that a chunk becomes, or nil if it stays as it is.
+func seriesOf(c chunk.Chunk) []chunk.Chunk {
+	var parts []chunk.Part
+	var piece func(parts []chunk.Part, last bool) chunk.Chunk
+	switch c := c.(type) {
+	case *chunk.AssistantMessage:
+		parts, piece = c.Parts, func(parts []chunk.Part, last bool) chunk.Chunk {
+			p := &chunk.AssistantMessage{Base: c.Base, MessageID: c.MessageID, StepID: c.StepID, More: true}
+			if last {
+				*p = *c
+			}
+			p.Parts = parts
+			return p
+		}
+	case *chunk.StepCommitted:
+		parts, piece = c.Data, func(parts []chunk.Part, last bool) chunk.Chunk {
+			p := &chunk.StepCommitted{Base: c.Base, StepID: c.StepID, More: true}
+			if last {
+				*p = *c
+			}
+			p.Data = parts
+			return p
+		}
+	default:
+		return nil
+	}
+	lists, _ := splitSeries(parts)
+	if len(lists) == 1 {
+		return nil
+	}
+	series := make([]chunk.Chunk, len(lists))
+	for i, parts := range lists {
+		series[i] = piece(parts, i == len(lists)-1)
+	}
 	return series
 }
 
-// splitSeries is splitParts, and says of each list whether its first part continues
-// the text of the list before.
+// splitSeries splits parts into lists that each fit a record. There is at least one
+// list. A long text continues in the next list, in a part with the same First; goesOn
+// says of each list whether its first part continues the text of the list before.
 func splitSeries(parts []chunk.Part) (series [][]chunk.Part, goesOn []bool) {
 	series, goesOn = [][]chunk.Part{{}}, []bool{false}
 	room := seriesBytes
@@ -96,9 +152,12 @@ func splitSeries(parts []chunk.Part) (series [][]chunk.Part, goesOn []bool) {
 		room -= size
 	}
 	for _, p := range parts {
-		for len(jsonenc.Must(p.Text)) > seriesBytes/2 {
-			head := p
+		for {
 			n := jsonenc.Fit(p.Text, seriesBytes/2)
+			if n == len(p.Text) {
+				break
+			}
+			head := p
 			head.Text, p.Text = p.Text[:n], p.Text[n:]
 			head.ProviderMetadata = nil
 			add(head, len(head.Text))
@@ -109,11 +168,40 @@ func splitSeries(parts []chunk.Part) (series [][]chunk.Part, goesOn []bool) {
 	return series, goesOn
 }
 
+// joined is what the records of a series hold so far. A long text is joined in a
+// builder, so that each of its bytes is copied a bounded number of times.
+type joined struct {
+	parts []chunk.Part
+	text  *strings.Builder // of the last part, once it has gone on
+}
+
+// add appends the parts of the next record. goesOn says whether the first of them
+// continues the text of the last part.
+func (j *joined) add(more []chunk.Part, goesOn bool) {
+	if n := len(j.parts); goesOn && n > 0 && len(more) > 0 {
+		last, next := &j.parts[n-1], more[0]
+		if j.text == nil {
+			j.text = new(strings.Builder)
+			j.text.WriteString(last.Text)
+		}
+		j.text.WriteString(next.Text)
+		last.Text = j.text.String()
+		if next.ProviderMetadata != nil {
+			last.ProviderMetadata = next.ProviderMetadata
+		}
+		more = more[1:]
+	}
+	if len(more) > 0 {
+		j.text = nil
+		j.parts = append(j.parts, more...)
+	}
+}
+
 // partBytes estimates a part's encoded size.
 func partBytes(p chunk.Part) int {
-	size := len(jsonenc.Must(p.Text)) + 256 + blobbed(p.Data) + blobbed(p.ProviderMetadata)
+	size := jsonenc.Size(p.Text) + 256 + blobbed(p.Data) + blobbed(p.ProviderMetadata)
 	if p.Tool != nil {
-		size += blobbed(p.Tool.Input) + blobbed(p.Tool.Output) + len(jsonenc.Must(p.Tool.InputText)) + len(p.Tool.Error)
+		size += blobbed(p.Tool.Input) + blobbed(p.Tool.Output) + jsonenc.Size(p.Tool.InputText) + len(p.Tool.Error)
 	}
 	return size
 }

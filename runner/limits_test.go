@@ -252,3 +252,45 @@ func TestHookThatHangsIsLeftBehind(t *testing.T) {
 		}
 	})
 }
+
+// An answer that does not end is cut off, whatever it consists of.
+func TestAnswerLimit(t *testing.T) {
+	piece := strings.Repeat("word ", 2000)
+	for name, part := range map[string]model.Part{
+		"text":      model.TextDelta{Delta: piece},
+		"reasoning": model.ReasoningDelta{Delta: piece},
+		"arguments": model.ToolCallDelta{ID: "a", Delta: piece},
+		"default":   model.TextDelta{Delta: strings.Repeat(piece, 20)},
+	} {
+		inWorld(t, func(w *world) {
+			closed := false
+			a := demo(map[string]scripted.Scene{"go": func(scripted.Call) iter.Seq2[model.Part, error] {
+				return func(yield func(model.Part, error) bool) {
+					defer func() { closed = true }()
+					for ok := yield(model.ToolCallStart{ID: "a", Name: "plan_trip"}, nil); ok; ok = yield(part, nil) {
+					}
+				}
+			}})
+			want := 25_000
+			if a.MaxAnswer = want; name == "default" {
+				want, a.MaxAnswer = 8<<20, 0
+			}
+			w.start(a, nil)
+			w.say("s", "u1", "go")
+			f := w.wantLimit("max_answer")
+			said := 0
+			for _, p := range f.Messages[1].Parts {
+				said += len(p.Text)
+				if p.Tool != nil && p.Tool.State != chunk.ToolFailed {
+					t.Errorf("%s: a call is %s", name, p.Tool.State)
+				}
+				if p.Tool != nil {
+					said += len(p.Tool.InputText) + len(p.Tool.Input)
+				}
+			}
+			if said > want || said < want*3/4 || !closed {
+				t.Errorf("%s: %d bytes of the answer are kept, the model's stream is closed: %v", name, said, closed)
+			}
+		})
+	}
+}

@@ -61,6 +61,7 @@ func overtaken(session string) error {
 // write for the same claim from the same point, they use the same ordinal, and the
 // store accepts one of them.
 func (r *run) append(ctx context.Context, e spool.Entry) error {
+	e.Chunks = fold.Split(e.Chunks) // each is a record, as the ordinals count them
 	n := uint64(len(e.Chunks))
 	e.Writer, e.Ordinal = r.writer, r.sent+1
 	if n == 0 {

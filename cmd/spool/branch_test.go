@@ -27,7 +27,7 @@ func TestEveryBranchGoesOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	logs, end := runAgent(t, store, demoAgent(scripted.New(nil), 0, 0))
+	logs, end := runAgent(t, store, demoAgent(scripted.New(nil), 0, demoLimits{}))
 	defer end()
 	front := &frontend.Deps{Deps: chat.Deps{Logs: logs, ContentReplay: true}}
 	d := &front.Deps

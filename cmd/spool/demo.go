@@ -14,8 +14,8 @@ import (
 
 // demoAgent is the agent that answers without a provider: its tools show
 // progress, events and state, always with the same results. At a rate of 0 they
-// do not pause either. wait is how long a call waits for an answer; 0: for ever.
-func demoAgent(m model.Model, rate float64, wait time.Duration) *agent.Agent {
+// do not pause either.
+func demoAgent(m model.Model, rate float64, limits demoLimits) *agent.Agent {
 	d := demoTools{}
 	if rate > 0 {
 		d.pause = time.Duration(float64(12*time.Second) / rate) // as long as twelve deltas
@@ -29,14 +29,16 @@ func demoAgent(m model.Model, rate float64, wait time.Duration) *agent.Agent {
 		Instructions: "You are a researcher. Do what you are told with the tools that you have, and report in one or two sentences.",
 		Model:        m,
 		Tools:        []tool.Tool{getWeather, searchNotes, bookTrip},
-		WaitLimit:    wait,
+		WaitLimit:    limits.wait,
+		MaxAnswer:    limits.answer,
 	}
 	return &agent.Agent{
 		Name: "demo",
 		Instructions: "You are the demo agent of Spool, a server for resumable AI-agent streams. " +
 			"Answer briefly, in Markdown. You can look up the weather, search the user's notes and plan a trip, and have researchers work on several questions at once; use the tools when they help.",
 		Model:     m,
-		WaitLimit: wait,
+		WaitLimit: limits.wait,
+		MaxAnswer: limits.answer,
 		Tools: []tool.Tool{
 			getWeather,
 			searchNotes,
@@ -46,6 +48,12 @@ func demoAgent(m model.Model, rate float64, wait time.Duration) *agent.Agent {
 			agent.SubAgent(researcher, agent.SubAgentOptions{Description: "Has a researcher work on one question and report. Ask several in one answer to have them work at the same time."}),
 		},
 	}
+}
+
+// demoLimits are the limits of the demo's agents, as in [agent.Agent].
+type demoLimits struct {
+	wait   time.Duration
+	answer int
 }
 
 // again: the demo's tools have no side effects, so a lost call can be made again.

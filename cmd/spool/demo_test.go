@@ -9,7 +9,7 @@ import (
 )
 
 func TestDemoToolsAreDeterministic(t *testing.T) {
-	a := demoAgent(scripted.New(nil), 0, 0)
+	a := demoAgent(scripted.New(nil), 0, demoLimits{})
 	if err := a.Check(); err != nil {
 		t.Fatal(err)
 	}

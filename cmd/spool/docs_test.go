@@ -24,7 +24,7 @@ func TestCurlInDocs(t *testing.T) {
 	for _, doc := range []string{"http.md", "merlin.md"} {
 		store := memstore.New(nil)
 		logs := spool.NewLogs(store, nil)
-		runs, err := runner.New(logs, []*agent.Agent{demoAgent(scripted.New(nil), 0, 0)}, nil)
+		runs, err := runner.New(logs, []*agent.Agent{demoAgent(scripted.New(nil), 0, demoLimits{})}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

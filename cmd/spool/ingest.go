@@ -103,7 +103,7 @@ type lineLog struct {
 var _ agent.Log = (*lineLog)(nil)
 
 func (l *lineLog) Append(_ context.Context, chunks ...chunk.Chunk) error {
-	for _, c := range chunks {
+	for _, c := range fold.Split(chunks) {
 		b := c.ChunkBase()
 		b.AgentID, b.AgentType = l.fold.Session, "ingest"
 		data, err := chunk.Append(nil, c)

@@ -37,6 +37,7 @@ type serveCmd struct {
 	LeaseTTL    time.Duration    `name:"lease-ttl" default:"10s" help:"Lease expiry: an owner that does not renew its lease for this long can be replaced."`
 	TraceAge    time.Duration    `default:"24h" help:"How long an idle session keeps the deltas and progress of its answers; 0 keeps them for ever. The answers themselves are always kept."`
 	TraceLength int              `name:"trace-records" placeholder:"N" default:"10000" help:"How many records, counted back from its end, an idle session keeps in full; 0 is all."`
+	MaxAnswer   int              `name:"max-answer" placeholder:"BYTES" default:"8388608" help:"How long the text, reasoning and arguments of one answer may be. A run whose model says more ends with what was said; 0 is no limit."`
 	WaitLimit   time.Duration    `default:"0" help:"How long a run waits for an answer. After that, an approval counts as denied and a call that the page executes fails; 0 waits for ever."`
 	DrainGrace  time.Duration    `default:"5s" help:"How long open runs may continue after SIGTERM. The next start continues the runs that are still open."`
 	Recover     bool             `default:"true" negatable:"" help:"Continue runs whose process was lost. With --no-recover they fail, and what they had shown is kept as their answer."`
@@ -118,7 +119,7 @@ func (c *serveCmd) newAgent(ctx context.Context, log *slog.Logger) (*servedAgent
 	if err != nil {
 		return nil, err
 	}
-	a := demoAgent(m, c.DemoRate, c.WaitLimit)
+	a := demoAgent(m, c.DemoRate, demoLimits{wait: c.WaitLimit, answer: orNone(c.MaxAnswer)})
 	_, a.FailPartial = m.(*replay.Model) // a recording plays the same again, so a retry is useless
 	if !info.Demo {
 		a.FinishMetadata = agent.TokenMetadata(info.Model)
@@ -246,7 +247,7 @@ func (c *serveCmd) check() error {
 			return wrong(name, rate, "0 or more")
 		}
 	}
-	for name, n := range map[string]int{"--trace-records": c.TraceLength, "--max-readers": c.MaxReaders} {
+	for name, n := range map[string]int{"--trace-records": c.TraceLength, "--max-readers": c.MaxReaders, "--max-answer": c.MaxAnswer} {
 		if n < 0 {
 			return wrong(name, n, "0 or more")
 		}

@@ -57,7 +57,7 @@ func soak(t *testing.T, length time.Duration) int64 {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	logs, end := runAgent(t, store, demoAgent(scripted.New(&scripted.Options{Rate: 2000}), 2000, 0))
+	logs, end := runAgent(t, store, demoAgent(scripted.New(&scripted.Options{Rate: 2000}), 2000, demoLimits{}))
 	defer end()
 	srv := server.New(logs, nil)
 	h := httptest.NewServer(srv)

@@ -124,6 +124,31 @@ func Fit(s string, limit int) int {
 	return len(s)
 }
 
+// Size returns how many bytes s takes as a JSON string, with its quotes.
+func Size(s string) int {
+	n := len(s) + 2
+	for i := 0; i < len(s); {
+		c := s[i]
+		if c < utf8.RuneSelf {
+			i++
+			switch {
+			case plain[c]:
+			case c == '"', c == '\\', c == '\b', c == '\f', c == '\n', c == '\r', c == '\t':
+				n++
+			default:
+				n += 5
+			}
+			continue
+		}
+		r, size := utf8.DecodeRuneInString(s[i:])
+		if r == utf8.RuneError && size == 1 || r == '\u2028' || r == '\u2029' {
+			n += 6 - size
+		}
+		i += size
+	}
+	return n
+}
+
 // Must encodes values that cannot fail: our own structs of strings, numbers
 // and JSON that was decoded before.
 func Must(v any) json.RawMessage {

@@ -18,6 +18,9 @@ func TestStringsEqualEncodingJSON(t *testing.T) {
 		if got := AppendString(nil, s); !bytes.Equal(got, w) {
 			t.Fatalf("AppendString(%q) = %s, want %s", s, got, w)
 		}
+		if n := Size(s); n != len(w) {
+			t.Fatalf("Size(%q) = %d, want %d", s, n, len(w))
+		}
 	})
 }
 
