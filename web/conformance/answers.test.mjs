@@ -36,13 +36,13 @@ async function same(client, session, chat, errors, text) {
   assert.deepEqual(errors, []);
   const snapshot = await snapshotOf(spool.url, session);
   assert.equal(snapshot.status, 'ended');
-  assert.deepEqual(answers(chat), answers(snapshot));
+  assert.deepEqual(answers(chat), answers(snapshot, client));
   assert.equal(answers(chat).length, 1);
   assert.match(JSON.stringify(plain(chat.messages)), text);
   const again = await reload(client, spool.url, session, 'snapshot', []);
   await again.done;
   assert.deepEqual(again.errors, []);
-  assert.deepEqual(answers(again.chat), answers(snapshot));
+  assert.deepEqual(answers(again.chat), answers(snapshot, client));
 }
 
 for (const client of [newest6, newest7]) {

@@ -20,10 +20,10 @@ async function same(client, session, chat, errors) {
   assert.deepEqual(errors, []);
   const snapshot = await snapshotOf(spool.url, session);
   assert.equal(snapshot.status, 'ended');
-  assert.deepEqual(answers(chat), answers(snapshot));
+  assert.deepEqual(answers(chat), answers(snapshot, client));
   const again = await reload(client, spool.url, session, 'snapshot', []);
   await again.done;
-  assert.deepEqual(answers(again.chat), answers(snapshot));
+  assert.deepEqual(answers(again.chat), answers(snapshot, client));
   return answers(snapshot)[0].parts;
 }
 
@@ -51,12 +51,12 @@ async function sameFlat(client, session, chat, errors) {
   assert.deepEqual(errors, []);
   const snapshot = await flatSnapshot(session);
   assert.equal(snapshot.status, 'ended');
-  assert.deepEqual(answers(chat), answers(snapshot));
+  assert.deepEqual(answers(chat), answers(snapshot, client));
   const headers = { 'X-Resume-From-Sequence': String(snapshot.streamSequence) };
   const again = open(client, { url: spool.url, session, fetch: flat(), messages: snapshot.messages, headers });
   await again.chat.resumeStream();
   assert.deepEqual(again.errors, []);
-  assert.deepEqual(answers(again.chat), answers(snapshot));
+  assert.deepEqual(answers(again.chat), answers(snapshot, client));
   return answers(snapshot)[0].parts;
 }
 

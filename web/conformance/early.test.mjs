@@ -51,7 +51,7 @@ async function over({ session, chat, errors }) {
   const snapshot = await snapshotOf(spool.url, session);
   assert.equal(snapshot.status, 'ended');
   // A client of ai 6 knows what it was asked and not, unless it did so itself, what was said.
-  const shown = list => JSON.parse(JSON.stringify(answers(list)), (k, v) => (k === 'approval' ? { id: v.id } : v));
+  const shown = list => JSON.parse(JSON.stringify(answers(list, chat.client)), (k, v) => (k === 'approval' ? { id: v.id } : v));
   assert.deepEqual(shown(chat), shown(snapshot));
   assert.match(JSON.stringify(plain(chat.messages)), /SP-\d+.*It is booked/);
 }

@@ -262,7 +262,11 @@ func (c *Client) foldBlock(e *uiEvent) error {
 			return fmt.Errorf("%s is open already", key)
 		}
 		c.open[key] = len(c.Message.Parts)
-		c.Message.Parts = append(c.Message.Parts, UIPart{Type: kind, State: "streaming", ProviderMetadata: e.ProviderMetadata})
+		part := UIPart{Type: kind, State: "streaming", ProviderMetadata: e.ProviderMetadata}
+		if kind == "reasoning" {
+			part.ID = e.ID
+		}
+		c.Message.Parts = append(c.Message.Parts, part)
 		return nil
 	}
 	if !open {

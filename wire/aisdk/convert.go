@@ -29,6 +29,8 @@ type ConvertOptions struct {
 	Resolve func(json.RawMessage) (json.RawMessage, error)
 	// Live is set for a message whose turn still runs: it gets no closing step.
 	Live bool
+
+	nested bool // a sub-agent's message inside a data part: nothing streams its blocks
 }
 
 func (o *ConvertOptions) shape() *shape { return &shape{Options: o.Options, resolve: o.Resolve} }
@@ -63,17 +65,26 @@ func convert(m *chunk.Message, index int, o *ConvertOptions) UIMessage {
 	if o.GenerateID != nil {
 		ui.ID = o.GenerateID(index, m)
 	}
-	sources := 0
+	sources, blocks := 0, 0
 	parts := o.parts(m, as)
 	for i := range parts.list {
 		p := as.whole(&parts.list[i])
 		if p.Type == chunk.PartSource {
 			sources++
 		}
-		if !as.visible(p) || o.OmitReasoning && p.Type == chunk.PartReasoning {
+		if !as.visible(p) {
+			continue
+		}
+		if p.Type == chunk.PartText || p.Type == chunk.PartReasoning {
+			blocks++
+		}
+		if o.OmitReasoning && p.Type == chunk.PartReasoning {
 			continue
 		}
 		part := convertPart(p, as, sources)
+		if part.Type == "reasoning" && !o.nested {
+			part.ID = as.blockID(blocks - 1) // clients keep the id of its block
+		}
 		part.ProviderMetadata = ofAgent(parts.agent(i), part.ProviderMetadata)
 		if m.Role == chunk.RoleAssistant {
 			if p.Type == chunk.PartFile {

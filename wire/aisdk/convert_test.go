@@ -90,7 +90,7 @@ func TestConvertMessages(t *testing.T) {
 	want := `[{"id":"s","role":"system","parts":[{"type":"text","text":"Be brief."}]},
 		{"id":"u","role":"user","metadata":{"from":"x"},"parts":[{"type":"text","text":"Hello"},
 			{"type":"file","url":"data:,x","mediaType":"text/plain","filename":"x.txt"}]},
-		{"id":"a","role":"assistant","parts":[{"type":"step-start"},{"type":"reasoning","text":"Hm","state":"done"},
+		{"id":"a","role":"assistant","parts":[{"type":"step-start"},{"type":"reasoning","id":"block-1","text":"Hm","state":"done"},
 			{"type":"text","text":"I search.","state":"done"},
 			{"type":"dynamic-tool","toolName":"search","toolCallId":"c","state":"output-available","input":{"q":1},"output":1},
 			{"type":"step-start"}]}]`

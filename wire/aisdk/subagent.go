@@ -182,7 +182,7 @@ func (a *SubAgent) data(o *shape) json.RawMessage {
 			}
 		}
 	}
-	as := &ConvertOptions{Options: o.Options, Resolve: o.resolve, Live: true}
+	as := &ConvertOptions{Options: o.Options, Resolve: o.resolve, Live: true, nested: true}
 	for i, m := range a.Messages {
 		d.Messages = append(d.Messages, convert(m, i, as))
 	}

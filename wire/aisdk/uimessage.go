@@ -25,7 +25,8 @@ const (
 
 // UIPart is one part of a UIMessage. Which fields are used depends on Type:
 //
-//	text, reasoning          Text, State (streaming or done), ProviderMetadata
+//	text                     Text, State (streaming or done), ProviderMetadata
+//	reasoning                the same, and ID: that of its block in the stream
 //	step-start               none
 //	dynamic-tool             ToolName, and those of a tool part
 //	tool-{name}              ToolCallID, State, Input, RawInput, Output, ErrorText, …

@@ -43,15 +43,16 @@ type sentBlock struct {
 }
 
 func newView(o *Options) *view {
-	ids := o.BlockID
-	if ids == nil {
-		ids = blockID
-	}
-	return &view{ids: ids, tools: map[string]*sentTool{}, data: map[string]json.RawMessage{}}
+	return &view{ids: o.blockID, tools: map[string]*sentTool{}, data: map[string]json.RawMessage{}}
 }
 
 // blockID names the turn's i-th text or reasoning block, from 0.
-func blockID(i int) string { return "block-" + strconv.Itoa(i+1) }
+func (o *Options) blockID(i int) string {
+	if o.BlockID != nil {
+		return o.BlockID(i)
+	}
+	return "block-" + strconv.Itoa(i+1)
+}
 
 func dataKey(p *chunk.Part) (string, bool) {
 	return p.Name + "\x00" + p.ID, p.Type == chunk.PartData && p.ID != ""

@@ -21,12 +21,14 @@ class State {
 
 function client(name) {
   const sdk = sdks[name];
-  class Chat extends sdk.AbstractChat {
+  const it = { name, sdk };
+  it.Chat = class extends sdk.AbstractChat {
+    client = it;
     constructor({ messages = [], ...init }) {
       super({ ...init, state: new State(messages) });
     }
-  }
-  return { name, sdk, Chat };
+  };
+  return it;
 }
 
 export const oldest = client('oldest');
@@ -54,8 +56,12 @@ export function open(client, { url, session, fetch, messages, headers, init }) {
 
 export const userMessage = (id, text) => ({ id, role: 'user', parts: [{ type: 'text', text }] });
 
-/** What a chat shows of the assistant, as JSON has it. Newer clients note a reasoning part's stream id on it; it says nothing. */
-export const answers = chat => plain(chat.messages.filter(m => m.role === 'assistant'));
+/** What a chat, or a snapshot as a client would show it, has of the assistant, as JSON has it. */
+export const answers = (chat, client = chat.client) => plain(chat.messages.filter(m => m.role === 'assistant'), client);
 
-export const plain = messages =>
-  JSON.parse(JSON.stringify(messages)).map(m => ({ ...m, parts: m.parts.map(p => (p.type === 'reasoning' ? { ...p, id: undefined } : p)) }));
+/** The oldest client does not keep a reasoning part's id. Its snapshots have one all the same. */
+export const plain = (messages, client) =>
+  JSON.parse(JSON.stringify(messages)).map(m => ({
+    ...m,
+    parts: m.parts.map(p => (p.type === 'reasoning' && client === oldest ? { ...p, id: undefined } : p)),
+  }));

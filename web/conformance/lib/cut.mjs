@@ -157,7 +157,7 @@ export async function cutAt({ url, gate, scene, k, upTo, appends }) {
     try {
       assert.deepEqual(
         answers(ref.chat),
-        answers(snapshot),
+        answers(snapshot, ref.client),
       );
     } catch (error) {
       wrong.push(`${session}: the snapshot differs from what ${ref.client.name} streamed: ${error.message.slice(0, 1500)}`);
