@@ -169,8 +169,9 @@ func (b *branching) plan(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		b.row = Row{Agent: info.Agent, Principal: cmp.Or(b.o.Principal, info.Principal), Title: info.Title}
+		b.row = Row{Agent: info.Agent, Title: info.Title}
 	}
+	b.row.Principal = cmp.Or(b.o.Principal, b.source.Principal)
 	return b.collectRefs(ctx)
 }
 
@@ -308,7 +309,8 @@ func (b *branching) ofRun(id string) bool { return id == b.run || strings.HasPre
 // claim claims the new session and makes it invisible. From then on the store refuses
 // commands for it.
 func (b *branching) claim(ctx context.Context, leaser Leaser) error {
-	lease, err := leaser.Claim(ctx, Claim{Owner: "branch-" + b.from.logs.NewID(), Session: b.o.Session, Force: true})
+	lease, err := leaser.Claim(ctx, Claim{Owner: "branch-" + b.from.logs.NewID(), Session: b.o.Session, Force: true,
+		Principal: b.row.Principal, SamePrincipal: true})
 	if err != nil {
 		return err
 	}

@@ -24,7 +24,7 @@ import (
 // loaded returns logs in which a session holds the given records.
 func loaded(t *testing.T, store spool.Store, session string, records []chunk.Record, row spool.Row) *spool.Logs {
 	t.Helper()
-	lease, err := store.(spool.Leaser).Claim(t.Context(), spool.Claim{Owner: "test", Session: session, Force: true})
+	lease, err := store.(spool.Leaser).Claim(t.Context(), spool.Claim{Owner: "test", Session: session, Force: true, Principal: row.Principal})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -51,12 +51,12 @@ func (f *fakeStore) count(call string) {
 	f.calls[call]++
 }
 
-func (f *fakeStore) session(id string) *fakeSession {
+func (f *fakeStore) session(id, principal string) *fakeSession {
 	s := f.sessions[id]
 	if s == nil {
 		g := f.dead[id]
 		s = &fakeSession{
-			head:    Head{Incarnation: g.incarnation + 1, Epoch: g.epoch, Status: chunk.StatusEnded},
+			head:    Head{Incarnation: g.incarnation + 1, Epoch: g.epoch, Status: chunk.StatusEnded, Principal: principal},
 			writers: map[string]fakeLast{}, blobs: map[string][]byte{}, folds: map[string]SavedFold{},
 		}
 		f.sessions[id] = s
@@ -98,7 +98,7 @@ func (f *fakeStore) append(a Append) (Appended, error) {
 	if _, size := sizeOf(a.Records); size > MaxAppendBytes || len(a.Records) > MaxAppendRecords {
 		return Appended{}, chunk.ErrTooLarge
 	}
-	s := f.session(a.Session)
+	s := f.session(a.Session, a.Row.Principal)
 	if a.Epoch > 0 {
 		if a.Epoch != s.head.Epoch {
 			return Appended{}, ErrSuperseded.With(a.Session, nil)
@@ -219,7 +219,7 @@ func (f *fakeStore) Wait(ctx context.Context, session string, seen Head) (Head, 
 func (f *fakeStore) claim(session string) Lease {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	s := f.session(session)
+	s := f.session(session, "")
 	s.head.Epoch++
 	s.writers = map[string]fakeLast{}
 	f.bump()
@@ -229,7 +229,7 @@ func (f *fakeStore) claim(session string) Lease {
 func (f *fakeStore) Trim(_ context.Context, session string, traceFloor, floor uint64) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	s := f.session(session)
+	s := f.session(session, "")
 	s.head.TraceFloor, s.head.Floor = max(s.head.TraceFloor, traceFloor), max(s.head.Floor, floor)
 	s.recs = slices.DeleteFunc(slices.Clone(s.recs), func(r chunk.Record) bool {
 		return r.Seq <= floor || r.Class == chunk.Trace && r.Seq <= traceFloor
@@ -254,7 +254,7 @@ func (f *fakeStore) Delete(_ context.Context, session string) error {
 func (f *fakeStore) PutBlob(_ context.Context, session, hash string, data []byte) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.session(session).blobs[hash] = slices.Clone(data)
+	f.session(session, "").blobs[hash] = slices.Clone(data)
 	return nil
 }
 
@@ -272,7 +272,7 @@ func (f *fakeStore) SaveFold(_ context.Context, session, name string, s SavedFol
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.count("savefold")
-	f.session(session).folds[name] = s
+	f.session(session, "").folds[name] = s
 	return nil
 }
 
@@ -292,7 +292,7 @@ func (f *fakeStore) LoadFold(_ context.Context, session, name string) (SavedFold
 func (f *fakeStore) log(session string) []chunk.Record {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return slices.Clone(f.session(session).recs)
+	return slices.Clone(f.session(session, "").recs)
 }
 
 func (f *fakeStore) called(call string) int {

@@ -70,6 +70,16 @@ func (g *Log) Head(ctx context.Context) (Head, error) {
 // store's. While the outcome is unknown the append is repeated. It does no harm if both
 // are stored, since the fold takes the first command of an id.
 func (g *Log) Command(ctx context.Context, row Row, chunks ...chunk.Chunk) (Appended, error) {
+	return g.command(ctx, Append{Row: row}, chunks)
+}
+
+// CommandFor is [Log.Command] that fails with [ErrExists] if the session exists and has
+// another principal than row's.
+func (g *Log) CommandFor(ctx context.Context, row Row, chunks ...chunk.Chunk) (Appended, error) {
+	return g.command(ctx, Append{Row: row, SamePrincipal: true}, chunks)
+}
+
+func (g *Log) command(ctx context.Context, a Append, chunks []chunk.Chunk) (Appended, error) {
 	if len(chunks) == 0 {
 		return Appended{}, chunk.ErrInvalid.Because("the append contains no command").With(g.session, nil)
 	}
@@ -92,7 +102,8 @@ func (g *Log) Command(ctx context.Context, row Row, chunks ...chunk.Chunk) (Appe
 	if n, size := sizeOf(recs); n > MaxAppendRecords || size > MaxAppendBytes {
 		return Appended{}, chunk.ErrTooLarge.Because("the commands are too large for one append").With(g.session, nil)
 	}
-	return g.append(ctx, Append{Session: g.session, Records: recs, Row: row}, giveUp)
+	a.Session, a.Records = g.session, recs
+	return g.append(ctx, a, giveUp)
 }
 
 // append appends, and repeats the append while its outcome is unknown.
@@ -129,7 +140,7 @@ func (g *Log) append(ctx context.Context, a Append, patience time.Duration) (App
 
 // settled reports whether an append has certainly failed, and would fail again.
 func settled(err error) bool {
-	for _, e := range [...]error{ErrSuperseded, ErrNotFound, chunk.ErrTooLarge, ErrClosed, chunk.ErrInvalid, chunk.ErrInvalidID, chunk.ErrInvalidChunk} {
+	for _, e := range [...]error{ErrSuperseded, ErrNotFound, ErrExists, chunk.ErrTooLarge, ErrClosed, chunk.ErrInvalid, chunk.ErrInvalidID, chunk.ErrInvalidChunk} {
 		if errors.Is(err, e) {
 			return true
 		}

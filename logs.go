@@ -3,8 +3,6 @@ package spool
 import (
 	lru "container/list"
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"log/slog"
 	"runtime"
 	"sync"
@@ -13,6 +11,7 @@ import (
 
 	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/internal/redact"
+	"github.com/spool-run/spool/internal/uuid"
 	"github.com/spool-run/spool/internal/wait"
 )
 
@@ -67,7 +66,7 @@ func NewLogs(store Store, o *Options) *Logs {
 		l.o.Sleep = wait.Sleep
 	}
 	if l.o.NewID == nil {
-		l.o.NewID = func() string { return newUUID(l.o.Now()) }
+		l.o.NewID = func() string { return uuid.V7(l.o.Now()) }
 	}
 	if l.o.Go == nil {
 		l.o.Go = func(f func()) { go f() }
@@ -236,24 +235,4 @@ func (l *Logs) AwaitDue(ctx context.Context, c Claim) error {
 		return ErrUnsupported
 	}
 	return leaser.AwaitDue(ctx, c)
-}
-
-// newUUID returns a UUID of version 7: Unix milliseconds, then random bits.
-func newUUID(now time.Time) string {
-	var b [16]byte
-	_, _ = rand.Read(b[:]) // never fails
-	ms := uint64(now.UnixMilli())
-	for i := range 6 {
-		b[i] = byte(ms >> (40 - 8*i))
-	}
-	b[6] = b[6]&0x0f | 0x70
-	b[8] = b[8]&0x3f | 0x80
-	var s [36]byte
-	hex.Encode(s[0:8], b[0:4])
-	s[8], s[13], s[18], s[23] = '-', '-', '-', '-'
-	hex.Encode(s[9:13], b[4:6])
-	hex.Encode(s[14:18], b[6:8])
-	hex.Encode(s[19:23], b[8:10])
-	hex.Encode(s[24:36], b[10:16])
-	return string(s[:])
 }

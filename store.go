@@ -30,7 +30,8 @@ type Head struct {
 	Floor       uint64 // no record with Seq <= Floor remains
 	Epoch       uint64 // of the latest claim; 0 before the first
 	Status      chunk.Status
-	Due         int64 // Unix milliseconds at which a runner must claim the session; 0 for never
+	Due         int64  // Unix milliseconds at which a runner must claim the session; 0 for never
+	Principal   string // whose session it is, as [Row.Principal]
 }
 
 // Append is one atomic append to one session's log.
@@ -46,6 +47,9 @@ type Head struct {
 // A command append creates the session if it does not exist. Its records' Seq is
 // ignored, and the store may keep their Data, which must not be changed afterwards. An
 // owner's append without records is allowed: it carries only Row or Settle.
+//
+// With SamePrincipal the append is refused with [ErrExists] if the session exists and
+// has another principal than Row's.
 type Append struct {
 	Session string
 	Epoch   uint64
@@ -54,6 +58,8 @@ type Append struct {
 	Records []chunk.Record
 	Row     Row     // fields of the session row to change
 	Settle  *Settle // owner only
+
+	SamePrincipal bool // commands only
 }
 
 // Settle clears a session's due time: if no command has a sequence above Seen, Due
@@ -72,11 +78,13 @@ type Appended struct {
 }
 
 // Row holds the fields of a session that listings show. In an [Append], zero fields
-// change nothing.
+// change nothing. Principal is set by the command append or the claim that creates the
+// session ("" is an anonymous session), and ignored from then on: it never changes until
+// the session is deleted.
 type Row struct {
 	Status    chunk.Status `json:"status"`
 	Agent     string       `json:"agent,omitempty"`     // the agent type that answers; filters claims
-	Principal string       `json:"principal,omitempty"` // whose session it is; filters listings
+	Principal string       `json:"principal,omitempty"` // whose session it is; decides who may use it, and filters listings
 	Title     string       `json:"title,omitempty"`
 }
 
@@ -97,9 +105,9 @@ type SessionInfo struct {
 // that all of them pass.
 type Store interface {
 	// Append writes a batch atomically and numbers it. Errors: [ErrSuperseded],
-	// [chunk.ErrTooLarge], or any other error, after which the outcome is unknown: the
-	// caller repeats the append with the same Ordinal to learn it. Drivers refuse what
-	// package contract refuses.
+	// [ErrNotFound], [ErrExists], [chunk.ErrTooLarge], or any other error, after which
+	// the outcome is unknown: the caller repeats the append with the same Ordinal to
+	// learn it. Drivers refuse what package contract refuses.
 	Append(ctx context.Context, a Append) (Appended, error)
 
 	// Read returns up to max (0: [MaxRead]) records with Seq > after, in order and
@@ -151,12 +159,19 @@ type Claim struct {
 	Agents  []string      // only sessions with one of these Row.Agent values (or none set); nil for all
 	Session string        // only this session
 	Force   bool          // with Session: claim it even if it has an owner, is not due or does not exist
+
+	// Principal is the session's principal if the claim creates it. With SamePrincipal,
+	// which needs Session, the claim fails with [ErrExists] if the session exists and has
+	// another one.
+	Principal     string
+	SamePrincipal bool
 }
 
 // Leaser is the role of stores that can coordinate runners. Expiry is judged by
 // the store's clock inside the claim.
 type Leaser interface {
-	// Claim returns a lease with a new, larger epoch, or [ErrNothingDue].
+	// Claim returns a lease with a new, larger epoch. It fails with [ErrNothingDue], or
+	// with [ErrExists], see SamePrincipal.
 	Claim(ctx context.Context, c Claim) (Lease, error)
 	// Renew extends the lease by its TTL; [ErrSuperseded] if it was taken or released.
 	// Any append under a lease that was not released renews it, too, even after its

@@ -18,6 +18,8 @@ type Input struct {
 	Session string
 	// Agent is the agent type that answers in a session that is created; "": any.
 	Agent string
+	// Principal is whose session it is if Execute creates it; "": nobody's.
+	Principal string
 	// Message is what the user says. An empty ID gets one, and an empty Role is
 	// the user's.
 	Message chunk.Message
@@ -59,7 +61,7 @@ func Execute(ctx context.Context, logs *spool.Logs, in Input) (*Handle, error) {
 	}
 	h := &Handle{g: g, command: in.CommandID}
 	if v, err := h.verdict(ctx); v.State == fold.VerdictUnknown && (err == nil || errors.Is(err, spool.ErrNotFound)) {
-		if _, err := g.Command(ctx, spool.Row{Agent: in.Agent}, in.chunks()...); err != nil {
+		if _, err := g.Command(ctx, spool.Row{Agent: in.Agent, Principal: in.Principal}, in.chunks()...); err != nil {
 			return nil, err
 		}
 	}

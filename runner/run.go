@@ -244,7 +244,7 @@ func (s *session) expire(ctx context.Context) error {
 	if err != nil || len(chunks) == 0 {
 		return err
 	}
-	_, err = s.log.Command(ctx, spool.Row{}, chunks...)
+	_, err = s.log.Command(ctx, spool.Row{Principal: s.lease.Head.Principal}, chunks...)
 	return err
 }
 

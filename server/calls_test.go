@@ -9,6 +9,7 @@ import (
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/server"
 	"github.com/spool-run/spool/store/memstore"
 )
 
@@ -81,7 +82,7 @@ func TestAttachAsksTheStoreOnce(t *testing.T) {
 
 	// Each stream is read to where it stands still: its end, or the words so far.
 	const end, soFar = "", "so far"
-	for _, v := range []struct {
+	views := []struct {
 		name, path, header string
 		until              string
 		cold, warm         int
@@ -100,12 +101,17 @@ func TestAttachAsksTheStoreOnce(t *testing.T) {
 		{"merlin", "/merlin/v2/s", "", end, 2, 1},
 		{"merlin, live", "/merlin/v1/live", "", soFar, 2, 1},
 		{"a child that is not there", "/stream/s.1", "", end, 2, 1},
-	} {
-		t.Run(v.name, func(t *testing.T) {
+	}
+	for i := range 2 * len(views) {
+		v, o, name := views[i/2], (*server.Options)(nil), views[i/2].name
+		if i%2 > 0 { // whose session it is costs nothing
+			o, name = &server.Options{Principal: func(*http.Request) (string, error) { return "", nil }}, name+", with principals"
+		}
+		t.Run(name, func(t *testing.T) {
 			store := &counting{Store: k.store}
 			logs := spool.NewLogs(store, nil)
 			defer logs.Close()
-			beside := k.over(logs, nil)
+			beside := k.over(logs, o)
 			ask := func() []string {
 				name, value, _ := strings.Cut(v.header, ": ")
 				ctx, cancel := context.WithCancel(t.Context())

@@ -34,7 +34,7 @@ func (s *Server) send(of wire.Wire) handler {
 			if r.session = b.Session; r.session == "" {
 				r.session = s.logs.NewID()
 			}
-			if r.principal, err = s.authorize(r.Request, r.session, ActionSend); err != nil {
+			if err = s.admit(r, ActionSend); err != nil {
 				return err
 			}
 		}

@@ -16,6 +16,7 @@ type request struct {
 	*http.Request
 	session   string
 	principal string
+	owner     string // whose session it is, or will be if the request creates it
 	vars      map[string]string
 }
 
@@ -114,8 +115,7 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request, name *string) {
 			req.session, req.vars["run"] = chat.SplitRunID(req.session)
 		}
 		if m.action != "" {
-			var err error
-			if req.principal, err = s.authorize(r, req.session, m.action); err != nil {
+			if err := s.admit(req, m.action); err != nil {
 				s.fail(w, r, err)
 				return
 			}

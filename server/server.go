@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/spool-run/spool"
-	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/internal/redact"
 	"github.com/spool-run/spool/server/chat"
 	"github.com/spool-run/spool/server/frontend"
@@ -225,36 +224,4 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.route(c, r, &name)
-}
-
-func (s *Server) principal(r *http.Request) (string, error) {
-	if s.o.Principal == nil {
-		return "", nil
-	}
-	return s.o.Principal(r)
-}
-
-// authorize checks a session's id and whether the request may have this access. A child
-// agent's session has the rights of its root's session; it can only be read, answered
-// and stopped.
-func (s *Server) authorize(r *http.Request, session string, action Action) (principal string, err error) {
-	if action != ActionList && action != ActionOps {
-		check := chat.CheckSession
-		if action == ActionRead || action == ActionDecide || action == ActionStop {
-			check = chat.CheckReadable
-		}
-		if err := check(session); err != nil {
-			return "", err
-		}
-	}
-	root := chunk.RootID(session)
-	principal, err = s.principal(r)
-	if err == nil && s.o.Authorize != nil {
-		err = s.o.Authorize(r.Context(), principal, root, action)
-	}
-	if err != nil {
-		s.log.Debug("refused", "session", session, "action", action, "err", err)
-		return "", spool.ErrNotFound
-	}
-	return principal, nil
 }

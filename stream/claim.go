@@ -101,6 +101,9 @@ type terms struct {
 	agentType string
 	counted   bool // see [run]
 
+	// samePrincipal: the session is new, or of row's principal.
+	samePrincipal bool
+
 	// takeOver: an open external run is continued, even if another producer has claimed
 	// it. Without takeOver it is left alone while its claim is valid, and it counts as
 	// lost once that has expired.
@@ -141,7 +144,8 @@ func (rs *runs) open(ctx context.Context, g *spool.Log, t terms) (*run, error) {
 }
 
 func (rs *runs) claim(ctx context.Context, g *spool.Log, t terms) (spool.Lease, error) {
-	claim := spool.Claim{Owner: t.owner + rs.logs.NewID(), TTL: rs.ttl, Session: g.Session(), Force: t.takeOver}
+	claim := spool.Claim{Owner: t.owner + rs.logs.NewID(), TTL: rs.ttl, Session: g.Session(), Force: t.takeOver,
+		Principal: t.row.Principal, SamePrincipal: t.samePrincipal}
 	lease, err := rs.logs.Claim(ctx, claim)
 	if claim.Force || !errors.Is(err, spool.ErrNothingDue) && !errors.Is(err, spool.ErrNotFound) {
 		return lease, err

@@ -47,7 +47,8 @@ type ExternalRun struct {
 // Claim opens an external run in a session, which need not exist. If a user's message
 // waits there, the run answers it. If the last run was paused by its producer, the new
 // run continues its turn. It fails with [spool.ErrBusy] while an agent's run is open or
-// about to be, or another claim on an external run is valid.
+// about to be, or another claim on an external run is valid, and with [spool.ErrExists]
+// if the session exists and has another principal than row's.
 func (e *External) Claim(ctx context.Context, session string, row spool.Row, agentType string) (ExternalRun, error) {
 	if err := chunk.CheckSessionID(session); err != nil {
 		return ExternalRun{}, err
@@ -57,7 +58,7 @@ func (e *External) Claim(ctx context.Context, session string, row spool.Row, age
 		return ExternalRun{}, err
 	}
 	defer e.runs.leave(s)
-	r, err := e.runs.open(ctx, s.log, terms{owner: "producer-", row: row, agentType: agentType, counted: true})
+	r, err := e.runs.open(ctx, s.log, terms{owner: "producer-", row: row, agentType: agentType, counted: true, samePrincipal: true})
 	if err != nil {
 		return ExternalRun{}, err
 	}

@@ -81,7 +81,7 @@ func Branch(ctx context.Context, d *Deps, session string, o BranchOptions) (*Bra
 		if o.Message != nil {
 			m.Role = chunk.RoleUser
 			c := &chunk.UserMessage{CommandID: id, Message: m, WhenBusy: chunk.BusyQueue}
-			if _, err := b.Command(ctx, spool.Row{}, c); err != nil {
+			if _, err := b.CommandFor(ctx, spool.Row{Principal: b.Known().Principal}, c); err != nil {
 				return nil, err
 			}
 		}

@@ -44,10 +44,7 @@ func (d *Deps) post(ctx context.Context, p Params) (*Response, error) {
 		return nil, err
 	}
 	if len(dec.chunks) > 0 {
-		var row spool.Row
-		if !g.Exists() {
-			row = spool.Row{Agent: d.Agent, Principal: p.Principal, Title: fold.Title(p.Body.Message)}
-		}
+		row := spool.Row{Agent: d.Agent, Principal: p.Principal, Title: fold.Title(p.Body.Message)}
 		if err := g.command(ctx, row, dec.chunks...); err != nil {
 			return nil, err
 		}

@@ -49,8 +49,7 @@ func (d *Deps) Visit(ctx context.Context, session string) (Session, error) {
 	if err != nil {
 		return Session{}, err
 	}
-	asked := d.Logs.Now()
-	h, err := g.Head(ctx)
+	h, asked, err := d.head(ctx, g)
 	return Session{g, session, h, asked, d.Logs.Now}, err
 }
 
@@ -127,9 +126,14 @@ func (s Session) Until(ctx context.Context, look func(f *fold.Fold) (spool.Look,
 	})
 }
 
-// command appends commands; what is read afterwards sees them.
+// command appends commands; what is read afterwards sees them. If the session exists,
+// row is ignored. It fails with [spool.ErrExists] if the session has become another
+// principal's since the request came.
 func (s *Session) command(ctx context.Context, row spool.Row, chunks ...chunk.Chunk) error {
-	res, err := s.Log.Command(ctx, row, chunks...)
+	if s.Exists() {
+		row = spool.Row{Principal: s.At.Principal}
+	}
+	res, err := s.CommandFor(ctx, row, chunks...)
 	if err == nil {
 		s.At = res.Head
 	}

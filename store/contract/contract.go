@@ -22,6 +22,8 @@ func CheckAppend(a *spool.Append) error {
 		return chunk.ErrInvalid.Because("only an owner's append can settle").With(a.Session, nil)
 	case a.Epoch == 0 && len(a.Records) == 0:
 		return chunk.ErrInvalid.Because("a command append needs records").With(a.Session, nil)
+	case a.Epoch > 0 && a.SamePrincipal:
+		return chunk.ErrInvalid.Because("only a command append can name its session's principal").With(a.Session, nil)
 	case len(a.Records) > spool.MaxAppendRecords:
 		return chunk.ErrTooLarge.Because("the append has too many records").With(a.Session, nil)
 	}
@@ -39,6 +41,16 @@ func CheckAppend(a *spool.Append) error {
 	return nil
 }
 
+// CheckPrincipal checks the principal of an append or a claim against the head of the
+// session, which exists. same is the call's SamePrincipal. It returns nil or
+// [spool.ErrExists].
+func CheckPrincipal(same bool, principal string, h *spool.Head, session string) error {
+	if same && h.Principal != principal {
+		return spool.ErrExists.With(session, nil)
+	}
+	return nil
+}
+
 // CheckClaim fills in a claim's defaults and checks it. It returns nil or
 // [chunk.ErrInvalid]. Drivers call it before anything else.
 func CheckClaim(c *spool.Claim) error {
@@ -47,6 +59,9 @@ func CheckClaim(c *spool.Claim) error {
 	}
 	if c.Force && c.Session == "" {
 		return chunk.ErrInvalid.Because("a forced claim names no session")
+	}
+	if c.SamePrincipal && c.Session == "" {
+		return chunk.ErrInvalid.Because("a claim for the sessions of a principal names no session")
 	}
 	if c.TTL <= 0 {
 		c.TTL = spool.DefaultLeaseTTL

@@ -46,9 +46,16 @@ func (ss *session) readyAt() int64 {
 	return at
 }
 
+func (ss *session) checkPrincipal(c *spool.Claim) error {
+	if !ss.exists {
+		return nil
+	}
+	return contract.CheckPrincipal(c.SamePrincipal, c.Principal, &ss.head, ss.id)
+}
+
 // take gives the session to a new owner under the next epoch.
 func (ss *session) take(c *spool.Claim, now int64) spool.Lease {
-	ss.create(now)
+	ss.create(c.Principal, now)
 	ss.head.Epoch++
 	ss.writers = nil
 	ttl := (c.TTL + time.Millisecond - 1) / time.Millisecond
@@ -72,6 +79,9 @@ func (s *Store) Claim(ctx context.Context, c spool.Claim) (spool.Lease, error) {
 		}
 		defer ss.mu.Unlock()
 		defer s.due.update(ss)
+		if err := ss.checkPrincipal(&c); err != nil {
+			return spool.Lease{}, err
+		}
 		return ss.take(&c, s.nowMilli()), nil
 	}
 	for {
@@ -85,6 +95,10 @@ func (s *Store) Claim(ctx context.Context, c spool.Claim) (spool.Lease, error) {
 		ss := s.find(id)
 		if ss == nil {
 			return spool.Lease{}, spool.ErrNothingDue
+		}
+		if err := ss.checkPrincipal(&c); err != nil {
+			ss.mu.Unlock()
+			return spool.Lease{}, err
 		}
 		if ss.readyAt() <= now && contract.Matches(&c, ss.row.Agent) {
 			l := ss.take(&c, now)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/store/contract"
 )
 
 // session is one log and its row. A deleted session stays as a tombstone, with
@@ -20,7 +21,7 @@ type session struct {
 	wake    chan struct{} // closed at the next change; nil while nobody waits
 
 	head    spool.Head
-	row     spool.Row // its Status is head.Status
+	row     spool.Row // its Status and Principal are the head's
 	updated int64
 	command uint64 // sequence of the last command
 
@@ -47,18 +48,19 @@ func (ss *session) blank() bool {
 	return !ss.exists && ss.head.Incarnation == 0 && len(ss.blobs) == 0
 }
 
-// create makes the session exist, after the tombstone if there is one.
-func (ss *session) create(now int64) {
+// create makes the session exist, after the tombstone if there is one. An existing one
+// keeps its principal.
+func (ss *session) create(principal string, now int64) {
 	if ss.exists {
 		return
 	}
 	ss.exists = true
 	old := ss.head
-	ss.head = spool.Head{Incarnation: old.Incarnation + 1, Status: chunk.StatusEnded}
+	ss.head = spool.Head{Incarnation: old.Incarnation + 1, Status: chunk.StatusEnded, Principal: principal}
 	if old.Incarnation > 0 {
 		ss.head.Epoch = old.Epoch + 1
 	}
-	ss.row = spool.Row{Status: chunk.StatusEnded}
+	ss.row = spool.Row{Status: chunk.StatusEnded, Principal: principal}
 	ss.updated = now
 }
 
@@ -78,7 +80,7 @@ func (ss *session) append(a *spool.Append, now int64) (spool.Appended, error) {
 	if w := ss.writers[a.Writer]; numbered && a.Ordinal <= w.ordinal {
 		return ss.repeat(a, w)
 	}
-	ss.create(now)
+	ss.create(a.Row.Principal, now)
 	ss.updated = now
 	first := ss.head.Seq + 1
 	ss.add(a.Records)
@@ -105,6 +107,8 @@ func (ss *session) admit(a *spool.Append, now int64) error {
 		ss.lease.renew(now)
 	case ss.exists && ss.head.Status == chunk.StatusCopying:
 		return spool.ErrNotFound.With(a.Session, nil)
+	case ss.exists:
+		return contract.CheckPrincipal(a.SamePrincipal, a.Row.Principal, &ss.head, a.Session)
 	}
 	return nil
 }
@@ -150,9 +154,6 @@ func (ss *session) setRow(r spool.Row) {
 	}
 	if r.Agent != "" {
 		ss.row.Agent = r.Agent
-	}
-	if r.Principal != "" {
-		ss.row.Principal = r.Principal
 	}
 	if r.Title != "" {
 		ss.row.Title = r.Title

@@ -51,10 +51,13 @@ func (t *tx) claim(c *spool.Claim) (spool.Lease, error) {
 	if err != nil {
 		return spool.Lease{}, err
 	}
+	if err := st.checkPrincipal(c.SamePrincipal, c.Principal); err != nil {
+		return spool.Lease{}, err
+	}
 	if !c.Force && (st.readyAt() > t.now || !contract.Matches(c, st.row.Agent)) {
 		return spool.Lease{}, spool.ErrNothingDue
 	}
-	if err := t.create(st); err != nil {
+	if err := t.create(st, c.Principal); err != nil {
 		return spool.Lease{}, err
 	}
 	if err := t.c.exec("DELETE FROM writer WHERE sid = +?", st.sid); err != nil {

@@ -39,7 +39,7 @@ func (t *tx) append(a *spool.Append) (spool.Appended, error) {
 	if stored, err := t.admit(st, a); stored.Repeated || err != nil {
 		return stored, err
 	}
-	if err := t.create(st); err != nil {
+	if err := t.create(st, a.Row.Principal); err != nil {
 		return spool.Appended{}, err
 	}
 	st.updated = t.now
@@ -70,7 +70,7 @@ func (t *tx) admit(st *state, a *spool.Append) (spool.Appended, error) {
 		if st.alive && st.head.Status == chunk.StatusCopying {
 			return spool.Appended{}, spool.ErrNotFound.With(a.Session, nil)
 		}
-		return spool.Appended{}, nil
+		return spool.Appended{}, st.checkPrincipal(a.SamePrincipal, a.Row.Principal)
 	}
 	if !st.alive || st.head.Epoch != a.Epoch {
 		return spool.Appended{}, spool.ErrSuperseded.With(a.Session, nil)
@@ -110,9 +110,6 @@ func (st *state) setRow(r spool.Row) {
 	}
 	if r.Agent != "" {
 		st.row.Agent = r.Agent
-	}
-	if r.Principal != "" {
-		st.row.Principal = r.Principal
 	}
 	if r.Title != "" {
 		st.row.Title = r.Title

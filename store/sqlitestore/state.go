@@ -6,6 +6,7 @@ import (
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/store/contract"
 )
 
 // headRow is the part of a session's row that says what its head is.
@@ -46,7 +47,7 @@ const never = math.MaxInt64
 
 // Most reads of a row need its head alone, and a column that is not asked for
 // costs nothing.
-const headColumns = "alive, seq, incarnation, trace_floor, floor, epoch, status, due, version"
+const headColumns = "alive, seq, incarnation, trace_floor, floor, epoch, status, due, version, principal"
 
 const stateColumns = `sid, id, alive, seq, incarnation, trace_floor, floor, epoch, status, due, last_command,
  agent, principal, title, updated, lease_owner, lease_ttl, lease_expires, trace_trimmed, trimmed, ready, version`
@@ -61,7 +62,7 @@ func scanState(row []driver.Value) *state {
 			alive: n(2) == 1,
 			head: spool.Head{
 				Seq: u(3), Incarnation: u(4), TraceFloor: u(5), Floor: u(6), Epoch: u(7),
-				Status: chunk.Status(s(8)), Due: n(9),
+				Status: chunk.Status(s(8)), Due: n(9), Principal: s(12),
 			},
 			version: n(21),
 		},
@@ -92,11 +93,12 @@ func loadHead(c *conn, id string) (h *headRow, err error) {
 		n := func(i int) int64 { v, _ := row[i].(int64); return v }
 		u := func(i int) uint64 { return uint64(n(i)) }
 		status, _ := row[6].(string)
+		principal, _ := row[9].(string)
 		h = &headRow{
 			alive: n(0) == 1,
 			head: spool.Head{
 				Seq: u(1), Incarnation: u(2), TraceFloor: u(3), Floor: u(4), Epoch: u(5),
-				Status: chunk.Status(status), Due: n(7),
+				Status: chunk.Status(status), Due: n(7), Principal: principal,
 			},
 			version: n(8),
 		}
@@ -149,17 +151,25 @@ func (t *tx) identify(st *state) error {
 	return t.save(st)
 }
 
-// create makes the session exist, after the tombstone if there is one. The caller then
-// changes it.
-func (t *tx) create(st *state) error {
+// checkPrincipal is [contract.CheckPrincipal], if the session exists.
+func (st *state) checkPrincipal(same bool, principal string) error {
+	if !st.alive {
+		return nil
+	}
+	return contract.CheckPrincipal(same, principal, &st.head, st.id)
+}
+
+// create makes the session exist, after the tombstone if there is one. An existing one
+// keeps its principal. The caller then changes it.
+func (t *tx) create(st *state, principal string) error {
 	if !st.alive {
 		st.alive = true
 		old := st.head
-		st.head = spool.Head{Incarnation: old.Incarnation + 1, Status: chunk.StatusEnded}
+		st.head = spool.Head{Incarnation: old.Incarnation + 1, Status: chunk.StatusEnded, Principal: principal}
 		if old.Incarnation > 0 {
 			st.head.Epoch = old.Epoch + 1
 		}
-		st.row = spool.Row{Status: chunk.StatusEnded}
+		st.row = spool.Row{Status: chunk.StatusEnded, Principal: principal}
 		st.updated = t.now
 	}
 	err := t.identify(st)

@@ -162,6 +162,25 @@ var faults = map[string]struct {
 			return res, err
 		}
 	}},
+	"takes commands for sessions of others": {"Principal", func(f *fault) {
+		f.append = func(ctx context.Context, a spool.Append, next appendFunc) (spool.Appended, error) {
+			a.SamePrincipal = false
+			return next(ctx, a)
+		}
+	}},
+	"gives leases on sessions of others": {"Principal", func(f *fault) {
+		f.claim = func(c spool.Claim) spool.Claim { c.SamePrincipal = false; return c }
+	}},
+	"does not keep the principal of a claim": {"Principal", func(f *fault) {
+		f.claim = func(c spool.Claim) spool.Claim { c.Principal = ""; return c }
+	}},
+	"tells the principal only with the row": {"Principal", func(f *fault) {
+		f.readKept = func(q spool.KeptQuery, s *memstore.Store, session string) ([]chunk.Record, spool.Head, error) {
+			rs, h, err := s.ReadKept(context.Background(), session, q)
+			h.Principal = ""
+			return rs, h, err
+		}
+	}},
 	"ignores the agent filter": {"Lease", func(f *fault) {
 		f.claim = func(c spool.Claim) spool.Claim { c.Agents = nil; return c }
 	}},

@@ -60,7 +60,7 @@ var listChecks = []check{
 				row.Status = chunk.StatusActive
 				active = append(active, id)
 			}
-			l := own(t, s, id, "o")
+			l := mustClaim(t, s, forced(id, row.Principal, true))
 			put(t, s, spool.Append{Session: id, Epoch: l.Epoch, Records: recs(chunk.Kept, "c", 1), Row: row})
 			all = append(all, id)
 			if x.Advance != nil {

@@ -84,15 +84,29 @@ func (m *machine) pick(rt *rapid.T) (session string, l *logModel) {
 	return m.prefix + id, m.logs[id]
 }
 
-func (l *logModel) create() {
+func (l *logModel) create(principal string) {
 	if !l.exists {
 		old := l.head
 		l.exists = true
-		l.head = spool.Head{Incarnation: old.Incarnation + 1, Status: chunk.StatusEnded}
+		l.head = spool.Head{Incarnation: old.Incarnation + 1, Status: chunk.StatusEnded, Principal: principal}
 		if old.Incarnation > 0 {
 			l.head.Epoch = old.Epoch + 1
 		}
 	}
+}
+
+func (m *machine) who(rt *rapid.T) string {
+	return rapid.SampledFrom([]string{"", "ann", "bob"}).Draw(rt, "principal")
+}
+
+// foreign reports whether a call for a principal's session must be refused, since it is
+// another's.
+func (m *machine) foreign(l *logModel, same bool, who string, err error) bool {
+	foreign := same && l.exists && l.head.Principal != who
+	if foreign && !errors.Is(err, spool.ErrExists) {
+		m.Fatalf("%q wrote into %q's session: %v", who, l.head.Principal, err)
+	}
+	return foreign
 }
 
 func (m *machine) batch(rt *rapid.T, least int) []chunk.Record {
@@ -122,8 +136,13 @@ func (l *logModel) add(rs []chunk.Record) (first, last uint64) {
 func (m *machine) command(rt *rapid.T) {
 	id, l := m.pick(rt)
 	rs := m.batch(rt, 1)
-	res, err := m.s.Append(m.t.Context(), spool.Append{Session: id, Records: rs})
-	l.create()
+	who := m.who(rt)
+	a := spool.Append{Session: id, SamePrincipal: rapid.Bool().Draw(rt, "same principal"), Records: rs, Row: spool.Row{Principal: who}}
+	res, err := m.s.Append(m.t.Context(), a)
+	if m.foreign(l, a.SamePrincipal, who, err) {
+		return
+	}
+	l.create(who)
 	first, last := l.add(rs)
 	l.command, l.head.Due = last, 1
 	m.result(res, err, first, last, l)
@@ -143,8 +162,13 @@ func plain(h spool.Head) spool.Head {
 
 func (m *machine) claim(rt *rapid.T) {
 	id, l := m.pick(rt)
-	lease, err := m.s.(spool.Leaser).Claim(m.t.Context(), spool.Claim{Owner: "o", Session: id, Force: true})
-	l.create()
+	who := m.who(rt)
+	c := spool.Claim{Owner: "o", Session: id, Force: true, SamePrincipal: rapid.Bool().Draw(rt, "same principal"), Principal: who}
+	lease, err := m.s.(spool.Leaser).Claim(m.t.Context(), c)
+	if m.foreign(l, c.SamePrincipal, who, err) {
+		return
+	}
+	l.create(who)
 	l.head.Epoch++
 	l.ordinal, l.last = 0, nil
 	if err != nil || lease.Epoch != l.head.Epoch || plain(lease.Head) != l.head {
@@ -156,6 +180,7 @@ func (m *machine) append(rt *rapid.T) {
 	id, l := m.pick(rt)
 	a := spool.Append{Session: id, Epoch: max(l.head.Epoch, 1), Writer: "w", Records: m.batch(rt, 0)}
 	a.Ordinal = l.ordinal + 1
+	a.Row.Principal = m.who(rt) // ignored: the session exists
 	a.Row.Status = rapid.SampledFrom([]chunk.Status{"", chunk.StatusActive, chunk.StatusPaused, chunk.StatusEnded}).Draw(rt, "status")
 	if rapid.Bool().Draw(rt, "settles") {
 		a.Settle = &spool.Settle{Seen: rapid.Uint64Range(0, l.head.Seq).Draw(rt, "seen"), Next: int64(rapid.IntRange(0, 1).Draw(rt, "next"))}

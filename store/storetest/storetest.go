@@ -88,6 +88,7 @@ func Run(t *testing.T, open Factory, options ...Options) {
 		{"Repeat", repeatChecks},
 		{"Fence", fenceChecks},
 		{"Command", commandChecks},
+		{"Principal", principalChecks},
 		{"Lease", leaseChecks},
 		{"Read", readChecks},
 		{"Wait", waitChecks},
