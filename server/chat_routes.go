@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"maps"
 	"net/http"
 	"strconv"
@@ -64,6 +65,10 @@ func (s *Server) attach(of wire.Wire) handler {
 			return err
 		}
 		if p.Profile, err = of.Profile(asked(r)); err != nil {
+			return err
+		}
+		p.Admit = func(context.Context) error {
+			_, err := s.authorize(r.Request, r.session, ActionRead)
 			return err
 		}
 		res, err := chat.Handle(r.Context(), s.chat, p)

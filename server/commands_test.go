@@ -25,7 +25,7 @@ func TestBusy(t *testing.T) {
 	o := k.own("s")
 	o.start("u1")
 	p := k.problem(http.StatusConflict, "busy", "POST", "/api/chat/s", userBody("s", "u2", "more"))
-	if p.RunID != "run-u1" || p.Attach != "/api/chat/s/stream" {
+	if p.RunID != "run-u1" || p.Attach != "./s/stream" {
 		t.Errorf("problem: %+v", p)
 	}
 	// A queued message gets its own run's frames, once that has begun.

@@ -255,7 +255,7 @@ func TestMerlinAttach(t *testing.T) {
 			o := k.own("s")
 			o.start("m1")
 			o.text("one ", "two ")
-			if p := k.problem(409, "busy", "POST", path, `{"message":"again?"}`); p.Attach != path {
+			if p := k.problem(409, "busy", "POST", path, `{"message":"again?"}`); p.Attach != "./s" {
 				t.Errorf("a busy session is to be followed at %s", p.Attach)
 			}
 			o.commit(spool.Row{}, nil, &chunk.File{URL: "https://f.example", MediaType: "text/plain"})

@@ -20,7 +20,7 @@ type Problem struct {
 	Code   string `json:"code"`             // stable
 	Hint   string `json:"hint,omitempty"`   // for operators
 	RunID  string `json:"runId,omitempty"`  // busy: the active run
-	Attach string `json:"attach,omitempty"` // busy: where to follow it
+	Attach string `json:"attach,omitempty"` // busy: where to follow it, relative to the request's URL
 }
 
 var (
@@ -61,17 +61,31 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	if busy, ok := errors.AsType[*chat.BusyError](err); ok {
 		p.RunID = busy.RunID
-		p.Attach = chatURL(busy.Session) + "/stream"
-		for _, wire := range [...]string{"/merlin/v1", "/merlin/v2"} {
-			if strings.HasPrefix(r.URL.Path, wire) {
-				p.Attach = wire + "/" + url.PathEscape(busy.Session)
-			}
-		}
+		p.Attach = attachURL(r.URL, busy.Session)
 	}
 	if status == http.StatusServiceUnavailable {
 		w.Header().Set("Retry-After", strconv.Itoa(1+s.jitter(4)))
 	}
 	writeJSON(w, status, p)
+}
+
+// attachURL returns where to follow a session, on the wire of the request, relative to
+// the request's URL: the client may know this server under a path that a proxy or
+// [http.StripPrefix] has removed.
+func attachURL(from *url.URL, session string) string {
+	to := "/api/chat/" + url.PathEscape(session) + "/stream"
+	for _, wire := range [...]string{"/merlin/v1", "/merlin/v2"} {
+		if strings.HasPrefix(from.Path, wire) {
+			to = wire + "/" + url.PathEscape(session)
+		}
+	}
+	base, target := strings.Split(from.EscapedPath(), "/"), strings.Split(to, "/")
+	base = base[:len(base)-1] // references begin at the last slash
+	for len(base) > 0 && len(target) > 1 && base[0] == target[0] {
+		base, target = base[1:], target[1:]
+	}
+	// "./" because a session's id may contain a colon, which would end a scheme.
+	return "./" + strings.Repeat("../", len(base)) + strings.Join(target, "/")
 }
 
 func writeJSON(w http.ResponseWriter, status int, v any) {

@@ -160,5 +160,3 @@ func (rt *route) allow() string {
 	slices.Sort(list)
 	return strings.Join(list, ", ")
 }
-
-func chatURL(session string) string { return "/api/chat/" + url.PathEscape(session) }

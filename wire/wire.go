@@ -84,6 +84,9 @@ type Subject struct {
 type LogView struct {
 	// Follow keeps streams open when the log becomes quiet.
 	Follow bool
+	// Wait opens a stream on a session that does not exist yet, and waits for it.
+	// Without it such a request is refused with [spool.ErrNotFound].
+	Wait bool
 	// End returns the event that closes the stream of a log that has become quiet;
 	// nil while the status is active.
 	End func(status chunk.Status, reason, errText string) []byte

@@ -16,8 +16,12 @@ func (d *Deps) attach(ctx context.Context, p Params) (*Response, error) {
 	if err == nil && g.Child() {
 		err = g.View(ctx, func(*fold.Fold) error { return nil }) // the root's log may not contain the child
 	}
-	if errors.Is(err, spool.ErrNotFound) && p.Profile.Log == nil {
+	switch {
+	case !errors.Is(err, spool.ErrNotFound):
+	case p.Profile.Log == nil:
 		return &Response{Session: p.Session}, nil // nothing to resume
+	case p.Profile.Log.Wait:
+		return &Response{Session: p.Session, View: ViewLog, Stream: d.unborn(p)}, nil
 	}
 	if err != nil {
 		return nil, err

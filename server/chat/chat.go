@@ -51,6 +51,9 @@ type Params struct {
 	Profile   wire.Profile
 	Position  wire.Position
 	Run       string // of a counted position: the run, from [SplitRunID]
+	// Admit decides again about a reader that has waited for its session, once the
+	// session exists and may belong to somebody else. nil: such a reader is admitted.
+	Admit func(ctx context.Context) error
 }
 
 // The names of the views.

@@ -16,10 +16,12 @@ type Options struct {
 	Self bool
 	// Follow keeps the stream open after the end of the turn.
 	Follow bool
+	// Wait waits for a session that does not exist yet.
+	Wait bool
 }
 
 // Wire returns the wire. Requests choose their profile by ?framing=bare|event,
-// ?follow=session and ?agent=tree|self.
+// ?follow=session, ?wait=1 and ?agent=tree|self.
 func Wire() wire.Wire {
 	return wire.Wire{
 		Name:     "native",
@@ -51,7 +53,7 @@ func (o Options) Profile() wire.Profile {
 	return wire.Profile{
 		Key:       key,
 		Projector: func(s wire.Subject) spool.Projector { return NewProjector(s, &o) },
-		Log:       &wire.LogView{Follow: o.Follow, End: Terminal, Lost: Resync},
+		Log:       &wire.LogView{Follow: o.Follow, Wait: o.Wait, End: Terminal, Lost: Resync},
 	}
 }
 
@@ -63,6 +65,13 @@ func options(r wire.Request) (o Options, err error) {
 		o.Follow = true
 	default:
 		return o, chunk.ErrInvalid.Because("follow must be session, or be left out")
+	}
+	switch r.Query.Get("wait") {
+	case "", "0":
+	case "1":
+		o.Wait = true
+	default:
+		return o, chunk.ErrInvalid.Because("wait must be 1 or 0")
 	}
 	switch r.Query.Get("framing") {
 	case "", "bare":
