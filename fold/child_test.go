@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/internal/jsonenc"
+	"github.com/spool-run/spool/internal/matrix"
 )
 
 // as makes chunks an agent's, in a run of its own.
@@ -160,7 +161,8 @@ func TestSettlingWithChildren(t *testing.T) {
 		&chunk.SubAgentStart{SubAgentType: "kid", SubSessionID: "s.1.1", CallID: "x"})...)
 	whole.add(as("s.1.1", "", user("deep", "do"))...)
 	whole.add(as("s.1.1", run+".1-r1", &chunk.RunStarted{TurnID: "deep", MessageID: "m-deep", Mode: "start", Commands: []string{"deep"}}, step(1), &chunk.TextDelta{Delta: "deep"})...)
-	for k := 2; k <= len(whole.records); k++ {
+	for i := range matrix.Points(t, len(whole.records)-1, 6) {
+		k := i + 2
 		full := settleFrom(t, whole.records[:k], -1)
 		for crash := range len(full.records) - k {
 			again := settleFrom(t, whole.records[:k], crash)

@@ -13,6 +13,7 @@ import (
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/fold"
+	"github.com/spool-run/spool/internal/matrix"
 	"github.com/spool-run/spool/store/memstore"
 	"github.com/spool-run/spool/wire/wiretest"
 )
@@ -52,6 +53,7 @@ func TestContentOfACheckpoint(t *testing.T) {
 // whole, whoever else writes one meanwhile; one that lacks a record counts for
 // nothing.
 func TestContentInSeries(t *testing.T) {
+	matrix.WithoutRace(t)
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
 	long := func(n int) string { return strings.Repeat("<é\"\n> long words ", n/17) }

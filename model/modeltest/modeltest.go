@@ -195,7 +195,7 @@ func Splits(t testing.TB, data []byte, ingest Ingest) {
 	for range 8 {
 		want.same(t, ingest, "random pieces", &pieces{data, rnd})
 	}
-	for i := 1; i < len(data); i += stride(data, 1<<17/matrix.Stride(t, 8)) { // byte by byte, it was split everywhere
+	for i := 1; i < len(data); i += stride(data, 1<<17/matrix.Stride(t, 32)) { // byte by byte, it was split everywhere
 		want.same(t, ingest, fmt.Sprintf("split at %d", i), io.MultiReader(bytes.NewReader(data[:i]), bytes.NewReader(data[i:])))
 	}
 }
@@ -260,7 +260,7 @@ func Cuts(t testing.TB, data []byte, ingest Ingest) {
 	if err != nil {
 		t.Error(err)
 	}
-	for i := 0; i < len(data); i += stride(data, 3<<18/matrix.Stride(t, 8)) {
+	for i := 0; i < len(data); i += stride(data, 3<<18/matrix.Stride(t, 32)) {
 		got, err := Fold(Collect(ingest(bytes.NewReader(data[:i]))))
 		if err != nil {
 			t.Errorf("cut at %d: %v", i, err)

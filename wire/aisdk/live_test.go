@@ -9,6 +9,7 @@ import (
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/fold"
+	"github.com/spool-run/spool/internal/matrix"
 	"github.com/spool-run/spool/wire"
 	"github.com/spool-run/spool/wire/aisdk"
 	"github.com/spool-run/spool/wire/wiretest"
@@ -109,6 +110,7 @@ func (w *watcher) sees() string {
 // TestLiveSubAgents: at every point, a page that attaches sees of sub-agents what
 // one sees that never left; and that is what the log says of them.
 func TestLiveSubAgents(t *testing.T) {
+	matrix.WithoutRace(t)
 	t.Parallel()
 	log := wiretest.Agents()
 	f := fold.New(wiretest.Session)

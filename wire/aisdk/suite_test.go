@@ -20,7 +20,7 @@ func TestWire(t *testing.T) {
 			t.Parallel()
 			wiretest.Run(t, wiretest.Wire{
 				Profile: o.Profile(),
-				Stride:  matrix.Stride(t, 11),
+				Stride:  matrix.Stride(t, 29),
 				Fold: func(stream []byte) (json.RawMessage, error) {
 					c := &aisdk.Client{UI7: o.UI7}
 					if err := c.Write(stream); err != nil {

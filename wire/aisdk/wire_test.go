@@ -11,6 +11,7 @@ import (
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/internal/matrix"
 	"github.com/spool-run/spool/wire"
 	"github.com/spool-run/spool/wire/aisdk"
 	"github.com/spool-run/spool/wire/wiretest"
@@ -293,7 +294,7 @@ func TestLackingValues(t *testing.T) {
 			t.Fatalf("a sound store: %d values", calls)
 		}
 		all := calls
-		for i := range 40 {
+		for i := range matrix.Points(t, 40, 8) {
 			failAt = all * i / 40
 			if run(with(down)) != 1 {
 				t.Errorf("value %d of %d was lacking, and nobody was told", failAt, all)

@@ -37,7 +37,7 @@ func TestWire(t *testing.T) {
 			t.Parallel()
 			wiretest.Run(t, wiretest.Wire{
 				Profile: served(t, &p.o),
-				Stride:  matrix.Stride(t, 11),
+				Stride:  matrix.Stride(t, 29),
 				Fold:    func(stream []byte) (json.RawMessage, error) { return state(stream, &p.o) },
 			})
 		})
