@@ -104,6 +104,7 @@ var codes = map[string]CodeInfo{
 
 	"draining":         {CategoryServer, 503, true},
 	"too_many_readers": {CategoryServer, 503, true},
+	"too_many_bodies":  {CategoryServer, 503, true},
 	"cut":              {CategoryServer, 503, true},
 	"internal":         {CategoryServer, 500, false},
 }

@@ -6,9 +6,11 @@ import (
 	"net/http"
 	"os"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/internal/jsonenc"
 )
 
 // bodyRate is the least rate of a body, once BodyTimeout has passed.
@@ -42,17 +44,99 @@ func (b *pacedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// body reads a request's body up to limit bytes.
-func body(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
-	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
+// bodyLimit bounds one request's body while it is read.
+type bodyLimit struct {
+	bytes  int
+	values int // JSON values
+}
+
+var (
+	chatBody  = bodyLimit{16 << 20, 1 << 20}
+	otherBody = bodyLimit{1 << 20, 1 << 18}
+)
+
+const (
+	// bodyDepth bounds how deep a body's values are nested: as deep as a stored value, in
+	// the members around it.
+	bodyDepth = chunk.MaxDepth + 16
+	// firstRead is what a body gets at first. It then grows to twice its size.
+	firstRead = 4 << 10
+	// smallBody is the size up to which a body may use the whole budget.
+	smallBody = 64 << 10
+)
+
+// budget counts the bytes of all request bodies in memory.
+type budget struct {
+	limit int64 // 0: no limit
+	used  atomic.Int64
+}
+
+// take adds n bytes to a body that has held bytes. It reports false if they do not fit.
+// Large bodies leave a quarter of the budget to small ones, so that a few large and slow
+// requests cannot keep out every message.
+func (b *budget) take(n, held int64) bool {
+	limit := b.limit
+	if held+n > smallBody {
+		limit -= limit / 4
+	}
+	if used := b.used.Add(n); limit > 0 && used > limit {
+		b.used.Add(-n)
+		return false
+	}
+	return true
+}
+
+// body reads a request's body. The body counts in the budget until it is released.
+func (s *Server) body(w http.ResponseWriter, r *request, limit bodyLimit) ([]byte, error) {
+	in := http.MaxBytesReader(w, r.Body, int64(limit.bytes))
+	var buf []byte
+	var meter jsonenc.Meter
+	for {
+		if len(buf) == cap(buf) {
+			to := min(max(2*cap(buf), firstRead), limit.bytes+1)
+			if !s.bodies.take(int64(to-cap(buf)), r.held) {
+				return nil, refuse(in, errBodies)
+			}
+			r.held += int64(to - cap(buf))
+			buf = append(make([]byte, 0, to), buf...)
+		}
+		n, err := in.Read(buf[len(buf):cap(buf)])
+		meter.Add(buf[len(buf) : len(buf)+n])
+		buf = buf[:len(buf)+n]
+		switch {
+		case meter.Values > limit.values:
+			return nil, refuse(in, chunk.ErrTooLarge.Because("the body has more than "+strconv.Itoa(limit.values)+" values"))
+		case meter.Depth > bodyDepth:
+			return nil, refuse(in, errMalformed.Because("the body is nested too deep"))
+		case err == io.EOF:
+			return buf, nil
+		case err != nil:
+			return nil, bodyError(err)
+		}
+	}
+}
+
+// release ends the time for which a request's body counts in the budget.
+func (s *Server) release(r *request) {
+	s.bodies.used.Add(-r.held)
+	r.held = 0
+}
+
+// refuse reads the rest of a refused body without keeping it: a client that still sends
+// would not read the answer.
+func refuse(rest io.Reader, why *chunk.Error) error {
+	if _, err := io.Copy(io.Discard, rest); err != nil {
+		return bodyError(err)
+	}
+	return why
+}
+
+func bodyError(err error) error {
 	if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return nil, chunk.ErrTooLarge.Because("the body is larger than " + strconv.FormatInt(tooLarge.Limit, 10) + " bytes")
+		return chunk.ErrTooLarge.Because("the body is larger than " + strconv.FormatInt(tooLarge.Limit, 10) + " bytes")
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return nil, errBodyTimeout
+		return errBodyTimeout
 	}
-	if err != nil {
-		return nil, errMalformed.With("", err)
-	}
-	return data, nil
+	return errMalformed.With("", err)
 }

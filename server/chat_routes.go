@@ -11,11 +11,6 @@ import (
 	"github.com/spool-run/spool/wire"
 )
 
-const (
-	maxChatBody  = 16 << 20
-	maxOtherBody = 1 << 20
-)
-
 // send takes a chat POST and streams the run that answers it.
 func (s *Server) send(of wire.Wire) handler {
 	parse := of.Body
@@ -23,7 +18,7 @@ func (s *Server) send(of wire.Wire) handler {
 		parse = frontend.ParseBody
 	}
 	return func(w http.ResponseWriter, r *request) error {
-		data, err := body(w, r.Request, maxChatBody)
+		data, err := s.body(w, r, chatBody)
 		if err != nil {
 			return err
 		}
@@ -43,10 +38,16 @@ func (s *Server) send(of wire.Wire) handler {
 		if p.Profile, err = of.Profile(asked(r)); err != nil {
 			return err
 		}
+		// A message that is taken is answered: who cannot be served now sends it again.
+		if err := s.enter(); err != nil {
+			return err
+		}
+		defer s.leave()
 		res, err := chat.Handle(r.Context(), s.chat, p)
 		if err != nil {
 			return err
 		}
+		s.release(r)
 		s.metrics.command("chat")
 		return s.answer(w, r.Request, of, &p.Profile, res)
 	}
@@ -75,6 +76,12 @@ func (s *Server) attach(of wire.Wire) handler {
 		if err != nil {
 			return err
 		}
+		if res.Stream != nil {
+			if err := s.enter(); err != nil {
+				return err
+			}
+			defer s.leave()
+		}
 		return s.answer(w, r.Request, of, &p.Profile, res)
 	}
 }
@@ -83,7 +90,7 @@ func asked(r *request) wire.Request {
 	return wire.Request{Query: r.URL.Query(), Header: r.Header}
 }
 
-// answer writes a response: its stream, or 204.
+// answer writes a response: its stream, for which a reader was counted, or 204.
 func (s *Server) answer(w http.ResponseWriter, r *http.Request, of wire.Wire, p *wire.Profile, res *chat.Response) error {
 	h := w.Header()
 	h.Set(frontend.HeaderSession, res.Session)

@@ -8,3 +8,6 @@ func (s *Server) Routes(each func(pattern, method string, action Action)) {
 		}
 	}
 }
+
+// BodyBytes is how much of the budget for bodies is in use.
+func (s *Server) BodyBytes() int64 { return s.bodies.used.Load() }

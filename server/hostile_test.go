@@ -172,8 +172,8 @@ func TestBodyThatDoesNotCome(t *testing.T) {
 	})
 }
 
-// As many streams as may be open are served, and the next one is told to come
-// back; what it had to say is said.
+// As many streams as may be open are served, and the next one is told to come back. Its
+// message is not taken: it sends it again.
 func TestMaxReaders(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, &server.Options{MaxReaders: 2})
@@ -182,18 +182,36 @@ func TestMaxReaders(t *testing.T) {
 	if res := k.do("GET", "/api/chat/s/stream", ""); res.StatusCode != http.StatusServiceUnavailable || res.Header.Get("Retry-After") == "" {
 		t.Errorf("the third reader: %s, Retry-After %q", res.Status, res.Header.Get("Retry-After"))
 	}
-	k.problem(http.StatusServiceUnavailable, "too_many_readers", "POST", "/api/chat/other", userBody("other", "u1", "hi"))
+	body := userBody("other", "u1", "hi")
+	k.srv.Routes(func(pattern, method string, action server.Action) {
+		if method != http.MethodPost || action != server.ActionSend && action != "" || strings.HasSuffix(pattern, "/resume") {
+			return // it answers without a stream
+		}
+		k.problem(http.StatusServiceUnavailable, "too_many_readers", "POST", strings.ReplaceAll(pattern, "{session}", "other"), body)
+	})
+	k.problem(http.StatusNotFound, "not_found", "GET", "/api/chat/other/snapshot", "")
 	o := k.own("s")
 	o.start("u1")
 	o.finish()
 	first.all()
 	for { // its handler is on its way out
-		res := k.do("POST", "/api/chat/other", userBody("other", "u1", "hi"))
+		res := k.do("POST", "/api/chat/other", body)
 		if res.StatusCode == http.StatusOK {
 			break
 		}
 	}
 	if s := k.snapshot("other"); len(s.Messages) != 1 {
-		t.Errorf("%d messages, want the one that was sent until it was heard", len(s.Messages))
+		t.Errorf("%d messages, want the one that was sent until it was taken", len(s.Messages))
 	}
+}
+
+// A server that drains takes no message that it would not answer.
+func TestDrainTakesNoMessage(t *testing.T) {
+	t.Parallel()
+	k := newKit(t, nil)
+	k.srv.Drain()
+	for _, path := range []string{"/api/chat/s", "/api/chat", "/merlin/v1/s", "/merlin/v2"} {
+		k.problem(http.StatusServiceUnavailable, "draining", "POST", path, userBody("s", "u1", "hi"))
+	}
+	k.problem(http.StatusNotFound, "not_found", "GET", "/api/chat/s/snapshot", "")
 }

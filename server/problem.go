@@ -29,6 +29,7 @@ var (
 	errCrossOrigin = &chunk.Error{Code: "cross_origin", Message: "requests from this origin are not allowed", Hint: "allow the origin with Options.AllowOrigin or --cors-origin"}
 	errHost        = &chunk.Error{Code: "host_not_allowed", Message: "this host name is not allowed", Hint: "allow the host name with Options.AllowHost or --allow-host"}
 	errBodyTimeout = &chunk.Error{Code: "body_timeout", Message: "the request body did not arrive in time"}
+	errBodies      = &chunk.Error{Code: "too_many_bodies", Message: "the request bodies that are being read take too much memory", Hint: "retry later, raise BodyMemory (--body-memory), or add servers"}
 	errTooMany     = &chunk.Error{Code: "too_many_readers", Message: "the limit of open streams is reached", Hint: "retry later, raise MaxReaders (--max-readers), or add servers"}
 	errDraining    = &chunk.Error{Code: "draining", Message: "the server is shutting down"}
 	errMalformed   = wire.ErrMalformed

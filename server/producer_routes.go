@@ -8,6 +8,7 @@ import (
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/internal/jsonenc"
 	"github.com/spool-run/spool/server/frontend"
 	"github.com/spool-run/spool/stream"
 )
@@ -20,7 +21,7 @@ const (
 
 // produce lets an external producer claim a session (?claim) or append to its run.
 func (s *Server) produce(w http.ResponseWriter, r *request) error {
-	data, err := body(w, r.Request, maxOtherBody)
+	data, err := s.body(w, r, otherBody)
 	if err != nil {
 		return err
 	}
@@ -65,30 +66,34 @@ func parseChunks(data []byte) ([]chunk.Chunk, error) {
 	if chunks, plain := stream.ParseDeltas(data); plain {
 		return chunks, nil
 	}
-	var raw []json.RawMessage
+	var chunks []chunk.Chunk
+	take := func(one []byte) error {
+		if len(chunks) == spool.MaxAppendRecords {
+			return chunk.ErrTooLarge.Because("an append has at most 1000 chunks")
+		}
+		c, err := stream.ParseProducerChunk(one)
+		chunks = append(chunks, c)
+		return err
+	}
 	if t := bytes.TrimSpace(data); len(t) > 0 && t[0] == '[' {
-		if err := json.Unmarshal(t, &raw); err != nil {
+		if err := json.Unmarshal(t, new(json.RawMessage)); err != nil {
 			return nil, errMalformed.With("", err)
 		}
-	} else {
-		for d := json.NewDecoder(bytes.NewReader(t)); d.More(); {
-			var one json.RawMessage
-			if err := d.Decode(&one); err != nil {
-				return nil, errMalformed.With("", err)
+		for one := range jsonenc.Elements(t) {
+			if err := take(one); err != nil {
+				return nil, err
 			}
-			raw = append(raw, one)
 		}
+		return chunks, nil
 	}
-	if len(raw) > spool.MaxAppendRecords {
-		return nil, chunk.ErrTooLarge.Because("an append has at most 1000 chunks")
-	}
-	chunks := make([]chunk.Chunk, len(raw))
-	for i, one := range raw {
-		c, err := stream.ParseProducerChunk(one)
-		if err != nil {
+	for d := json.NewDecoder(bytes.NewReader(data)); d.More(); {
+		var one json.RawMessage
+		if err := d.Decode(&one); err != nil {
+			return nil, errMalformed.With("", err)
+		}
+		if err := take(one); err != nil {
 			return nil, err
 		}
-		chunks[i] = c
 	}
 	return chunks, nil
 }

@@ -9,7 +9,7 @@ import (
 
 // resume continues a session in the mode that the body names.
 func (s *Server) resume(w http.ResponseWriter, r *request) error {
-	data, err := body(w, r.Request, maxChatBody)
+	data, err := s.body(w, r, chatBody)
 	if err != nil {
 		return err
 	}

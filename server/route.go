@@ -18,6 +18,7 @@ type request struct {
 	principal string
 	owner     string // whose session it is, or will be if the request creates it
 	vars      map[string]string
+	held      int64 // bytes of the budget that its body holds
 }
 
 type handler func(w http.ResponseWriter, r *request) error
@@ -120,6 +121,7 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request, name *string) {
 				return
 			}
 		}
+		defer s.release(req)
 		if err := m.do(w, req); err != nil {
 			s.fail(w, r, err)
 		}

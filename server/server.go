@@ -69,6 +69,7 @@ type Options struct {
 	WriteTimeout time.Duration // a reader that takes longer for one write is disconnected; 0: 15 s
 	BodyTimeout  time.Duration // time for a body to arrive, plus a second per 16 KiB; 0: 30 s
 	MaxReaders   int           // streams that may be open at once; more get 503; 0: no limit
+	BodyMemory   int64         // bytes of all bodies that are read or handled; more get 503; 0: 256 MiB, negative: no limit
 	DrainSpread  time.Duration // readers are disconnected within this time after Drain; 0: at once
 	// NoContentReplay puts a live turn's partial message into snapshots; the stream of
 	// a page that was built from one continues after it. By default the message is left
@@ -98,6 +99,7 @@ type Server struct {
 
 	external *stream.External
 
+	bodies    budget
 	drain     context.Context // ended by Drain
 	startDraw context.CancelFunc
 	closed    context.Context // ended when Shutdown gives up waiting
@@ -126,6 +128,10 @@ func New(logs *spool.Logs, o *Options) *Server {
 	if s.o.BodyTimeout <= 0 {
 		s.o.BodyTimeout = 30 * time.Second
 	}
+	if s.o.BodyMemory == 0 {
+		s.o.BodyMemory = 256 << 20
+	}
+	s.bodies.limit = max(s.o.BodyMemory, 0)
 	if s.o.Jitter == nil {
 		s.o.Jitter = rand.IntN
 	}

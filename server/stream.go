@@ -31,10 +31,6 @@ const writeBytes = 32 << 10
 // io.EOF has sent its terminal frame, and the response is completed. After any other
 // end the connection is broken off, so that the client reconnects.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request, src chat.Source, view, mediaType string) error {
-	if err := s.enter(); err != nil {
-		return err
-	}
-	defer s.leave()
 	sse.SetHeaders(w.Header())
 	if mediaType != "" {
 		w.Header().Set("Content-Type", mediaType)

@@ -52,10 +52,11 @@ func DecodeBody(data []byte, v any) error {
 	return Malformed(json.Unmarshal(data, v))
 }
 
-// Malformed says in the words of JSON what is wrong with a body; nil for nil.
+// Malformed says in the words of JSON what is wrong with a body; nil for nil. Errors
+// that have a code stay as they are.
 func Malformed(err error) error {
-	if err == nil {
-		return nil
+	if err == nil || chunk.CodeOf(err) != "" {
+		return err
 	}
 	wrong, ok := errors.AsType[*json.UnmarshalTypeError](err)
 	if !ok {

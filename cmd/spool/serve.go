@@ -46,6 +46,7 @@ type serveCmd struct {
 	Heartbeat   time.Duration    `default:"10s" help:"A comment is sent after this much silence."`
 	WriteLimit  time.Duration    `name:"write-timeout" default:"15s" help:"A reader that takes longer than this for one write is disconnected."`
 	MaxReaders  int              `name:"max-readers" default:"10000" help:"Streams that may be open at once; 0 is no limit."`
+	BodyMemory  int              `name:"body-memory" placeholder:"MIB" default:"256" help:"MiB of request bodies that may be in memory at once; 0 is no limit."`
 	Overrides   bool             `name:"allow-overrides" help:"Let requests replace a session's history or state."`
 	Wires       wires.ServeFlags `embed:""`
 	LogLevel    string           `enum:"debug,info,warn,error" default:"info" help:"debug (includes what readers do), info, warn or error."`
@@ -161,6 +162,7 @@ func (c *serveCmd) serverOptions(local bool) *server.Options {
 		Heartbeat:    c.Heartbeat,
 		WriteTimeout: c.WriteLimit,
 		MaxReaders:   c.MaxReaders,
+		BodyMemory:   int64(orNone(c.BodyMemory)) << 20,
 		DrainSpread:  time.Second,
 		Assets:       web.FS(),
 	}
@@ -247,7 +249,7 @@ func (c *serveCmd) check() error {
 			return wrong(name, rate, "0 or more")
 		}
 	}
-	for name, n := range map[string]int{"--trace-records": c.TraceLength, "--max-readers": c.MaxReaders, "--max-answer": c.MaxAnswer} {
+	for name, n := range map[string]int{"--trace-records": c.TraceLength, "--max-readers": c.MaxReaders, "--max-answer": c.MaxAnswer, "--body-memory": c.BodyMemory} {
 		if n < 0 {
 			return wrong(name, n, "0 or more")
 		}

@@ -3,28 +3,40 @@ package aisdk
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"reflect"
+	"strconv"
 	"strings"
 
 	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/internal/jsonenc"
 	"github.com/spool-run/spool/wire"
 )
 
 // rawBody is a body as it is sent.
 type rawBody struct {
-	ID        string            `json:"id"`
-	SessionID string            `json:"sessionId"`
-	Message   json.RawMessage   `json:"message"`
-	Messages  []json.RawMessage `json:"messages"`
-	State     json.RawMessage   `json:"state"`
-	Trigger   wire.Trigger      `json:"trigger"`
-	MessageID string            `json:"messageId"`
-	WhenBusy  chunk.WhenBusy    `json:"whenBusy"`
-	CommandID string            `json:"commandId"`
-	Metadata  json.RawMessage   `json:"metadata"` // of the user's message, unless that has its own
+	ID        string          `json:"id"`
+	SessionID string          `json:"sessionId"`
+	Message   json.RawMessage `json:"message"`
+	Messages  history         `json:"messages"`
+	State     json.RawMessage `json:"state"`
+	Trigger   wire.Trigger    `json:"trigger"`
+	MessageID string          `json:"messageId"`
+	WhenBusy  chunk.WhenBusy  `json:"whenBusy"`
+	CommandID string          `json:"commandId"`
+	Metadata  json.RawMessage `json:"metadata"` // of the user's message, unless that has its own
 }
 
+// Limits on the lists in one body. They hold while it is decoded: what is beyond them
+// takes no memory.
+const (
+	MaxParts    = 10_000 // parts of its messages together
+	MaxMessages = 10_000 // messages of a history that replaces the session's
+)
+
 // ParseBody reads what a client posts. Members that it does not know are ignored.
-// It fails with [wire.ErrMalformed].
+// It fails with [wire.ErrMalformed], or [chunk.ErrTooLarge] for more messages or parts
+// than allowed.
 func ParseBody(data []byte) (*wire.Body, error) {
 	var raw rawBody
 	if err := wire.DecodeBody(data, &raw); err != nil {
@@ -53,8 +65,8 @@ func ParseBody(data []byte) (*wire.Body, error) {
 	var err error
 	if !isNull(raw.Message) {
 		err = takeMessage(b, raw.Message, raw.Messages)
-	} else if n := len(raw.Messages); n > 0 {
-		err = takeLast(b, raw.Messages[n-1])
+	} else if last := raw.Messages.last(); last != nil {
+		err = takeLast(b, last)
 	}
 	if err != nil {
 		return nil, err
@@ -66,7 +78,7 @@ func ParseBody(data []byte) (*wire.Body, error) {
 }
 
 // takeMessage takes the member message and, if there is one, the history beside it.
-func takeMessage(b *wire.Body, message json.RawMessage, history []json.RawMessage) error {
+func takeMessage(b *wire.Body, message json.RawMessage, history history) error {
 	m, answers, err := ParseMessage(message, chunk.RoleUser)
 	if err != nil {
 		return err
@@ -78,11 +90,17 @@ func takeMessage(b *wire.Body, message json.RawMessage, history []json.RawMessag
 	if history == nil {
 		return nil
 	}
-	list := make([]chunk.Message, 0, len(history))
-	for _, data := range history {
+	list, messages, parts := []chunk.Message{}, 0, len(m.Parts)
+	for data := range jsonenc.Elements(history) {
+		if messages++; messages > MaxMessages {
+			return chunk.ErrTooLarge.Because("the body has more than " + strconv.Itoa(MaxMessages) + " messages")
+		}
 		m, _, err := ParseMessage(data, "")
 		if err != nil {
 			return err
+		}
+		if parts += len(m.Parts); parts > MaxParts {
+			return errManyParts
 		}
 		if m.Role != chunk.RoleSystem {
 			list = append(list, m)
@@ -111,7 +129,8 @@ func takeLast(b *wire.Body, data json.RawMessage) error {
 // ParseMessage reads a message that a client sent, and what it says about calls: a
 // [UIMessage], {role, content} whose content is a string or a list of parts, or a
 // bare string. Messages without a role get role; if that is empty, too, they are refused.
-// Parts of unknown kinds are left out. It fails with [wire.ErrMalformed].
+// Parts of unknown kinds are left out. It fails with [wire.ErrMalformed], or
+// [chunk.ErrTooLarge] for more than [MaxParts] parts.
 // [ConvertToUIMessage] is the inverse.
 func ParseMessage(data []byte, role chunk.Role) (chunk.Message, []wire.Answer, error) {
 	var m chunk.Message
@@ -127,7 +146,7 @@ func ParseMessage(data []byte, role chunk.Role) (chunk.Message, []wire.Answer, e
 	}
 	var raw struct {
 		UIMessage
-		Parts   []sentPart      `json:"parts"`
+		Parts   sentParts       `json:"parts"`
 		Content json.RawMessage `json:"content"`
 	}
 	if err := wire.DecodeBody(data, &raw); err != nil {
@@ -163,8 +182,10 @@ func parseContent(data json.RawMessage) ([]chunk.Part, error) {
 	if json.Unmarshal(data, &text) == nil {
 		return []chunk.Part{{Type: chunk.PartText, Text: text}}, nil
 	}
-	var parts []sentPart
-	if err := json.Unmarshal(data, &parts); err != nil {
+	var parts sentParts
+	if err := json.Unmarshal(data, &parts); errors.Is(err, chunk.ErrTooLarge) {
+		return nil, err
+	} else if err != nil {
 		return nil, wire.ErrMalformed.Because("a message's content must be a string or a list of parts")
 	}
 	return partsOf(parts), nil
@@ -175,6 +196,57 @@ func parseContent(data json.RawMessage) ([]chunk.Part, error) {
 type sentPart struct {
 	UIPart
 	ProviderExecuted json.RawMessage `json:"providerExecuted"`
+}
+
+// sentParts decodes an array part by part, up to [MaxParts].
+type sentParts []sentPart
+
+var errManyParts = chunk.ErrTooLarge.Because("the body has more than " + strconv.Itoa(MaxParts) + " parts")
+
+func (s *sentParts) UnmarshalJSON(data []byte) error {
+	*s = nil
+	if err := checkArray(data, s); err != nil || isNull(data) {
+		return err
+	}
+	*s = sentParts{}
+	for one := range jsonenc.Elements(data) {
+		if len(*s) == MaxParts {
+			return errManyParts
+		}
+		*s = append(*s, sentPart{})
+		if err := json.Unmarshal(one, &(*s)[len(*s)-1]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// history is an array of messages that are not decoded yet; nil if there is none.
+type history []byte
+
+func (h *history) UnmarshalJSON(data []byte) error {
+	*h = nil
+	if err := checkArray(data, h); err != nil || isNull(data) {
+		return err
+	}
+	*h = bytes.Clone(data)
+	return nil
+}
+
+func (h history) last() (last []byte) {
+	for data := range jsonenc.Elements(h) {
+		last = data
+	}
+	return last
+}
+
+// checkArray fails as encoding/json does if a value is neither an array nor null.
+func checkArray(data []byte, into any) error {
+	kind := map[byte]string{'{': "object", '"': "string", 't': "bool", 'f': "bool", '[': "", 'n': ""}
+	if kind, known := kind[data[0]]; kind != "" || !known {
+		return &json.UnmarshalTypeError{Value: orElse(kind, "number"), Type: reflect.TypeOf(into).Elem()}
+	}
+	return nil
 }
 
 func partsOf(sent []sentPart) (parts []chunk.Part) {
