@@ -79,7 +79,7 @@ type RunInfo struct {
 	TurnID    string
 	MessageID string
 	Mode      string
-	Started   time.Time // by whoever started it
+	Started   time.Time // by the caller that started it
 	// Set when the run finishes.
 	Outcome      chunk.Outcome
 	FinishReason string

@@ -40,7 +40,7 @@ func (c *child) execute(alive, late context.Context, p childPlan) error {
 		}
 	}
 	if alive.Err() != nil {
-		return context.Cause(alive) // whoever settles the parent's run settles the child's
+		return context.Cause(alive) // what settles the parent's run settles the child's
 	}
 	if errors.Is(err, errTimeout) {
 		err = ErrStopped // and the call says why

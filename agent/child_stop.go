@@ -40,7 +40,7 @@ func (r *Run) top() *Run {
 
 // Heed cancels the children that a session's fold says are to stop, in the middle of
 // what they do, and ends the run's wait for another model call if it is to pause or
-// to make room. Whoever reads the session's commands calls it, from any goroutine.
+// to make room. The reader of the session's commands calls it, from any goroutine.
 func (r *Run) Heed(f *fold.Fold) {
 	if steered, interrupted := f.Boundary(); steered || interrupted {
 		r.stops.mu.Lock()

@@ -19,7 +19,7 @@ import (
 //	companion__waitForResult{childId}          waits until it has nothing to do
 //	companion__getChildStatus{childId}         how it is, and what it said last
 //	companion__listChildren{}                  all of them
-//	companion__terminateChild{childId}         ends it for good
+//	companion__terminateChild{childId}         ends it permanently
 //
 // A child keeps its history and its state, in the session's log, as long as the
 // session lives, and as the history holds the call that began it: a rollback or an

@@ -55,7 +55,7 @@ func (a *Agent) begin(ctx context.Context, r *Run) error {
 	return err
 }
 
-// Leave ends what the run's companions do, and waits for that. Whoever called
+// Leave ends what the run's companions do, and waits for that. The caller of
 // Step or Recover calls it when no step follows.
 func (r *Run) Leave() {
 	if r.crew == nil {
@@ -148,7 +148,7 @@ func (c *child) shift(alive, late context.Context) (err error) {
 	return c.work(alive, late)
 }
 
-// terminate ends a child's shift for good and waits for that.
+// terminate ends a child's shift permanently and waits for that.
 func (w *crew) terminate(session string) {
 	w.mu.Lock()
 	w.ended[session] = true

@@ -136,7 +136,7 @@ func (r *Run) boundary(ctx context.Context) (result Result, err error) {
 }
 
 // limitRun cancels a run when its time is up. The time counts from the log's
-// run_started, whoever wrote it, and includes the runs before its pauses.
+// run_started, by any owner, and includes the runs before its pauses.
 func (a *Agent) limitRun(ctx context.Context, r *Run, cancel context.CancelCauseFunc) (stop func(), err error) {
 	if a.RunTimeout <= 0 {
 		return func() {}, nil

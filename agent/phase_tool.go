@@ -334,7 +334,7 @@ func (h *host) callTool(ctx tool.Context, t tool.Tool, input json.RawMessage) (r
 }
 
 // finish writes the outcome, once. What a cancelled call says of its
-// cancellation is no outcome: whoever settles the run gives it one.
+// cancellation is no outcome: settling the run gives it one.
 func (h *host) finish(ctx context.Context, result json.RawMessage, err error) (done bool, ends error) {
 	// The state's lock comes first, as in Update.
 	h.state.mu.Lock()
@@ -387,7 +387,7 @@ func (h *host) takeBack(ctx context.Context) error {
 }
 
 // takeBackLocked undoes what the failed call did to the state, by a patch that
-// everyone sees. The patch belongs to the same call, so that whoever settles the run
+// everyone sees. The patch belongs to the same call, so that settling the run
 // drops both or none.
 func (h *host) takeBackLocked(ctx context.Context) error {
 	s := h.state

@@ -170,7 +170,7 @@ type stepBoundary struct{ Result }
 
 func (*stepBoundary) Error() string { return "agent: the run is at a step boundary" }
 
-// announce shows whoever is watching that the model is asked again. It is no part
+// announce shows readers that the model is asked again. It is no part
 // of the message.
 func (s *step) announce(ctx context.Context, e *model.Error, attempt int, delay time.Duration) error {
 	data, err := json.Marshal(struct {

@@ -23,7 +23,7 @@ type Run struct {
 	Seams Seams
 
 	Inherited []*Hooks // of the agents above, outermost first
-	Hooks     *Hooks   // of whoever runs it, called last; nil for none
+	Hooks     *Hooks   // of the program that runs it, called last; nil for none
 	Observer  *Observer
 	Grace     time.Duration // how long its model and tools may go on when its context has ended
 
@@ -58,8 +58,8 @@ type Result struct {
 // Waiting is a call that waits for an answer.
 type Waiting struct{ CallID, Name string }
 
-// Step runs the next step and commits it. An error leaves the step open: whoever
-// owns the run settles it. Cancelling ctx stops the model and the tools.
+// Step runs the next step and commits it. An error leaves the step open: the
+// run's owner settles it. Cancelling ctx stops the model and the tools.
 func (a *Agent) Step(ctx context.Context, r *Run) (Result, error) {
 	if err := a.begin(ctx, r); err != nil {
 		return Result{}, err

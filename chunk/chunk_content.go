@@ -74,7 +74,7 @@ type ToolStart struct {
 	ToolName   string          `json:"toolName"`
 	Arguments  json.RawMessage `json:"arguments"`
 	EffectID   string          `json:"effectId,omitempty"` // what the tool may use to do its work once
-	Client     bool            `json:"client,omitempty"`   // the client executes it: whoever has the result submits it
+	Client     bool            `json:"client,omitempty"`   // the client executes it and submits the result
 }
 
 func (*ToolStart) ChunkType() Type { return TypeToolStart }

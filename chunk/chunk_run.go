@@ -24,7 +24,7 @@ type StepStarted struct {
 func (*StepStarted) ChunkType() Type { return TypeStepStarted }
 
 // AnswerStarted says that the provider works on the open step's answer and keeps
-// it: whoever owns the run can take it up again, should its process die. What of
+// it: the owner of the run can take it up again, should its process die. What of
 // the answer is in the log are the chunks that follow. It is trace.
 type AnswerStarted struct {
 	Base

@@ -25,7 +25,7 @@ func (c Class) String() string {
 
 // Record is one committed entry of a session's log.
 //
-// Data is the chunk's JSON, encoded once by whoever appended it. Stores and the
+// Data is the chunk's JSON, encoded once, when it was appended. Stores and the
 // native wire copy it and never look inside, because Type, Agent and Time repeat the
 // chunk's fields. Records are shared between readers: treat Data as read-only.
 type Record struct {

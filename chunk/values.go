@@ -49,6 +49,6 @@ const (
 // The modes of children in subagent_start. "" means a sub-agent, which belongs to its
 // call and ends with it.
 const (
-	ChildBlocking   = "blocking"   // it outlives its call, and whoever talks to it waits
+	ChildBlocking   = "blocking"   // it outlives its call, and its callers wait
 	ChildBackground = "background" // it outlives its call, and nobody waits
 )

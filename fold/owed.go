@@ -23,7 +23,7 @@ func (o Owed) base() chunk.Base {
 
 // First returns what comes before all else in the open run: the checkpoint that its
 // last commit has named, if it was not created, and what ends the companions that the
-// history has forgotten. Whoever begins a run or takes one over appends it.
+// history has forgotten. The owner that begins a run or takes one over appends it.
 func (o Owed) First() []chunk.Chunk {
 	if o.open.run == nil {
 		return nil

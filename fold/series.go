@@ -77,7 +77,7 @@ func (o Owed) Goes() bool {
 }
 
 // Split cuts the chunks of a list that are too large for one record: an
-// assistant_message or a step_committed becomes a series of several. Whoever appends
+// assistant_message or a step_committed becomes a series of several. The process that appends
 // what an [Owed] has returned splits it first. It is linear in the chunks' size.
 func Split(chunks []chunk.Chunk) []chunk.Chunk {
 	var out []chunk.Chunk

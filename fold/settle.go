@@ -69,7 +69,7 @@ func (o Owed) unsettled(errText string) []chunk.Chunk {
 	return chunks
 }
 
-// EndChild returns what ends a child of the open run's agent for good, whatever the
+// EndChild returns what ends a child of the open run's agent permanently, whatever the
 // child does. It returns nothing for a child that is unknown or has ended. callID is
 // the call that ends it.
 func (o Owed) EndChild(session, callID, why string) []chunk.Chunk {

@@ -206,8 +206,8 @@ func (s *session) clearDue(ctx context.Context, p plan) (done bool, err error) {
 	return due == 0 || due > s.r.logs.Now().UnixMilli(), nil
 }
 
-// recover takes up a run that is open when a new owner claims the session: whoever ran
-// it is gone. The run goes on where it was, in the same message, or is ended.
+// recover takes up a run that is open when a new owner claims the session: the former
+// owner is gone. The run goes on where it was, in the same message, or is ended.
 func (s *session) recover(ctx context.Context, p plan) error {
 	over := p.open.Mode == chunk.ModeStop || p.open.Mode == chunk.ModeSuperseded
 	if p.lost || p.external || p.stop || over {

@@ -58,7 +58,7 @@ func (c Context) Call() Call { return c.call }
 // EmitOptions are the options of [Context.Emit]; nil for none.
 type EmitOptions struct {
 	ID        string // an event with the same name and id replaces the earlier one
-	Transient bool   // shown to whoever is watching, not kept
+	Transient bool   // shown to connected readers, not kept
 }
 
 // Emit sends an event of the application to everyone who watches the session.

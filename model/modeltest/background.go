@@ -20,7 +20,7 @@ import (
 type Background struct {
 	// Before is asked before an event is sent, and may block; nil: [Send].
 	Before func(Event) Fate
-	// Expired says that an answer's events can no longer be streamed, but for the
+	// Expired says that an answer's events can no longer be streamed, except the
 	// connection that asked for it. nil: they always can.
 	Expired func(answer int) bool
 	// Gone says that an answer is not there any more. nil: all are.

@@ -111,7 +111,7 @@ func stepItems(parts []chunk.Part, host string) []any {
 	return append(items, outcomes...)
 }
 
-// appendItem appends an item as it came, but for what the API does not take back.
+// appendItem appends an item as it came, without what the API does not take back.
 func appendItem(items []any, raw json.RawMessage, kind string) []any {
 	var item map[string]any
 	if len(raw) == 0 || json.Unmarshal(raw, &item) != nil {

@@ -11,7 +11,7 @@ import (
 // nothing to do with each other, and each goes on as if it had always been alone.
 //
 // Each session is taken as it is between two of its changes; several sessions that
-// change meanwhile are not taken at the same moment. Whoever waits, waits for the
+// change meanwhile are not taken at the same moment. Waiters wait for the
 // original. The fork is open, also if the original is closed.
 //
 // o configures the fork as it does in [New]: it has a clock of its own, and leases

@@ -64,7 +64,7 @@ func (ss *session) create(principal string, now int64) {
 	ss.updated = now
 }
 
-// changed wakes whoever waits for another head.
+// changed wakes those that wait for another head.
 func (ss *session) changed() {
 	if ss.wake != nil {
 		close(ss.wake)
@@ -187,7 +187,7 @@ func (ss *session) readKept(q spool.KeptQuery) ([]chunk.Record, error) {
 	return slices.Clone(page(ss.kept[search(ss.kept, q.After+1):], q.Max)), nil
 }
 
-// trim raises the watermarks. Both slices are made anew, so that what was
+// trim raises the watermarks. Both slices are copied, so that what was
 // trimmed is freed.
 func (ss *session) trim(traceFloor, floor uint64) {
 	floor = max(ss.head.Floor, min(floor, ss.head.Seq))

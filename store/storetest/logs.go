@@ -15,9 +15,9 @@ import (
 	"github.com/spool-run/spool/chunk"
 )
 
-// Promise: whoever reads a log of the store through [spool.Logs], wherever it
+// Promise: a reader of a log of the store through [spool.Logs], wherever it
 // begins, while owners take over from each other and histories are trimmed,
-// deleted and begun anew, gets each record after its cursor once and in order, or
+// deleted and created again, gets each record after its cursor once and in order, or
 // is told that it cannot; nobody waits for what is there.
 var logChecks = []check{
 	{"ReadersSeeWhatIsStored", func(t *testing.T, x *suite) {

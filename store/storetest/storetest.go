@@ -6,7 +6,7 @@
 //	}
 //
 // Roles that a store offers are found by type assertion and checked; those it
-// does not offer are not asked for, but for [spool.Leaser], without which
+// does not offer are not asked for, except [spool.Leaser], without which
 // nothing can own a session.
 package storetest
 

@@ -74,7 +74,7 @@ var waitChecks = []check{
 		for range 50 {
 			all = append(all, startWait(ctx, s, "s", seen))
 		}
-		command(t, s, "other", "c") // wakes nobody here for good
+		command(t, s, "other", "c") // wakes no waiter here
 		h := command(t, s, "s", "d").Head
 		for _, done := range all {
 			if got := <-done; got.err != nil || got.head != h {

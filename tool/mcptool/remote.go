@@ -141,7 +141,7 @@ func (r *remote) Call(ctx tool.Context, input json.RawMessage) (json.RawMessage,
 		return nil, err
 	}
 	res, err := r.call(ctx, cs, input)
-	if errors.Is(err, mcp.ErrSessionMissing) { // it has started anew since, and has done nothing
+	if errors.Is(err, mcp.ErrSessionMissing) { // it has restarted since, and has done nothing
 		r.server.giveUp(cs)
 		if cs, err = r.server.connected(ctx); err != nil {
 			return nil, err

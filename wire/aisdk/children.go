@@ -192,7 +192,7 @@ func (p *Projector) startChild(a *childAgent, r chunk.Record, c *chunk.RunStarte
 }
 
 // followChild shows what a record of a sub-agent has changed. Its data part is
-// told anew where its runs begin, pause and end, and where a step is committed
+// sent again where its runs begin, pause and end, and where a step is committed
 // once as many bytes of records have come as it holds: in all, about three times
 // its size, and once more for each pause. What comes between goes out as it comes,
 // and is forgotten.

@@ -59,7 +59,7 @@ func (p *Projector) writeTransient(c chunk.Chunk) {
 }
 
 // reportError writes an error chunk. A recoverable one is a part of the message
-// and was written as such; a fatal one is shown, and told for good when the run
+// and was written as such; a fatal one is shown, and written as the error when the run
 // fails: clients read nothing after an error frame, and the chunk ends nothing.
 func (p *Projector) reportError(c *chunk.ErrorChunk) {
 	switch {

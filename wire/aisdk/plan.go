@@ -17,7 +17,7 @@ func (p *Projector) Plan() ([]spool.Frame, error) {
 }
 
 // Rejoin returns of the plan what begins the message, and the outcomes of the open
-// step's calls, but for those that answered names. For a client that has them they
+// step's calls, except those that answered names. For a client that has them they
 // change nothing.
 func (p *Projector) Rejoin(answered func(callID string) bool) ([]spool.Frame, error) {
 	if p.fold == nil {

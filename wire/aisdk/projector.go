@@ -25,7 +25,7 @@ type Projector struct {
 	paused bool  // it waits for answers
 
 	terminal []spool.Frame   // how it ended
-	metadata json.RawMessage // of the message, but for what the terminal frames carry
+	metadata json.RawMessage // of the message, without what the terminal frames carry
 	answered []string        // calls that commands have answered since
 	extra    map[uint64]bool // parts before which an empty step stays, by First
 	failure  *chunk.ErrorChunk

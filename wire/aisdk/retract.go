@@ -54,7 +54,7 @@ func (p *Projector) fresh() *view {
 
 // phaseSince is the sequence from which on readers have what a discarded phase
 // takes back: that of the step's start, or, where that became nothing to number,
-// the latest that they have been given, so that whoever is cut does not come back
+// the latest that they have been given, so that a reader that is cut does not come back
 // to the same cut. It is 0, everything, if the phase is not that of the open step,
 // and where a cut is rare: ai 7 clients retract a phase themselves unless more than
 // the phase is gone, and what sub-agents said may stand among its parts.

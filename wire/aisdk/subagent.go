@@ -37,7 +37,7 @@ func ParseSubAgents(s string) (SubAgents, error) {
 	return "", chunk.ErrInvalid.Because("agents must be nest, summary or flatten")
 }
 
-// SubAgent is a child agent, of whatever generation, as far as it belongs to one
+// SubAgent is a child agent, of any generation, as far as it belongs to one
 // message of its root's.
 type SubAgent struct {
 	Session string

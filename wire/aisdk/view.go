@@ -180,7 +180,7 @@ func (v *view) sync(p *Projector, parts shown) {
 }
 
 // opening is called before a new part of a step is written. An empty step that
-// it follows stays in the message for good; plans must have it too.
+// it follows stays in the message; plans must have it too.
 func (v *view) opening(p *Projector, part *chunk.Part) {
 	if v.compact {
 		if p.extra[part.First] {

@@ -65,7 +65,7 @@ func parseAgents(s string) (string, error) {
 	return "", chunk.ErrInvalid.Because("agents must be nest, summary or flatten")
 }
 
-// profile returns what a request gets. A summary suppresses everybody, whoever
+// profile returns what a request gets. A summary suppresses every agent, whichever
 // the server suppresses.
 func profile(v Version, o WireOptions, agents string) wire.Profile {
 	suppress := o.Suppress

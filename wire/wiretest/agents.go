@@ -73,7 +73,7 @@ func (a *agent) ends(text string) {
 }
 
 // parallelAgents has two children at once, one with a child of its own, and one
-// whose owner is lost twice: in the midst of its words, which are retracted, and of
+// whose owner is lost twice: in the middle of its words, which are retracted, and of
 // the records that close them, which are written again. Then it fails.
 func parallelAgents(a *agent) {
 	a.say("cmd-1", "Compare trains and planes.", "")

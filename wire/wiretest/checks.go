@@ -110,7 +110,7 @@ func checkDeterminism(s *subject) error {
 	if err != nil {
 		return err
 	}
-	for range 3 { // maps are shuffled anew each time
+	for range 3 { // maps are shuffled each time
 		again, err := s.project(s.records, false)
 		if err != nil {
 			return err
@@ -235,8 +235,8 @@ func (s *subject) idle(r run, c int) bool {
 	return c > 0 && len(r.frames[c-1]) == 0 && difference(r.plans[c-1], r.plans[c]) == ""
 }
 
-// checkAttach: whoever attaches during a run has, at its end, the state of who
-// never left, and so has, at the end of the log, whoever attached anywhere.
+// checkAttach: a reader that attaches during a run has, at its end, the state of who
+// never left, and so has, at the end of the log, a reader that attached anywhere.
 func checkAttach(s *subject) error {
 	r, err := s.whole()
 	if err != nil {

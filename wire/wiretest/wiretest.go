@@ -1,7 +1,7 @@
 // Package wiretest is the suite that every wire passes.
 //
-// A wire is a deterministic fold over a log with two outputs, and whoever
-// attaches anywhere must end with what the log says. The suite takes the value
+// A wire is a deterministic fold over a log with two outputs, and a client
+// that attaches anywhere must end with what the log says. The suite takes the value
 // that is served, a fold of its frames as a client reads them, and a log that
 // holds every chunk type, and attaches at every cut.
 package wiretest

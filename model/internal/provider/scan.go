@@ -2,7 +2,7 @@ package provider
 
 // Scanner walks through one JSON value without allocating. What is not JSON makes
 // it bad; from then on it yields nothing. It is for the one event of a stream that
-// comes thousands of times: whoever meets something unexpected decodes the value
+// comes thousands of times: code that meets something unexpected decodes the value
 // with encoding/json instead.
 type Scanner struct {
 	data []byte

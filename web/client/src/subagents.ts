@@ -81,7 +81,7 @@ export class SubAgentTracker<P extends { type: string } = Part> {
   /** The sub-agent as it is now; undefined if nothing was heard of it. */
   get = (sessionId: string): SubAgentData<P> | undefined => this.#agents.get(sessionId);
 
-  /** Forgets all, when the chat's messages are loaded anew. */
+  /** Forgets all, when the chat's messages are loaded again. */
   clear() {
     this.#agents.clear();
   }

@@ -41,7 +41,7 @@ export class Session {
   readonly chat: Chat<Message>;
   /** What sub-agents of the running answer are doing. */
   readonly agents = new SubAgentTracker<Message['parts'][number]>();
-  /** Which of them stand open, over the replays that begin their message anew. */
+  /** Which of them stand open, also over replays, which begin their message again. */
   readonly unfolded = new Map<string, boolean>();
   /** Why the reader's answer to a call did not count, over the same replays. */
   readonly refused = new Map<string, string>();
