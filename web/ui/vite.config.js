@@ -6,6 +6,7 @@ import { defineConfig } from 'vite';
 const target = process.env.SPOOL ?? 'http://127.0.0.1:8080';
 
 export default defineConfig({
+  base: './', // the page may be mounted under a prefix
   plugins: [react()],
   resolve: {
     alias: { '@spool-run/client': fileURLToPath(new URL('../client/src/index.ts', import.meta.url)) },

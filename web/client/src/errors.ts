@@ -20,6 +20,29 @@ export function isResyncError(error: unknown): error is ResyncError {
   return error instanceof Error && error.name === 'ResyncError';
 }
 
+/**
+ * Every attempt to reach the server failed, `attempts` times in a row. Nothing was
+ * lost: the run does not depend on its readers. Show this with a button that loads the
+ * snapshot and resumes. `cause` is what the last attempt failed with.
+ */
+export class ConnectionLostError extends Error {
+  override readonly name = 'ConnectionLostError';
+  readonly code = 'connection_lost';
+  constructor(
+    readonly attempts: number,
+    /** The id of the last event that was passed on; undefined before the first. */
+    readonly lastEventId: string | undefined,
+    cause: unknown,
+  ) {
+    super(`the server could not be reached (${attempts} attempts)`, { cause });
+  }
+}
+
+/** Tells a ConnectionLostError also when it crossed a bundle's border. */
+export function isConnectionLost(error: unknown): error is ConnectionLostError {
+  return error instanceof Error && error.name === 'ConnectionLostError';
+}
+
 /** What a failed JSON request answered. */
 export class RequestError extends Error {
   override readonly name = 'RequestError';

@@ -1,8 +1,12 @@
-import { ResyncError, requestError } from './errors.js';
+import { ConnectionLostError, ResyncError, requestError } from './errors.js';
 import { SSESplitter } from './sse.js';
+import { onWake } from './wake.js';
 
-/** `live`: bytes flow. `reconnecting`: trying again. `offline`: trying again, and the browser says there is no network. */
-export type ConnectionState = 'live' | 'reconnecting' | 'offline';
+/**
+ * `live`: bytes flow. `reconnecting`: trying again. `offline`: trying again, and the
+ * browser says there is no network. `lost`: given up, with a ConnectionLostError.
+ */
+export type ConnectionState = 'live' | 'reconnecting' | 'offline' | 'lost';
 
 export interface ResumingFetchOptions {
   /** What really fetches; default the global one. */
@@ -16,6 +20,13 @@ export interface ResumingFetchOptions {
   /** First and longest pause between two attempts in milliseconds; each is drawn between half of it and all. Default 250 and 10,000. */
   minDelay?: number;
   maxDelay?: number;
+  /**
+   * How many attempts in a row may bring nothing before the stream fails with a
+   * ConnectionLostError. The count starts again with whatever comes, heartbeats
+   * included, when the browser is online again, and when the user is back at the page.
+   * Default 20, about two minutes; Infinity never gives up.
+   */
+  maxRetries?: number;
   /** A stream silent for this long, heartbeats included, is taken for dead. Milliseconds, default 30,000; 0 never. */
   idleTimeout?: number;
 }
@@ -25,9 +36,10 @@ const retryable = new Set([408, 425, 429, 500, 502, 503, 504]);
 /**
  * A `fetch` whose event streams do not break. It remembers the last event id
  * that it passed on; when the body fails, or ends before `[DONE]`, it asks the
- * attach URL for what follows and splices that in, until it works or the
- * request is aborted. The reader sees one whole stream. When the server can no
- * longer continue it, the body fails with a ResyncError.
+ * attach URL for what follows and splices that in, until it works, the request
+ * is aborted or `maxRetries` attempts have failed. The reader sees one whole stream.
+ * When the server can no longer continue it, the body fails with a ResyncError; when
+ * it cannot be reached, with a ConnectionLostError.
  *
  * Events without an id belong to the next one that has one, and are passed on
  * with it: what was cut in the middle is sent again as a whole.
@@ -49,7 +61,9 @@ class ResumedStream {
   readonly #signal: AbortSignal | undefined;
   #attach: string | undefined;
   #id: string | undefined;
-  #failures = 0;
+  #failures = 0; // attempts since the last event, for how long to wait
+  #unanswered = 0; // attempts since anything came, for when to give up
+  #problem: unknown;
   #current: AbortController | undefined;
   #reader: ReadableStreamDefaultReader<Uint8Array> | undefined;
   #held: string[] = [];
@@ -68,21 +82,23 @@ class ResumedStream {
   }
 
   /** The first answer: also this request is tried again where that is safe. */
-  async open(): Promise<Response> {
-    for (;;) {
-      try {
-        const response = await this.#fetch(this.#input, this.#init);
-        if (response.status !== 503 || !this.#repeatable()) {
+  open(): Promise<Response> {
+    return this.#awake(async () => {
+      for (;;) {
+        let response: Response | undefined;
+        try {
+          response = await this.#fetch(this.#input, this.#init);
+        } catch (error) {
+          if (this.#signal?.aborted || this.#cancelled || !this.#repeatable()) throw error;
+          this.#problem = error;
+        }
+        if (response && (response.status !== 503 || !this.#repeatable())) {
           if (response.ok) this.#o.onState?.('live');
           return response;
         }
         await this.#pause(response);
-      } catch (error) {
-        if (this.#signal?.aborted || this.#cancelled) throw error;
-        if (!this.#repeatable()) throw error;
-        await this.#pause();
       }
-    }
+    });
   }
 
   wrap(response: Response): Response {
@@ -120,13 +136,16 @@ class ResumedStream {
       } catch (error) {
         if (this.#signal?.aborted) throw this.#signal.reason ?? error;
         if (this.#cancelled) throw error;
+        this.#problem = error;
         await this.#reconnect();
         continue;
       }
       if (read.done) {
+        this.#problem = new TypeError('network error: the stream ended early');
         await this.#reconnect();
         continue;
       }
+      this.#unanswered = 0;
       const text = this.#take(this.#decoder.decode(read.value, { stream: true }));
       if (text !== '') return text;
     }
@@ -154,31 +173,34 @@ class ResumedStream {
     return out;
   }
 
-  async #reconnect(): Promise<void> {
+  #reconnect(): Promise<void> {
     this.#drop();
-    for (;;) {
-      await this.#pause();
-      let response: Response;
-      try {
-        response = await this.#ask();
-      } catch (error) {
-        if (this.#signal?.aborted) throw this.#signal.reason ?? error;
-        if (this.#cancelled || error instanceof ResyncError) throw error;
-        continue;
+    return this.#awake(async () => {
+      for (let refused: Response | undefined; ; ) {
+        await this.#pause(refused);
+        refused = undefined;
+        let response: Response;
+        try {
+          response = await this.#ask();
+        } catch (error) {
+          if (this.#signal?.aborted) throw this.#signal.reason ?? error;
+          if (this.#cancelled || error instanceof ResyncError) throw error;
+          this.#problem = error;
+          continue;
+        }
+        if (isStream(response)) {
+          this.#o.onState?.('live');
+          this.#use(response);
+          return;
+        }
+        if (response.status === 204) throw new ResyncError('gone');
+        if (!retryable.has(response.status)) {
+          const problem = await requestError(response);
+          throw new ResyncError(problem.code, problem.message);
+        }
+        refused = response;
       }
-      if (isStream(response)) {
-        this.#o.onState?.('live');
-        this.#use(response);
-        return;
-      }
-      if (retryable.has(response.status)) {
-        await response.body?.cancel().catch(() => {});
-        continue;
-      }
-      if (response.status === 204) throw new ResyncError('gone');
-      const problem = await requestError(response);
-      throw new ResyncError(problem.code, problem.message);
-    }
+    });
   }
 
   #ask(): Promise<Response> {
@@ -252,13 +274,34 @@ class ResumedStream {
     });
   }
 
-  async #pause(response?: Response): Promise<void> {
+  /** Makes attempts; each time that the network or the user comes back they are counted from none. */
+  async #awake<T>(attempts: () => Promise<T>): Promise<T> {
+    const off = onWake(() => {
+      this.#failures = this.#unanswered = 0;
+    });
+    try {
+      return await attempts();
+    } finally {
+      off();
+    }
+  }
+
+  /** Waits before the next attempt, longer after each that failed, or gives up. */
+  async #pause(refused?: Response): Promise<void> {
+    const asked = Number(refused?.headers.get('retry-after') ?? 0) * 1000 || 0;
+    if (refused) {
+      this.#problem = new Error(`HTTP ${refused.status}`);
+      await refused.body?.cancel().catch(() => {});
+    }
+    if (this.#unanswered >= (this.#o.maxRetries ?? 20)) {
+      this.#o.onState?.('lost');
+      throw new ConnectionLostError(this.#unanswered, this.#id, this.#problem);
+    }
+    this.#unanswered++;
     this.#o.onState?.(globalThis.navigator?.onLine === false ? 'offline' : 'reconnecting');
     const longest = this.#o.maxDelay ?? 10_000;
     const delay = Math.min(longest, (this.#o.minDelay ?? 250) * 2 ** Math.min(this.#failures++, 20));
-    const asked = Math.min(longest, Number(response?.headers.get('retry-after') ?? 0) * 1000 || 0);
-    await response?.body?.cancel().catch(() => {});
-    await nap(Math.max(asked, delay * (0.5 + Math.random() / 2)), this.#signal);
+    await nap(Math.max(Math.min(longest, asked), delay * (0.5 + Math.random() / 2)), this.#signal);
     if (this.#cancelled) throw new DOMException('the reader left', 'AbortError');
   }
 }
@@ -287,20 +330,15 @@ function nap(ms: number, signal?: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
     const over = (settle: () => void) => () => {
       clearTimeout(timer);
+      off();
       signal?.removeEventListener('abort', aborted);
-      globalThis.removeEventListener?.('online', woken);
-      globalThis.document?.removeEventListener('visibilitychange', seen);
       settle();
     };
     const aborted = over(() => reject(signal?.reason));
     const woken = over(resolve);
-    const seen = () => {
-      if (document.visibilityState === 'visible') woken();
-    };
     const timer = setTimeout(woken, ms);
+    const off = onWake(woken);
     if (signal?.aborted) return aborted();
     signal?.addEventListener('abort', aborted);
-    globalThis.addEventListener?.('online', woken);
-    globalThis.document?.addEventListener('visibilitychange', seen);
   });
 }

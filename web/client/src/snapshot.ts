@@ -62,6 +62,15 @@ export async function loadSnapshot<Message = UIMessage, State = unknown>(
 }
 
 /**
+ * Whether a page that shows this snapshot should resume: a run is at work, or it is paused
+ * and may have gone on by now, in another tab. The server then replays the answer, or says
+ * that there is nothing to resume.
+ */
+export function shouldResume(snapshot: Pick<Snapshot, 'status'> | null): boolean {
+  return snapshot?.status === 'active' || snapshot?.status === 'paused';
+}
+
+/**
  * Asks the server to stop the session's run. The run's stream ends by itself,
  * with what was written so far: do not close it.
  */

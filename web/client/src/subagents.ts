@@ -32,10 +32,39 @@ export interface SubAgentLive<P = Part> {
   retracted?: boolean;
 }
 
-/** Returns the sub-agent as it is after a live part; the one given stays as it is. */
+const isObject = (value: unknown): value is Record<string, unknown> => typeof value === 'object' && value !== null && !Array.isArray(value);
+
+const textual = ['text', 'inputText', 'state'] as const;
+const isPart = (value: unknown): value is Part => isObject(value) && typeof value['type'] === 'string' && textual.every(k => value[k] === undefined || typeof value[k] === 'string');
+
+const isMessage = (value: unknown) => isObject(value) && typeof value['id'] === 'string' && Array.isArray(value['parts']) && value['parts'].every(isPart);
+
+/** Whether the data of a `data-subagent` part is a sub-agent's: any tool can send a custom event with that name. */
+export function isSubAgentData<P extends { type: string } = Part>(value: unknown): value is SubAgentData<P> {
+  return isObject(value) && typeof value['sessionId'] === 'string' && typeof value['status'] === 'string' && Array.isArray(value['messages']) && value['messages'].every(isMessage);
+}
+
+/** Whether a live part can be applied to a message of so many parts; its index is theirs, or the next one. */
+function fits(live: SubAgentLive<{ type: string }>, parts: number): boolean {
+  return (
+    isObject(live) &&
+    typeof live.messageId === 'string' &&
+    Number.isInteger(live.index) &&
+    live.index >= 0 &&
+    live.index <= parts &&
+    (live.part === undefined || isPart(live.part)) &&
+    (live.delta === undefined || typeof live.delta === 'string')
+  );
+}
+
+/**
+ * Returns the sub-agent as it is after a live part; the one given stays as it is. A live
+ * part that is malformed, or whose index is beyond the message's next part, changes nothing.
+ */
 export function applyLive<P extends { type: string }>(data: SubAgentData<P>, live: SubAgentLive<P>): SubAgentData<P> {
   const messages = data.messages.slice();
-  let at = messages.findIndex(m => m.id === live.messageId);
+  let at = messages.findIndex(m => m.id === live?.messageId);
+  if (!fits(live, messages[at]?.parts.length ?? 0)) return data;
   if (at < 0) at = messages.push({ id: live.messageId, role: 'assistant', parts: [] }) - 1;
   const parts = messages[at]!.parts.slice();
   if (live.retracted) parts.splice(live.index);
@@ -62,11 +91,10 @@ export class SubAgentTracker<P extends { type: string } = Part> {
   /** Takes a data part; false if it is about no sub-agent. */
   take(part: { type: string; data?: unknown }): boolean {
     if (part.type === 'data-subagent') {
-      const data = part.data as SubAgentData<P>;
-      this.#agents.set(data.sessionId, data);
+      if (isSubAgentData<P>(part.data)) this.#agents.set(part.data.sessionId, part.data);
     } else if (part.type === 'data-subagent-live') {
       const live = part.data as SubAgentLive<P>;
-      const data = this.#agents.get(live.sessionId);
+      const data = this.#agents.get(live?.sessionId);
       if (data) this.#agents.set(live.sessionId, applyLive(data, live));
     } else {
       return false;

@@ -17,6 +17,8 @@ export interface ResumableChatTransportOptions {
   fetch?: typeof fetch;
   onState?: (state: ConnectionState) => void;
   onPosition?: (id: string) => void;
+  /** How many attempts may fail in a row before the chat fails with a ConnectionLostError: see `createResumingFetch`. */
+  maxRetries?: number;
   /** Deltas that come within so many milliseconds are joined. Default 40; 0 leaves them as they are. */
   joinWithin?: number;
 }
@@ -26,7 +28,7 @@ export class ResumableChatTransport<Message extends UIMessage = UIMessage> exten
   readonly #joinWithin: number;
 
   constructor(options: ResumableChatTransportOptions) {
-    const { api, headers, body, credentials, joinWithin = 40, onState, onPosition, resumeFromSequence, existingMessageId } = options;
+    const { api, headers, body, credentials, joinWithin = 40, maxRetries, onState, onPosition, resumeFromSequence, existingMessageId } = options;
     const resume = {
       api,
       ...(resumeFromSequence !== undefined && { resumeFromSequence }),
@@ -39,6 +41,7 @@ export class ResumableChatTransport<Message extends UIMessage = UIMessage> exten
       ...(credentials !== undefined && { credentials }),
       fetch: createResumingFetch({
         ...(options.fetch !== undefined && { fetch: options.fetch }),
+        ...(maxRetries !== undefined && { maxRetries }),
         ...(onState !== undefined && { onState }),
         ...(onPosition !== undefined && { onPosition }),
         attachURL: () => `${api}/stream`,

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { createResumingFetch, isResyncError, joinDeltas } from '../dist/index.js';
+import { createResumingFetch, isConnectionLost, isResyncError, joinDeltas } from '../dist/index.js';
 
 const event = (id, data) => `${id === undefined ? '' : `id: ${id}\n`}data: ${data}\n\n`;
 
@@ -99,6 +99,71 @@ test('servers that are down are asked again', async () => {
   assert.equal(net.requests.length, 5);
 });
 
+test('after so many attempts in a row the stream fails, and says where it stood', async () => {
+  const refused = new TypeError('fetch failed');
+  // Whatever comes, a heartbeat too, begins the count again.
+  const net = network([event(1, 'a'), lost], refused, { status: 503 }, [': ping\n\n', lost], refused, { status: 502 }, refused);
+  const states = [];
+  const response = await createResumingFetch({ ...quick, maxRetries: 3, fetch: net.fetch, onState: s => states.push(s) })('/s/stream');
+  const reader = response.body.getReader();
+  assert.equal(new TextDecoder().decode((await reader.read()).value), event(1, 'a'));
+  await assert.rejects(reader.read(), error => {
+    assert.ok(isConnectionLost(error) && !isResyncError(error));
+    assert.deepEqual([error.code, error.attempts, error.lastEventId, error.cause], ['connection_lost', 3, '1', refused]);
+    return true;
+  });
+  assert.equal(net.requests.length, 7);
+  assert.equal(states.at(-1), 'lost');
+});
+
+test('the first request too is given up, and the same message may be sent by hand', async () => {
+  const net = network(...Array.from({ length: 3 }, () => new TypeError('fetch failed')), [event(1, 'a') + done]);
+  const again = createResumingFetch({ ...quick, maxRetries: 2, fetch: net.fetch });
+  await assert.rejects(again('/api/chat/s', post), error => isConnectionLost(error) && error.lastEventId === undefined);
+  assert.equal(net.requests.length, 3);
+  assert.equal(await (await again('/api/chat/s', post)).text(), event(1, 'a') + done);
+});
+
+test('attempts are counted from none when the network or the user is back', async () => {
+  const page = Object.assign(new EventTarget(), { visibilityState: 'hidden' });
+  const browser = new EventTarget();
+  const add = browser.addEventListener.bind(browser);
+  Object.assign(globalThis, { document: page, addEventListener: add, removeEventListener: browser.removeEventListener.bind(browser) });
+  try {
+    const back = [
+      [() => browser.dispatchEvent(new Event('online')), true],
+      [() => page.dispatchEvent(new Event('resume')), true],
+      [() => { page.visibilityState = 'visible'; page.dispatchEvent(new Event('visibilitychange')); }, true],
+      [() => { page.visibilityState = 'hidden'; page.dispatchEvent(new Event('visibilitychange')); }, false],
+    ];
+    for (const [happens, counts] of back) {
+      let requests = 0;
+      const fetch = async () => {
+        if (++requests === 3) happens();
+        throw new TypeError('fetch failed');
+      };
+      await assert.rejects(createResumingFetch({ ...quick, maxRetries: 4, fetch })('/s/stream'), isConnectionLost);
+      assert.equal(requests, counts ? 3 + 4 : 1 + 4);
+    }
+  } finally {
+    for (const name of ['document', 'addEventListener', 'removeEventListener']) delete globalThis[name];
+  }
+});
+
+test('a pause ends when the network is back', async () => {
+  const browser = new EventTarget();
+  Object.assign(globalThis, { addEventListener: browser.addEventListener.bind(browser), removeEventListener: browser.removeEventListener.bind(browser) });
+  try {
+    const net = network([event(1, 'a'), lost], [done]);
+    const hour = 3_600_000;
+    const onState = state => state === 'reconnecting' && queueMicrotask(() => browser.dispatchEvent(new Event('online')));
+    const response = await createResumingFetch({ minDelay: hour, maxDelay: hour, fetch: net.fetch, onState })('/s/stream');
+    assert.equal(await response.text(), event(1, 'a') + done);
+  } finally {
+    for (const name of ['addEventListener', 'removeEventListener']) delete globalThis[name];
+  }
+});
+
 test('attempts that came to nothing leave no listener behind', async () => {
   const down = Array.from({ length: 20 }, () => new TypeError('fetch failed'));
   const net = network([event(1, 'a'), lost], ...down, [done]);
@@ -108,7 +173,7 @@ test('attempts that came to nothing leave no listener behind', async () => {
   let most = 0;
   signal.addEventListener = (...args) => (most = Math.max(most, ++listeners), add(...args));
   signal.removeEventListener = (...args) => (listeners--, remove(...args));
-  const response = await createResumingFetch({ ...quick, fetch: net.fetch })('/s/stream', { signal });
+  const response = await createResumingFetch({ ...quick, maxRetries: Infinity, fetch: net.fetch })('/s/stream', { signal });
   assert.equal(await response.text(), event(1, 'a') + done);
   assert.ok(most <= 3, `${most} listeners at once`);
 });

@@ -2,6 +2,12 @@ import type { UIMessage } from 'ai';
 
 export type Message = UIMessage;
 
+/** Where the page is mounted: `/`, or the prefix that a server or a proxy put it under. */
+export const base = new URL('.', document.baseURI).pathname;
+
+/** A session's endpoint. */
+export const chatAPI = (session: string) => `${base}api/chat/${encodeURIComponent(session)}`;
+
 export interface SessionRow {
   session: string;
   title?: string;
@@ -31,27 +37,27 @@ async function json<T>(url: string): Promise<T> {
 
 /** The newest chats, and whether there are older ones. */
 export async function loadSessions(limit: number): Promise<{ rows: SessionRow[]; more: boolean }> {
-  const { sessions, nextAfter } = await json<{ sessions: SessionRow[] | null; nextAfter?: string }>(`/sessions?limit=${limit}`);
+  const { sessions, nextAfter } = await json<{ sessions: SessionRow[] | null; nextAfter?: string }>(`${base}sessions?limit=${limit}`);
   return { rows: sessions ?? [], more: Boolean(nextAfter) };
 }
-export const loadServerInfo = () => json<ServerInfo>('/api/info');
+export const loadServerInfo = () => json<ServerInfo>(`${base}api/info`);
 
 /** Null if there is no such session (yet). */
 export async function loadStreamInfo(session: string): Promise<StreamInfo | null> {
-  const response = await fetch(`/stream/${encodeURIComponent(session)}/info`, { cache: 'no-store' });
+  const response = await fetch(`${base}stream/${encodeURIComponent(session)}/info`, { cache: 'no-store' });
   if (response.status === 404) return null;
   if (!response.ok) throw new Error(`HTTP ${response.status}`);
   return (await response.json()) as StreamInfo;
 }
 
 export async function deleteSession(session: string): Promise<void> {
-  const response = await fetch(`/api/chat/${encodeURIComponent(session)}`, { method: 'DELETE' });
+  const response = await fetch(chatAPI(session), { method: 'DELETE' });
   if (!response.ok && response.status !== 404) throw new Error(`HTTP ${response.status}`);
 }
 
 /** Posts what a waiting call lacks. An error's message is the answer's body. */
 export async function postAnswer(session: string, kind: 'approvals' | 'tools', id: string, body: unknown): Promise<void> {
-  const response = await fetch(`/api/chat/${encodeURIComponent(session)}/${kind}/${encodeURIComponent(id)}`, {
+  const response = await fetch(`${chatAPI(session)}/${kind}/${encodeURIComponent(id)}`, {
     method: 'POST',
     headers: { 'Content-Type': 'application/json' },
     body: JSON.stringify(body),
@@ -65,7 +71,7 @@ export async function postAnswer(session: string, kind: 'approvals' | 'tools', i
  */
 export async function postMessage(session: string, message: Message, whenBusy: string): Promise<void> {
   const leave = new AbortController();
-  const response = await fetch(`/api/chat/${encodeURIComponent(session)}`, {
+  const response = await fetch(chatAPI(session), {
     method: 'POST',
     headers: { 'Content-Type': 'application/json' },
     body: JSON.stringify({ message, whenBusy }),
@@ -94,4 +100,4 @@ export function sessionFromAddress(): string | undefined {
   }
 }
 
-export const addressOf = (session: string | undefined) => (session === undefined ? '/' : `/?session=${encodeURIComponent(session)}`);
+export const addressOf = (session: string | undefined) => (session === undefined ? base : `${base}?session=${encodeURIComponent(session)}`);

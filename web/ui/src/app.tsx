@@ -17,7 +17,7 @@ export function App() {
   const [session, setSession] = useState(() => openSession(sessionFromAddress()));
   const [{ rows: sessions, more }, setSessions] = useState<{ rows: SessionRow[]; more: boolean }>({ rows: [], more: false });
   const [limit, setLimit] = useState(page);
-  const [info, setInfo] = useState<ServerInfo>({});
+  const [info, setInfo] = useState<ServerInfo>();
   const [drawer, setDrawer] = useState(false);
   const menu = useRef<HTMLButtonElement>(null);
   const first = useRef<HTMLButtonElement>(null);
@@ -116,13 +116,13 @@ export function App() {
           <IconPlus /> New chat
         </button>
         <SessionList rows={sessions} current={session.id} onOpen={go} onDelete={remove} onMore={more && limit < most ? () => setLimit(l => Math.min(most, 2 * l)) : undefined} />
-        <p className="side-foot">{info.model && (info.demo ? 'Scripted demo' : info.model)}</p>
+        <p className="side-foot">{info?.model && (info.demo ? 'Scripted demo' : info.model)}</p>
       </nav>
       <button type="button" className="scrim" aria-label="Close the list of chats" tabIndex={-1} onClick={() => setDrawer(false)} />
       <Conversation
         key={session.id}
         session={session}
-        demo={info.demo === true}
+        info={info}
         behind={drawer}
         title={sessions.find(s => s.session === session.id)?.title}
         onFirst={() => {

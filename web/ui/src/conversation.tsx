@@ -1,7 +1,7 @@
 import { useChat } from '@ai-sdk/react';
 import { useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState, useSyncExternalStore, type ReactNode } from 'react';
 import { Announcer } from './announcer';
-import { addressOf, type Message } from './api';
+import { addressOf, type Message, type ServerInfo } from './api';
 import { Composer } from './composer';
 import { IconBranch, IconDown, IconPlus } from './icons';
 import { MessageView, type History } from './message';
@@ -9,26 +9,13 @@ import { Waiting } from './progress';
 import { Queue } from './queue';
 import type { Session, WhenBusy } from './session';
 import { ChildNote, rootOf } from './subagent';
+import { Welcome } from './welcome';
 
-const scenes = [
-  ['hello', 'A short answer'],
-  ['think', 'Reasoning first'],
-  ['tools', 'Tools, steps, progress'],
-  ['long', '20,000 deltas'],
-  ['approve', 'A call that needs your approval'],
-  ['meanwhile', 'Approve a call while another one runs'],
-  ['client-tool', 'A call that this page executes'],
-  ['agents', 'Two sub-agents in parallel'],
-  ['agents-approve', 'A sub-agent asks for approval'],
-  ['branch', 'Checkpoints: rewind or branch'],
-  ['fail', 'Fails in the middle of the answer'],
-] as const;
-
-const states = { live: 'Connected', reconnecting: 'Reconnecting…', offline: 'Offline' };
+const states = { live: 'Connected', reconnecting: 'Reconnecting…', offline: 'Offline', lost: 'Disconnected' };
 
 interface Props {
   session: Session;
-  demo: boolean;
+  info: ServerInfo | undefined;
   /** Something else lies over it. */
   behind: boolean;
   title: string | undefined;
@@ -46,7 +33,7 @@ const remembered = (): WhenBusy => {
   return value === 'steer' || value === 'interrupt' ? value : 'queue';
 };
 
-export function Conversation({ session, demo, behind, title, menu, onFirst, onNew, onOpen, nameOf }: Props) {
+export function Conversation({ session, info, behind, title, menu, onFirst, onNew, onOpen, nameOf }: Props) {
   const state = useSyncExternalStore(session.subscribe, session.getState);
   const chat = useChat<Message>({ chat: session.chat, experimental_throttle: 50 });
   const { messages, error } = chat;
@@ -55,7 +42,7 @@ export function Conversation({ session, demo, behind, title, menu, onFirst, onNe
   const [eager, setEager] = useState(false); // to send, before the session was here
   const [whenBusy, setWhenBusy] = useState(remembered);
   const busy = status === 'submitted' || status === 'streaming';
-  const idle = !busy && state.phase === 'ready';
+  const idle = !busy && state.phase === 'ready' && state.connection !== 'lost';
 
   const send = useCallback(
     (text: string) => {
@@ -116,7 +103,7 @@ export function Conversation({ session, demo, behind, title, menu, onFirst, onNe
   const last = messages.at(-1);
   const waiting = busy && last?.role === 'user';
   const told = last?.role === 'assistant' && last.parts.some(p => p.type === 'data-error');
-  const problem = state.problem ?? (status === 'error' && error && !told && error.name !== 'ResyncError' ? error.message : undefined);
+  const problem = state.problem ?? (status === 'error' && error && !told && !/^(Resync|ConnectionLost)Error$/.test(error.name) ? error.message : undefined);
 
   return (
     <main className="main" data-status={status} data-phase={state.phase} data-connection={state.connection} data-child={root !== undefined || undefined} inert={behind}>
@@ -131,7 +118,7 @@ export function Conversation({ session, demo, behind, title, menu, onFirst, onNe
           <IconPlus />
         </button>
       </header>
-      {demo && (
+      {info?.demo && (
         <p className="demo">
           Scripted demo: the answers are always the same. <span>Set <code>OPENAI_API_KEY</code> to talk to a model.</span>
         </p>
@@ -139,7 +126,7 @@ export function Conversation({ session, demo, behind, title, menu, onFirst, onNe
       <div className="scroller" ref={view.scroller}>
         <div className="thread" role="log" aria-live="off" aria-label="Conversation" ref={view.content}>
           {state.phase === 'loading' && <p className="loading">Loading…</p>}
-          {state.phase === 'ready' && messages.length === 0 && !busy && <Welcome demo={demo} onPick={send} />}
+          {state.phase === 'ready' && messages.length === 0 && !busy && <Welcome info={info} onPick={send} />}
           {timeline.origin && (
             <p className="origin">
               <IconBranch /> Branched from{' '}
@@ -183,6 +170,14 @@ export function Conversation({ session, demo, behind, title, menu, onFirst, onNe
             <IconDown />
           </button>
         )}
+        {state.connection === 'lost' && (
+          <p className="callout failure problem" role="alert">
+            <span>The server cannot be reached. What is shown is stored, and an answer that is being written goes on without this page.</span>
+            <button type="button" onClick={session.reconnect}>
+              Try again
+            </button>
+          </p>
+        )}
         {problem && (
           <p className="callout failure problem" role="alert">
             <span>{problem}</span>
@@ -211,27 +206,6 @@ export function Conversation({ session, demo, behind, title, menu, onFirst, onNe
         />}
       </div>
     </main>
-  );
-}
-
-function Welcome({ demo, onPick }: { demo: boolean; onPick(text: string): void }) {
-  return (
-    <div className="welcome">
-      <h2>Start a chat</h2>
-      <p>Every word is stored before you see it. Reload the page in the middle of a sentence, open a second tab or lose the network: the answer continues.</p>
-      {demo && (
-        <ul className="scenes">
-          {scenes.map(([word, what]) => (
-            <li key={word}>
-              <button type="button" onClick={() => onPick(word)}>
-                <strong>{word}</strong>
-                <span>{what}</span>
-              </button>
-            </li>
-          ))}
-        </ul>
-      )}
-    </div>
   );
 }
 

@@ -1,6 +1,6 @@
 import { Chat } from '@ai-sdk/react';
-import { interrupt, isResyncError, loadSnapshot, RequestError, ResumableChatTransport, resume, stop, SubAgentTracker, type ConnectionState, type Resume } from '@spool-run/client';
-import { loadStreamInfo, newID, postAnswer, postMessage, type Message } from './api';
+import { interrupt, isConnectionLost, isResyncError, loadSnapshot, RequestError, ResumableChatTransport, resume, shouldResume, stop, SubAgentTracker, type ConnectionState, type Resume } from '@spool-run/client';
+import { base, chatAPI, loadStreamInfo, newID, postAnswer, postMessage, type Message } from './api';
 import { checkpointsOf, noTimeline, ofSnapshot, type Timeline } from './timeline';
 
 /** What a message does that is sent while a run is at work. */
@@ -53,6 +53,7 @@ export class Session {
   #incarnation: number | undefined;
   #resumeAt: number | undefined;
   #waiting = 0;
+  #lost = false; // the last answer to a request was that there is none, too often
   #sent: { id: string; text: string } | undefined;
   #loading: Promise<void> | undefined;
   #stream: Promise<void> | undefined;
@@ -63,7 +64,7 @@ export class Session {
 
   constructor(id: string, fresh: boolean) {
     this.id = id;
-    this.#api = `/api/chat/${encodeURIComponent(id)}`;
+    this.#api = chatAPI(id);
     this.#state = {
       phase: fresh ? 'ready' : 'loading',
       following: false,
@@ -75,7 +76,7 @@ export class Session {
       title: undefined,
       returned: undefined,
     };
-    this.#tabs = new BroadcastChannel(`spool:${id}`);
+    this.#tabs = new BroadcastChannel(`spool:${base}:${id}`);
     this.#tabs.onmessage = () => void this.sync();
     this.chat = new Chat<Message>({
       id,
@@ -165,9 +166,19 @@ export class Session {
       const other = this.#incarnation !== undefined && info.incarnation !== undefined && info.incarnation !== this.#incarnation;
       if (moved || other || this.#state.phase === 'failed') await this.load();
     } catch {
-      if (this.#open) this.#set({ connection: navigator.onLine ? 'reconnecting' : 'offline' });
+      if (this.#open) this.#set({ connection: this.#unreachable() });
     }
   }
+
+  #unreachable(): ConnectionState {
+    return this.#lost ? 'lost' : navigator.onLine ? 'reconnecting' : 'offline';
+  }
+
+  /** Tries again by hand, after the connection was given up. */
+  reconnect = () => {
+    this.#set({ connection: 'reconnecting' });
+    void this.load();
+  };
 
   /** What the stream does not tell: that a message waits behind the run. */
   async #lookAhead(waiting: number): Promise<void> {
@@ -209,13 +220,14 @@ export class Session {
       const refused = error instanceof RequestError && error.status < 500;
       this.#set({
         phase: this.#state.phase === 'ready' ? 'ready' : refused ? 'failed' : 'loading',
-        connection: refused ? 'live' : navigator.onLine ? 'reconnecting' : 'offline',
+        connection: refused ? 'live' : this.#unreachable(),
         problem: refused ? error.message : undefined,
       });
       this.#position = -1;
       return;
     }
     if (!this.#open) return;
+    this.#lost = false;
     const messages = snapshot?.messages ?? [];
     const live = snapshot?.status === 'active';
     const last = this.chat.messages.at(-1);
@@ -234,7 +246,8 @@ export class Session {
     if (snapshot?.checkpointId) void this.#lookBack();
     if (this.#sent && ![...messages, ...timeline.waiting].some(m => m.id === this.#sent?.id)) this.#set({ returned: this.#sent.text });
     this.#sent = undefined;
-    if (live) {
+    // A pause may be over by now. Only of a run at work it is known that its answer will come.
+    if (shouldResume(snapshot)) {
       this.#resumeAt = this.#position;
       const stream = this.chat.resumeStream().finally(() => {
         if (this.#stream === stream) this.#set({ following: false });
@@ -248,6 +261,12 @@ export class Session {
     if (!this.#open) return;
     if (isResyncError(error)) {
       await this.load();
+      return;
+    }
+    if (isConnectionLost(error)) {
+      this.#lost = true;
+      this.#position = -1; // whatever the log holds by then is news
+      this.#set({ connection: 'lost' });
       return;
     }
     // An answer that failed says so itself; what remains are refused requests.
