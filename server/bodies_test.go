@@ -23,6 +23,7 @@ func filled(size int, before, element, after string) string {
 func take(k *kit, method, path string, body io.Reader, header ...string) (*httptest.ResponseRecorder, uint64) {
 	k.Helper()
 	req := httptest.NewRequestWithContext(k.Context(), method, path, body)
+	req.Header.Set("Accept", "application/json")
 	for i := 0; i < len(header); i += 2 {
 		req.Header.Set(header[i], header[i+1])
 	}

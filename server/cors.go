@@ -10,7 +10,7 @@ import (
 const (
 	corsMethods = "GET, HEAD, POST, DELETE, OPTIONS"
 	corsHeaders = "Content-Type, Authorization, Last-Event-ID, X-Resume-From-Sequence, X-Resume-At, X-Existing-Message-Id, X-Spool-UI, X-AI-SDK-UI, Producer-Epoch, Producer-Seq"
-	corsExpose  = "X-Session-Id, X-Stream-Incarnation, X-Workflow-Run-Id, X-Workflow-Stream-Tail-Index, Retry-After"
+	corsExpose  = "X-Session-Id, X-Spool-Error, X-Stream-Incarnation, X-Workflow-Run-Id, X-Workflow-Stream-Tail-Index, Retry-After"
 )
 
 // LoopbackOrigin reports whether an origin is a page served from this machine, on any

@@ -62,6 +62,7 @@ func (k *kit) do(method, path, body string, header ...string) *http.Response {
 	if err != nil {
 		k.Fatal(err)
 	}
+	req.Header.Set("Accept", "application/json") // errors with their codes
 	for i := 0; i < len(header); i += 2 {
 		req.Header.Set(header[i], header[i+1])
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/server/chat"
+	"github.com/spool-run/spool/server/frontend"
 	"github.com/spool-run/spool/wire"
 )
 
@@ -39,9 +41,13 @@ var (
 // statusOf returns the HTTP status of an error's code.
 func statusOf(err error) int { return chunk.InfoOf(chunk.CodeOf(err)).Status }
 
-// fail responds with an error. Errors whose code is not in the table are logged and not
-// shown.
-func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
+// fail responds with an error, as JSON.
+func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) { s.failAs(w, r, err, nil) }
+
+// failAs responds with an error: as JSON, or as the text that refusal returns, if there
+// is one and the client does not ask for JSON. Errors whose code is not in the table are
+// logged and not shown.
+func (s *Server) failAs(w http.ResponseWriter, r *http.Request, err error, refusal func(*chunk.Error) string) {
 	if r.Context().Err() != nil && errors.Is(err, context.Canceled) {
 		return // the client has left
 	}
@@ -67,7 +73,18 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if status == http.StatusServiceUnavailable {
 		w.Header().Set("Retry-After", strconv.Itoa(1+s.jitter(4)))
 	}
-	writeJSON(w, status, p)
+	if refusal == nil || strings.Contains(r.Header.Get("Accept"), "application/json") {
+		writeJSON(w, status, p)
+		return
+	}
+	if status == http.StatusInternalServerError {
+		known = errUnexpected
+	}
+	h := w.Header()
+	h.Set(frontend.HeaderError, p.Code)
+	setHead(h, "text/plain; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = io.WriteString(w, refusal(known))
 }
 
 // attachURL returns where to follow a session, on the wire of the request, relative to
@@ -94,10 +111,14 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 	if err != nil {
 		status, data = http.StatusInternalServerError, []byte(`{"error":"the response could not be encoded","code":"internal"}`)
 	}
-	h := w.Header()
-	h.Set("Content-Type", "application/json; charset=utf-8")
-	h.Set("Cache-Control", "no-store")
-	h.Set("X-Content-Type-Options", "nosniff")
+	setHead(w.Header(), "application/json; charset=utf-8")
 	w.WriteHeader(status)
 	_, _ = w.Write(append(data, '\n'))
+}
+
+// setHead sets the headers of an answer that is made for its request alone.
+func setHead(h http.Header, mediaType string) {
+	h.Set("Content-Type", mediaType)
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/server/chat"
 	"github.com/spool-run/spool/server/wires"
 )
@@ -34,29 +35,31 @@ type route struct {
 type method struct {
 	action Action // "" authorises nothing: for operations, and for routes that find the session in the body
 	do     handler
+	// refusal returns the text of an error answer; nil: it is JSON.
+	refusal func(*chunk.Error) string
 }
 
 func (s *Server) table() []route {
-	messages := method{ActionRead, s.messages}
+	messages := method{action: ActionRead, do: s.messages}
 	list := []route{
-		{pattern: "/api/info", methods: map[string]method{"GET": {"", s.info}}},
-		{pattern: "/api/chat/{session}", methods: map[string]method{"DELETE": {ActionDelete, s.remove}}},
-		{pattern: "/api/chat/{session}/snapshot", methods: map[string]method{"GET": {ActionRead, s.snapshot}}},
-		{pattern: "/api/chat/{session}/checkpoints", methods: map[string]method{"GET": {ActionRead, s.checkpoints}}},
+		{pattern: "/api/info", methods: map[string]method{"GET": {do: s.info}}},
+		{pattern: "/api/chat/{session}", methods: map[string]method{"DELETE": {action: ActionDelete, do: s.remove}}},
+		{pattern: "/api/chat/{session}/snapshot", methods: map[string]method{"GET": {action: ActionRead, do: s.snapshot}}},
+		{pattern: "/api/chat/{session}/checkpoints", methods: map[string]method{"GET": {action: ActionRead, do: s.checkpoints}}},
 		{pattern: "/api/chat/{session}/messages", methods: map[string]method{"GET": messages}},
 		{pattern: "/api/messages/{session}", methods: map[string]method{"GET": messages}},
-		{pattern: "/api/chat/{session}/stop", methods: map[string]method{"POST": {ActionStop, s.stop}}},
-		{pattern: "/api/chat/{session}/interrupt", methods: map[string]method{"POST": {ActionStop, s.interrupt}}},
-		{pattern: "/api/chat/{session}/resume", methods: map[string]method{"POST": {ActionSend, s.resume}}},
-		{pattern: "/api/chat/{session}/approvals/{id}", methods: map[string]method{"POST": {ActionDecide, s.decide}}},
-		{pattern: "/api/chat/{session}/tools/{call}", methods: map[string]method{"POST": {ActionDecide, s.submit}}},
-		{pattern: "/api/chat/{session}/blobs/{hash}", methods: map[string]method{"GET": {ActionRead, s.blob}}},
-		{pattern: "/stream/{session}", methods: map[string]method{"POST": {ActionAppend, s.produce}}},
-		{pattern: "/stream/{session}/info", methods: map[string]method{"GET": {ActionRead, s.streamInfo}}},
-		{pattern: "/sessions", methods: map[string]method{"GET": {ActionList, s.sessions}}},
-		{pattern: "/healthz", methods: map[string]method{"GET": {"", s.healthz}}},
-		{pattern: "/readyz", methods: map[string]method{"GET": {"", s.readyz}}},
-		{pattern: "/metrics", methods: map[string]method{"GET": {ActionOps, s.metricsText}}},
+		{pattern: "/api/chat/{session}/stop", methods: map[string]method{"POST": {action: ActionStop, do: s.stop}}},
+		{pattern: "/api/chat/{session}/interrupt", methods: map[string]method{"POST": {action: ActionStop, do: s.interrupt}}},
+		{pattern: "/api/chat/{session}/resume", methods: map[string]method{"POST": {action: ActionSend, do: s.resume}}},
+		{pattern: "/api/chat/{session}/approvals/{id}", methods: map[string]method{"POST": {action: ActionDecide, do: s.decide}}},
+		{pattern: "/api/chat/{session}/tools/{call}", methods: map[string]method{"POST": {action: ActionDecide, do: s.submit}}},
+		{pattern: "/api/chat/{session}/blobs/{hash}", methods: map[string]method{"GET": {action: ActionRead, do: s.blob}}},
+		{pattern: "/stream/{session}", methods: map[string]method{"POST": {action: ActionAppend, do: s.produce}}},
+		{pattern: "/stream/{session}/info", methods: map[string]method{"GET": {action: ActionRead, do: s.streamInfo}}},
+		{pattern: "/sessions", methods: map[string]method{"GET": {action: ActionList, do: s.sessions}}},
+		{pattern: "/healthz", methods: map[string]method{"GET": {do: s.healthz}}},
+		{pattern: "/readyz", methods: map[string]method{"GET": {do: s.readyz}}},
+		{pattern: "/metrics", methods: map[string]method{"GET": {action: ActionOps, do: s.metricsText}}},
 	}
 	for _, w := range wires.List(s.o.Wires) {
 		for _, pattern := range w.Send {
@@ -64,10 +67,10 @@ func (s *Server) table() []route {
 			if !strings.Contains(pattern, "{session}") {
 				action = "" // the body names the session
 			}
-			list = add(list, pattern, http.MethodPost, method{action, s.send(w)})
+			list = add(list, pattern, http.MethodPost, method{action, s.send(w), w.Refusal})
 		}
 		for _, pattern := range w.Attach {
-			list = add(list, pattern, http.MethodGet, method{ActionRead, s.attach(w)})
+			list = add(list, pattern, http.MethodGet, method{action: ActionRead, do: s.attach(w)})
 		}
 	}
 	return compile(list)
@@ -115,15 +118,16 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request, name *string) {
 		if req.URL.Query().Has("startIndex") {
 			req.session, req.vars["run"] = chat.SplitRunID(req.session)
 		}
+		var err error
 		if m.action != "" {
-			if err := s.admit(req, m.action); err != nil {
-				s.fail(w, r, err)
-				return
-			}
+			err = s.admit(req, m.action)
 		}
 		defer s.release(req)
-		if err := m.do(w, req); err != nil {
-			s.fail(w, r, err)
+		if err == nil {
+			err = m.do(w, req)
+		}
+		if err != nil {
+			s.failAs(w, r, err, m.refusal)
 		}
 		return
 	}

@@ -32,6 +32,10 @@ type Wire struct {
 	// Body reads the body of a POST. It fails with [ErrMalformed]. nil: bodies are
 	// those of the AI SDK's clients.
 	Body func(data []byte) (*Body, error)
+	// Refusal returns the text with which a POST is refused, for wires whose clients
+	// show the body of an error answer to their user. A client that accepts
+	// application/json gets JSON all the same. nil: always JSON.
+	Refusal func(*chunk.Error) string
 	// Position reads the position of a GET. nil: [ReadPosition].
 	Position func(Request) (Position, error)
 	// Follow is the query that keeps a stream open after the turn's end; "" if the wire

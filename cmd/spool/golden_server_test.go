@@ -168,6 +168,9 @@ func (s *spoolServer) open(method, path, body string, header ...string) *http.Re
 		}
 		req.Header.Add(name, value)
 	}
+	if req.Header.Get("Accept") == "" {
+		req.Header.Set("Accept", "application/json") // errors with their codes and hints
+	}
 	if body != "" && req.Header.Get("Content-Type") == "" {
 		req.Header.Set("Content-Type", "application/json")
 	}

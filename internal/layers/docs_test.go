@@ -39,6 +39,7 @@ var given = map[string]struct {
 			var w http.ResponseWriter
 			var res *http.Response
 			var chunks, agent iter.Seq2[chunk.Chunk, error]`},
+	"docs/use-chat.md": {names: `var logs *spool.Logs`},
 	"docs/writing-a-store.md": {names: `
 			var mystore struct{ Open func(string) (*sqlitestore.Store, error) }
 			var emptyPlace func(testing.TB) string
@@ -50,10 +51,10 @@ var given = map[string]struct {
 var packages = []string{
 	"context", "encoding/json", "fmt", "iter", "log", "net/http", "os", "strings", "testing", "time", "unicode/utf8",
 	"github.com/spool-run/spool", "github.com/spool-run/spool/agent", "github.com/spool-run/spool/chunk", "github.com/spool-run/spool/fold", "github.com/spool-run/spool/model",
-	"github.com/spool-run/spool/model/openai", "github.com/spool-run/spool/runner", "github.com/spool-run/spool/server",
+	"github.com/spool-run/spool/model/openai", "github.com/spool-run/spool/runner", "github.com/spool-run/spool/server", "github.com/spool-run/spool/server/wires",
 	"github.com/spool-run/spool/store/sqlitestore", "github.com/spool-run/spool/store/storetest",
 	"github.com/spool-run/spool/stream", "github.com/spool-run/spool/tool", "github.com/spool-run/spool/web",
-	"github.com/spool-run/spool/wire", "github.com/spool-run/spool/wire/merlin", "github.com/spool-run/spool/wire/wiretest",
+	"github.com/spool-run/spool/wire", "github.com/spool-run/spool/wire/aisdk", "github.com/spool-run/spool/wire/merlin", "github.com/spool-run/spool/wire/wiretest",
 }
 
 var goBlock = regexp.MustCompile("(?s)```go\n(.*?)```")

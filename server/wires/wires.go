@@ -77,13 +77,14 @@ func suppressed(types []string) func(agentType string) bool {
 type ServeFlags struct {
 	Flags
 	UI     int    `name:"ui" enum:"6,7" default:"6" help:"Default AI SDK profile: 6 or 7."`
+	Static bool   `name:"static-tools" help:"On the AI SDK wire, give tool parts the type tool-NAME, for pages that declare their tools, instead of dynamic-tool."`
 	Pacing string `name:"merlin-pacing" enum:"streamer,described,none" default:"streamer" help:"Pacing of Merlin V1: streamer (slow while little waits), described (slow while much waits) or none."`
 }
 
 // Options reads the flags. An error names the flag and what it takes.
 func (f *ServeFlags) Options() (Options, error) {
 	o, err := f.Flags.Options()
-	o.AISDK.UI7 = f.UI == 7
+	o.AISDK.UI7, o.AISDK.StaticTools = f.UI == 7, f.Static
 	switch f.Pacing {
 	case "described":
 		o.Merlin.Pacing = merlin.PacingAsDescribed()

@@ -6,8 +6,11 @@ import (
 	"net/http"
 	"strconv"
 	"sync/atomic"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/wire"
 )
 
@@ -22,6 +25,7 @@ func Wire(o Options) wire.Wire {
 		Attach:   []string{"/api/chat/{session}", "/api/chat/{session}/stream", "/api/chat/{session}/{chat}/stream"},
 		Body:     ParseBody,
 		Position: position,
+		Refusal:  refusal,
 		Profile: func(r wire.Request) (wire.Profile, error) {
 			asked, err := o.asked(r)
 			if err != nil {
@@ -84,6 +88,20 @@ func (o Options) asked(r wire.Request) (Options, error) {
 		}
 	}
 	return o, nil
+}
+
+// refusal returns the text of a refused POST. The client makes it the message of an
+// error, which pages show to their user.
+func refusal(e *chunk.Error) string {
+	if e.Code == spool.ErrBusy.Code {
+		return "The previous message is still being answered. Wait until the answer is complete, or stop it, and send this message again."
+	}
+	text := e.Message
+	if text == "" {
+		text = "the request was refused: " + e.Code
+	}
+	first, n := utf8.DecodeRuneInString(text)
+	return string(unicode.ToUpper(first)) + text[n:] + "."
 }
 
 // position is that of all wires, or ?startIndex=, the frames that the client has
