@@ -41,10 +41,11 @@ type Agent struct {
 	WaitLimit   time.Duration // of a pause: then approvals that were asked for are denied, and client-executed calls fail; 0: no limit
 	MaxRetries  int           // of a model call that failed and may be repeated; 0: 2, negative: none
 
-	// FailPartial says what becomes of a model call that fails in mid-answer. If it
-	// is true, the run fails, and what the model said is its answer. Otherwise the
-	// call is made again where that may help, and what was shown of it is retracted,
-	// as after a crash.
+	// FailPartial says what becomes of a model call that broke off after it had shown
+	// something: it failed in mid-answer, or its process was lost, and its answer
+	// cannot be resumed. If it is true, the run fails, and what was shown is its
+	// answer. Otherwise the model is asked again where that may help, and what was
+	// shown is retracted.
 	FailPartial bool
 
 	// Limits. A run that reaches one ends with the outcome limit and the code of

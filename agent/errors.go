@@ -14,6 +14,8 @@ var (
 	ErrToolFatal     = &chunk.Error{Code: "tool_fatal", Message: "a tool ended the run"}
 	ErrOutputInvalid = &chunk.Error{Code: "output_invalid", Message: "the answer does not match the requested output schema"}
 	ErrHookFailed    = &chunk.Error{Code: "hook_failed", Message: "a hook ended the run"}
+	// ErrLost is for a run whose process was lost, and which is not continued.
+	ErrLost = &chunk.Error{Code: "executor_lost", Message: "the process that executed the run was lost"}
 )
 
 // foreign returns the error of a model, a tool or a hook without the errors of a log

@@ -127,14 +127,23 @@ func callIDs(f *fold.Fold) map[string]bool {
 }
 
 // giveUp discards what the log has of an answer that could not be heard to its end,
-// if another model call may help: nil. Otherwise it returns why it could not.
+// if another model call may help and may be made: nil. Otherwise it returns why the
+// answer could not be heard.
 func (s *step) giveUp(ctx context.Context, open *openAnswer, err error) error {
 	failed, ok := errors.AsType[*model.Error](err)
-	if !ok || !failed.Retryable && failed.Code != model.CodeGone {
+	gone := ok && failed.Code == model.CodeGone
+	if !gone && (!ok || !failed.Retryable) {
 		return err
 	}
+	if kept, err := s.partialKept(ctx); err != nil {
+		return err
+	} else if kept && gone {
+		return ErrLost.With("", failed)
+	} else if kept {
+		return failed
+	}
 	s.run.callIDs = nil
-	if failed.Code != model.CodeGone {
+	if !gone {
 		_ = s.agent.Abandon(ctx, open.cursor)
 		if err := s.run.Seams.Sleep(ctx, min(max(time.Second, failed.RetryAfter), maxBackoff)); err != nil {
 			return context.Cause(ctx)
@@ -144,6 +153,21 @@ func (s *step) giveUp(ctx context.Context, open *openAnswer, err error) error {
 		return err
 	}
 	return s.run.Log.Flush(ctx)
+}
+
+// partialKept reports whether what was shown of an answer is to end the run as it is.
+func (s *step) partialKept(ctx context.Context) (kept bool, err error) {
+	if !s.agent.FailPartial {
+		return false, nil
+	}
+	if err := s.run.Log.Flush(ctx); err != nil {
+		return false, err
+	}
+	err = s.run.Log.View(ctx, func(f *fold.Fold) error {
+		kept = shownWords(f)
+		return nil
+	})
+	return kept, err
 }
 
 // resume hears an answer from its beginning.

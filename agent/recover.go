@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/spool-run/spool/chunk"
@@ -17,17 +18,31 @@ const CrashRecovery = "crash_recovery"
 // is discarded.
 func (a *Agent) TakeOver(f *fold.Fold) (chunks []chunk.Chunk, discarded int) {
 	chunks = f.Owed().First()
-	if f.Shown() && !a.reattaches(f) {
+	if f.Shown() && !a.reattaches(f) && !a.keepsPartial(f) {
 		chunks, discarded = append(chunks, f.Owed().Discard(CrashRecovery)...), f.Step().Number
 	}
 	return chunks, discarded
+}
+
+// keepsPartial reports whether the open model phase is one that is not made again: it
+// ends the run as it stands.
+func (a *Agent) keepsPartial(f *fold.Fold) bool {
+	return a.FailPartial && shownWords(f) && !a.reattaches(f)
+}
+
+// shownWords reports whether the open model phase has shown something of the model.
+func shownWords(f *fold.Fold) bool {
+	return f.Phase() == fold.PhaseModel && slices.ContainsFunc(f.Said(), func(p chunk.Part) bool {
+		return p.Type != chunk.PartData // that is of hooks
+	})
 }
 
 // Recover takes up a run where another process, or the turn's last run, has left
 // it: it finishes an open tool phase, or finds out what the last step has decided.
 // An open model phase goes on with the answer that was asked for, if the model is a
 // [model.Resumer] and the log names the answer. Otherwise [Agent.TakeOver] must have
-// discarded what it has shown. Unless the result is done or suspended, steps follow.
+// discarded what it has shown; with [Agent.FailPartial] it has not, and the error is
+// [ErrLost]. Unless the result is done or suspended, steps follow.
 func (a *Agent) Recover(ctx context.Context, r *Run) (Result, error) {
 	if err := r.Log.Flush(ctx); err != nil {
 		return Result{}, err
@@ -44,6 +59,9 @@ func (a *Agent) recover(ctx context.Context, r *Run) (Result, error) {
 		return Result{}, err
 	} else if s != nil {
 		return s.toolPhase(ctx)
+	}
+	if err := a.refusePartial(ctx, r); err != nil {
+		return Result{}, err
 	}
 	s := &step{agent: a, run: r}
 	phase, err := s.readLast(ctx)
@@ -67,6 +85,16 @@ func (a *Agent) recover(ctx context.Context, r *Run) (Result, error) {
 		s.correct(rejected)
 	}
 	return result, nil
+}
+
+// refusePartial returns ErrLost if the open model phase is not to be made again.
+func (a *Agent) refusePartial(ctx context.Context, r *Run) error {
+	return r.Log.View(ctx, func(f *fold.Fold) error {
+		if a.keepsPartial(f) {
+			return ErrLost
+		}
+		return nil
+	})
 }
 
 // readLast makes s the last step of the turn that has said something, with its calls

@@ -258,7 +258,7 @@ func (s *session) abandon(ctx context.Context, p plan) error {
 		return err
 	}
 	end := &chunk.RunFinished{Outcome: chunk.OutcomeFailed, FinishReason: "error",
-		Error: "the process that executed the run was lost", Code: CodeExecutorLost, Recoverable: true}
+		Error: agent.ErrLost.Message, Code: CodeExecutorLost, Recoverable: true}
 	switch {
 	case p.stop:
 		end = &chunk.RunFinished{Outcome: chunk.OutcomeStopped, FinishReason: "other"}
@@ -278,8 +278,8 @@ func (s *session) abandon(ctx context.Context, p plan) error {
 	return err
 }
 
-// CodeExecutorLost is the code of a run that failed because it was taken over too
-// often. One whose producer was lost has [stream.CodeProducerLost].
+// CodeExecutorLost is the code of a run that failed because its process was lost. One
+// whose producer was lost has [stream.CodeProducerLost].
 const CodeExecutorLost = "executor_lost"
 
 // settle ends the open run: first what the open step lacks, then the end, with

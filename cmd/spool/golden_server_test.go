@@ -31,7 +31,8 @@ type spoolServer struct {
 }
 
 // serveSpool starts the binary on a SQLite file. Nothing in it depends on how fast
-// this machine is: no replay ends, no heartbeat comes, nothing is paced or trimmed.
+// this machine is: no replay ends, no heartbeat comes, nothing is paced or trimmed, and
+// no answer says when it began.
 func serveSpool(t *testing.T, db string, args ...string) *spoolServer {
 	t.Helper()
 	return serveSpoolGated(t, db, "", args...)
@@ -43,7 +44,7 @@ func serveSpoolGated(t *testing.T, db, gate string, args ...string) *spoolServer
 	if err != nil {
 		t.Fatal(err)
 	}
-	flags := []string{"serve", "--addr", "127.0.0.1:0", "--store", "sqlite:" + db, "--demo-rate", "0", "--replay-grace", "1000000h",
+	flags := []string{"serve", "--addr", "127.0.0.1:0", "--store", "sqlite:" + db, "--demo-rate", "0", "--model", "scripted?background=0", "--replay-grace", "1000000h",
 		"--heartbeat", "1h", "--write-timeout", "1h", "--lease-ttl", "1h", "--trace-age", "0", "--trace-records", "0", "--merlin-pacing", "none"}
 	s := &spoolServer{t: t, cmd: exec.Command(path, append(flags, args...)...), log: &lines{}}
 	s.cmd.Env = append(os.Environ(), "SPOOL_TEST_GATE="+gate, "OPENAI_API_KEY=", "OPENAI_BASE_URL=", "OPENAI_MODEL=", "ANTHROPIC_API_KEY=", "ANTHROPIC_BASE_URL=", "ANTHROPIC_MODEL=")

@@ -39,13 +39,19 @@ func chooseModel(ctx context.Context, flag string, rate, replayRate float64, log
 		default:
 			kind = "scripted"
 		}
-	} else if kind == "scripted" == named || kind != "scripted" && name == "" {
+	} else if flag == "scripted" || strings.HasPrefix(flag, "scripted?") {
+		kind, name = "scripted", strings.TrimPrefix(flag, "scripted")
+	} else if kind == "scripted" || !named || name == "" {
 		kind = "" // it has a name but takes none, or lacks one that it needs
 	}
 	var m namedModel
 	switch kind {
 	case "scripted":
-		return scripted.New(&scripted.Options{Rate: rate}), server.Info{Model: "scripted", Demo: true}, nil
+		_, background, err := backgroundOption(name, true)
+		if err != nil {
+			return nil, server.Info{}, &usageError{"--model " + flag + ": " + err.Error()}
+		}
+		return scripted.New(&scripted.Options{Rate: rate, Background: background}), server.Info{Model: "scripted", Demo: true}, nil
 	case "replay":
 		m, err := replay.New(name, &replay.Options{Rate: replayRate})
 		return m, server.Info{Model: flag}, err
@@ -54,7 +60,10 @@ func chooseModel(ctx context.Context, flag string, rate, replayRate float64, log
 	case "openai-responses":
 		o := openai.Options{APIKey: env("OPENAI_API_KEY"), BaseURL: env("OPENAI_BASE_URL")}
 		var err error
-		if o.Model, o.Background, err = responsesName(name); err != nil {
+		if o.Model, o.Background, err = backgroundOption(name, false); err == nil && o.Model == "" {
+			err = errors.New("the model has no name")
+		}
+		if err != nil {
 			return nil, server.Info{}, &usageError{"--model " + flag + ": " + err.Error()}
 		}
 		m = openai.NewResponses(&o)
@@ -95,20 +104,17 @@ func checkProvider(flag, kind string, env func(string) string) error {
 	return nil
 }
 
-// responsesName parses NAME?background=1.
-func responsesName(s string) (name string, background bool, err error) {
+// backgroundOption parses NAME?background=1. Without an option it is as by default.
+func backgroundOption(s string, byDefault bool) (name string, background bool, err error) {
 	name, options, _ := strings.Cut(s, "?")
-	if name == "" {
-		return "", false, errors.New("the model has no name")
-	}
 	values, err := url.ParseQuery(options)
 	if v := values["background"]; err == nil && len(v) == 1 && len(values) == 1 {
-		background, err = strconv.ParseBool(v[0])
+		byDefault, err = strconv.ParseBool(v[0])
 	} else if len(values) > 0 {
 		err = errors.New("unknown option")
 	}
 	if err != nil {
 		return "", false, errors.New("after the name, only ?background=1 or ?background=0 is allowed")
 	}
-	return name, background, nil
+	return name, byDefault, nil
 }

@@ -29,7 +29,7 @@ import (
 type serveCmd struct {
 	Addr        string           `default:"127.0.0.1:8080" help:"HOST:PORT to listen on; port 0 takes a free one."`
 	Store       string           `default:"sqlite:spool.db" help:"sqlite:PATH (with ?sync=normal the last writes may be lost when the power fails) or memory."`
-	Model       string           `help:"scripted, openai:NAME, openai-responses:NAME (with ?background=1 the provider keeps working when the connection or this process is lost, and the answer is resumed), anthropic:NAME or replay:PATH (a recorded provider stream, or a folder of them from which the message names one); default from the environment (OPENAI_ or ANTHROPIC_ with API_KEY, BASE_URL, MODEL), else scripted."`
+	Model       string           `help:"scripted (with ?background=0 its answers are not resumed when this process is lost, but made again), openai:NAME, openai-responses:NAME (with ?background=1 the provider keeps working when the connection or this process is lost, and the answer is resumed), anthropic:NAME or replay:PATH (a recorded provider stream, or a folder of them from which the message names one); default from the environment (OPENAI_ or ANTHROPIC_ with API_KEY, BASE_URL, MODEL), else scripted."`
 	DemoRate    float64          `default:"40" help:"Deltas per second of the scripted model; 0 is as fast as possible."`
 	ReplayRate  float64          `default:"0" help:"Events per second of a replayed recording; 0 is as recorded."`
 	MCP         []string         `name:"mcp" sep:"\n" placeholder:"SERVER" help:"Tools of an MCP server: its URL, or stdio:COMMAND to run one. With NAME= before it, NAME_ is put before the names of its tools. Can be repeated; in the environment, one per line."`
@@ -121,7 +121,9 @@ func (c *serveCmd) newAgent(ctx context.Context, log *slog.Logger) (*servedAgent
 		return nil, err
 	}
 	a := demoAgent(m, c.DemoRate, demoLimits{wait: c.WaitLimit, answer: orNone(c.MaxAnswer)})
-	_, a.FailPartial = m.(*replay.Model) // a recording plays the same again, so a retry is useless
+	if _, ok := m.(*replay.Model); ok {
+		a.MaxRetries = -1 // a recording fails in the same way again
+	}
 	if !info.Demo {
 		a.FinishMetadata = agent.TokenMetadata(info.Model)
 	}

@@ -2,8 +2,8 @@ package scripted
 
 import (
 	"iter"
+	"slices"
 
-	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/model"
 )
 
@@ -46,12 +46,8 @@ func book(c Call) iter.Seq2[model.Part, error] {
 			Text("This costs money, so I ask first. "),
 			Calls(ToolCall{ID: "call_0", Name: "book_trip", Arguments: `{"city":"Lisbon","days":3}`})))(c)
 	}
-	for _, m := range c.Request.Messages {
-		for _, p := range m.Parts {
-			if p.Tool != nil && p.Tool.Name == "book_trip" && p.Tool.State == chunk.ToolDenied {
-				return Steps(Say(Text("You said no, so I booked nothing.")))(Call{})
-			}
-		}
+	if slices.Contains(c.Denied, "book_trip") {
+		return Steps(Say(Text("You said no, so I booked nothing.")))(c)
 	}
-	return Steps(Say(Text("It is booked.")))(Call{})
+	return Steps(Say(Text("It is booked.")))(c)
 }

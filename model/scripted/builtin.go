@@ -2,10 +2,10 @@ package scripted
 
 import (
 	"iter"
+	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/model"
 )
 
@@ -85,14 +85,10 @@ func approve(c Call) iter.Seq2[model.Part, error] {
 		}
 		return Steps(Say(Text("I can book three days in Lisbon. You decide. "), Calls(calls...)))(c)
 	}
-	for _, m := range c.Request.Messages {
-		for _, p := range m.Parts {
-			if p.Tool != nil && p.Tool.Name == "book_trip" && p.Tool.State == chunk.ToolDenied {
-				return Steps(Say(Text("Then I leave it. Nothing was booked.")))(Call{})
-			}
-		}
+	if slices.Contains(c.Denied, "book_trip") {
+		return Steps(Say(Text("Then I leave it. Nothing was booked.")))(c)
 	}
-	return Steps(Say(Text("It is booked. The call ran once, after you said yes.")))(Call{})
+	return Steps(Say(Text("It is booked. The call ran once, after you said yes.")))(c)
 }
 
 // branch plans one stop in each step, so that there are steps to go back to. With

@@ -9,9 +9,10 @@ import (
 
 // Call is what a scene is played for.
 type Call struct {
-	Request *model.Request
-	Text    string // of the last user message
-	Round   int    // tool rounds since that message: 0 for a turn's first call
+	Request *model.Request // nil with [Options.Background]
+	Text    string         // of the last user message; with [Options.Background] its first 128 bytes
+	Round   int            // tool rounds since that message: 0 for a turn's first call
+	Denied  []string       // tools whose calls the user has refused since that message
 }
 
 // Scene plays one model call. It yields parts, and an error to fail there.

@@ -24,15 +24,22 @@ type Options struct {
 	Default Scene
 	// Rate is the pace in deltas per second; 0: as fast as it can.
 	Rate float64
+	// Background makes answers resumable, as those of a provider that goes on with
+	// its work when nobody listens: an answer begins with a [model.Position], and
+	// [Model.Resume] plays it again in any process whose model has the same scenes.
+	// Scenes then get no [Call.Request], and only the beginning of [Call.Text].
+	Background bool
 	// Sleep waits for d or until ctx ends, which it reports; nil: a timer.
 	Sleep func(ctx context.Context, d time.Duration) error
+	// Now tells how long a background answer has been going on; nil: time.Now.
+	Now func() time.Time
 }
 
 // Model is a scripted [model.Model]. It is safe for concurrent use if its scenes
 // are.
 type Model struct{ o Options }
 
-var _ model.Model = (*Model)(nil)
+var _ model.Resumer = (*Model)(nil)
 
 // New returns a scripted model. Options may be nil.
 func New(o *Options) *Model {
@@ -49,6 +56,9 @@ func New(o *Options) *Model {
 	if m.o.Sleep == nil {
 		m.o.Sleep = sleep
 	}
+	if m.o.Now == nil {
+		m.o.Now = time.Now
+	}
 	return m
 }
 
@@ -57,45 +67,58 @@ func New(o *Options) *Model {
 func (m *Model) Stream(ctx context.Context, r *model.Request) iter.Seq2[model.Part, error] {
 	return func(yield func(model.Part, error) bool) {
 		c := newCall(r)
-		scene, ok := m.o.Scenes[firstWord(c.Text)]
-		if !ok {
-			scene = m.o.Default
+		if !m.o.Background {
+			m.play(ctx, c, promptTokens(r), 0, yield)
+			return
 		}
-		pace, said := pacer{sleep: m.o.Sleep}, played{request: r}
-		if m.o.Rate > 0 {
-			pace.each = time.Duration(float64(time.Second) / m.o.Rate)
+		at := newPosition(c, promptTokens(r), m.o.Now())
+		if cursor := at.cursor(); cursor != "" && !yield(model.Position{Cursor: cursor}, nil) {
+			return
 		}
-		for p, err := range scene(c) {
-			if err == nil {
-				err = pace.wait(ctx, p)
-			}
-			if err != nil {
-				yield(nil, err)
-				return
-			}
-			said.count(p)
-			if f, ok := p.(model.Finish); ok {
-				said.end(f, yield)
-				return
-			}
-			if !yield(p, nil) {
-				return
-			}
+		m.play(ctx, at.call(), at.InputTokens, 0, yield)
+	}
+}
+
+// play plays a scene that has been going on for some time already: what it has said
+// by now comes at once.
+func (m *Model) play(ctx context.Context, c Call, inputTokens int64, since time.Duration, yield func(model.Part, error) bool) {
+	scene, ok := m.o.Scenes[firstWord(c.Text)]
+	if !ok {
+		scene = m.o.Default
+	}
+	pace, said := pacer{sleep: m.o.Sleep, owed: -since}, played{used: chunk.Usage{InputTokens: inputTokens}}
+	if m.o.Rate > 0 {
+		pace.each = time.Duration(float64(time.Second) / m.o.Rate)
+	}
+	for p, err := range scene(c) {
+		if err == nil {
+			err = pace.wait(ctx, p)
 		}
-		if err := ctx.Err(); err != nil {
+		if err != nil {
 			yield(nil, err)
 			return
 		}
-		said.end(said.finish(), yield)
+		said.count(p)
+		if f, ok := p.(model.Finish); ok {
+			said.end(f, yield)
+			return
+		}
+		if !yield(p, nil) {
+			return
+		}
 	}
+	if err := ctx.Err(); err != nil {
+		yield(nil, err)
+		return
+	}
+	said.end(said.finish(), yield)
 }
 
 // played is what a scene has said so far, as far as its end depends on it.
 type played struct {
-	request *model.Request
-	used    chunk.Usage // output only
-	called  bool        // it calls a tool
-	counted bool        // it has told its usage
+	used    chunk.Usage
+	called  bool // it calls a tool
+	counted bool // it has told its usage
 }
 
 func (s *played) count(p model.Part) {
@@ -114,7 +137,7 @@ func (s *played) count(p model.Part) {
 
 // end ends the stream, after the usage if the scene has not told it.
 func (s *played) end(f model.Finish, yield func(model.Part, error) bool) {
-	if s.counted || yield(model.UsageUpdate{Usage: s.usage()}, nil) {
+	if s.counted || yield(model.UsageUpdate{Usage: s.used}, nil) {
 		yield(f, nil)
 	}
 }
@@ -127,20 +150,19 @@ func (s *played) finish() model.Finish {
 	return model.Finish{Reason: "stop", Raw: "scripted"}
 }
 
-// usage counts a token for each delta and for every four bytes of prompt.
-func (s *played) usage() chunk.Usage {
-	n := len(s.request.Instructions)
-	for i := range s.request.Messages {
-		for j := range s.request.Messages[i].Parts {
-			n += len(s.request.Messages[i].Parts[j].Text)
+// promptTokens counts a token for every four bytes of prompt.
+func promptTokens(r *model.Request) int64 {
+	n := len(r.Instructions)
+	for i := range r.Messages {
+		for j := range r.Messages[i].Parts {
+			n += len(r.Messages[i].Parts[j].Text)
 		}
 	}
-	used := s.used
-	used.InputTokens = int64(n+3) / 4
-	return used
+	return int64(n+3) / 4
 }
 
-// pacer spreads deltas over time. It saves up until a wait is worth a timer.
+// pacer spreads deltas over time. It saves up until a wait is worth a timer; an owed
+// time below zero is one that has passed already.
 type pacer struct {
 	each, owed time.Duration
 	sleep      func(context.Context, time.Duration) error
@@ -183,6 +205,7 @@ func newCall(r *model.Request) Call {
 	for i := last + 1; i < len(r.Messages); i++ {
 		if r.Messages[i].Role == chunk.RoleAssistant {
 			c.Round += rounds(r.Messages[i].Parts)
+			c.Denied = append(c.Denied, denied(r.Messages[i].Parts)...)
 		}
 	}
 	return c
@@ -203,6 +226,16 @@ func rounds(parts []chunk.Part) (n int) {
 		}
 	}
 	return n
+}
+
+// denied returns the names of the tools whose calls the user has refused.
+func denied(parts []chunk.Part) (names []string) {
+	for i := range parts {
+		if t := parts[i].Tool; t != nil && t.State == chunk.ToolDenied {
+			names = append(names, t.Name)
+		}
+	}
+	return names
 }
 
 func firstWord(text string) string {

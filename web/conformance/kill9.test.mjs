@@ -21,7 +21,8 @@ after(() => gate?.close());
 for (let round = 1; round <= rounds; round++) {
   const suffix = rounds > 1 ? `, round ${round}` : '';
   test(`kill -9 between every cut point and the return${suffix}`, killAll(['--no-recover'], checkRunning));
-  test(`kill -9 in mid-answer, and the answer goes on${suffix}`, killAll([], checkRecovered));
+  test(`kill -9 in mid-answer, and the answer goes on${suffix}`, killAll(['--model', 'scripted'], checkResumed));
+  test(`kill -9 in mid-answer, and the answer is made again${suffix}`, killAll([], checkRecovered));
 }
 
 /** A test that kills one server for all cut points. */
@@ -158,6 +159,17 @@ async function checkRunning(url, { session, k, upTo, appends, readers }, shown) 
   }
   const final = words({ messages: snapshot.messages });
   for (const text of shown) if (!final.startsWith(text)) complain('what was shown', `${JSON.stringify(text)} is not in ${JSON.stringify(final)}`);
+  return wrong;
+}
+
+/** A run that died and went on with the same answer: no reader is told anything, and nothing that was shown is taken back. */
+async function checkResumed(url, session, shown, undisturbed) {
+  const wrong = await checkRecovered(url, session, shown, undisturbed);
+  const complain = (who, what) => wrong.push(`${session.session}, killed after ${session.k}: ${who}: ${what}`);
+  for (const { client, errors } of session.readers) if (errors.length > 0) complain(client.name, errors.map(String).join('; '));
+  for (const text of shown) if (!undisturbed.startsWith(text)) complain('what was shown', `${JSON.stringify(text)} is not in ${JSON.stringify(undisturbed)}`);
+  const log = await (await fetch(`${url}/stream/${encodeURIComponent(session.session)}`)).text();
+  if (/"type":"(step_discarded|stream_resync)"/.test(log)) complain('the log', 'something was taken back');
   return wrong;
 }
 

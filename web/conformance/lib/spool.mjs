@@ -59,7 +59,9 @@ export async function start({ store, port = 0, args = [], env = {} } = {}) {
   const db = store ?? join(tempDir(), 'spool.db');
   // A machine that stands still for some time is not what is tested: nobody is to take a run over meanwhile, and no replay to end.
   const patient = ['--lease-ttl', '2m', '--replay-grace', '30m'];
-  const child = spawn(binary(), ['serve', '--addr', `127.0.0.1:${port}`, '--store', `sqlite:${db}`, '--demo-rate', '0', ...patient, ...args], {
+  // The harder kind of model: what a lost process had begun to say is taken back. Tests of the other kind name it.
+  const model = ['--model', 'scripted?background=0'];
+  const child = spawn(binary(), ['serve', '--addr', `127.0.0.1:${port}`, '--store', `sqlite:${db}`, '--demo-rate', '0', ...model, ...patient, ...args], {
     env: { PATH: process.env.PATH, HOME: process.env.HOME, ...env },
     stdio: ['ignore', 'pipe', 'pipe'],
   });
