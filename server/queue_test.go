@@ -51,20 +51,24 @@ func TestQueuedBehindARun(t *testing.T) {
 				t.Errorf("%s, after %s:\n%s\nwant:\n%s", when, e.ID, datas(rest), datas(list[i+1:]))
 			}
 		}
-		if got := textOf(k.stream("GET", "/api/chat/s", "", "X-Resume-From-Sequence", n).all()); got != "one two three" {
-			t.Errorf("%s, page load: %q", when, got)
-		}
 	}
 	check("before its run")
+	early := k.stream("GET", "/api/chat/s", "", "X-Resume-From-Sequence", n)
 	o = k.own("s")
 	o.start("u2")
 	o.text("other")
 	check("during its run")
+	late := k.stream("GET", "/api/chat/s", "", "X-Resume-From-Sequence", n)
 	o.finish()
 	if got := textOf(queued.all()); got != "other" {
 		t.Errorf("queued: %q", got)
 	}
 	check("after its run")
+	for when, page := range map[string]*events{"before": early, "during": late, "after": k.stream("GET", "/api/chat/s", "", "X-Resume-From-Sequence", n)} {
+		if got := textOf(page.all()); got != "other" {
+			t.Errorf("page load %s its run: %q", when, got)
+		}
+	}
 }
 
 // TestPageLoadOnAnAnsweredPause: the answer is there and its run is not. The

@@ -178,18 +178,58 @@ func TestPageLoad(t *testing.T) {
 	o = k.own("s")
 	o.start("u2")
 	o.text("later")
-	// A later turn exists: the page lacks its user message.
-	k.status(http.StatusNoContent, "GET", "/api/chat/s", "", "X-Resume-From-Sequence", quiet)
-	// The turn that was live at N, whatever came after.
-	if got := textOf(k.stream("GET", "/api/chat/s", "", "X-Resume-From-Sequence", live).all()); got != "one two" {
-		t.Errorf("live at N with a later turn: %q", got)
+	// A page that has been open since the first turn comes back to the second one, which
+	// is shown to it from its start, live and for the grace period after.
+	later := map[string]*events{}
+	for name, n := range map[string]string{"waiting": waiting, "live": live, "quiet": quiet} {
+		later[name] = k.stream("GET", "/api/chat/s", "", "X-Resume-From-Sequence", n)
 	}
 	o.finish()
 	second.all()
+	for name, n := range map[string]string{"waiting": waiting, "live": live, "quiet": quiet} {
+		for when, s := range map[string]*events{"live": later[name], "over": k.stream("GET", "/api/chat/s", "", "X-Resume-From-Sequence", n)} {
+			if list := s.all(); textOf(list) != "later" || list[0].Data != `{"type":"start","messageId":"answer-u2"}` {
+				t.Errorf("%s at %s, a later turn that is %s: %s", name, n, when, datas(list))
+			}
+		}
+	}
+	// In between, the message of the third turn waits.
+	third := k.say("s", "u3", "more yet")
+	next := k.stream("GET", "/api/chat/s", "", "X-Resume-From-Sequence", quiet)
+	o = k.own("s")
+	o.start("u3")
+	o.text("at last")
+	o.finish()
+	third.all()
+	if got := textOf(next.all()); got != "at last" {
+		t.Errorf("a later turn that is yet to begin: %q", got)
+	}
 	k.problem(http.StatusConflict, "cursor_ahead", "GET", "/api/chat/s", "", "X-Resume-From-Sequence", "9999")
 	// Malformed headers are ignored: a replay.
-	if got := textOf(k.stream("GET", "/api/chat/s", "", "X-Resume-From-Sequence", "NaN").all()); got != "later" {
+	if got := textOf(k.stream("GET", "/api/chat/s", "", "X-Resume-From-Sequence", "NaN").all()); got != "at last" {
 		t.Errorf("malformed header: %q", got)
+	}
+}
+
+// TestPageLoadBeyondTheGrace: a later turn that is long over is nothing to show. The turn
+// that the page lacks is shown to it, whenever it comes.
+func TestPageLoadBeyondTheGrace(t *testing.T) {
+	t.Parallel()
+	options := noGrace()
+	k := newKit(t, &options)
+	first := k.say("s", "u1", "hi")
+	o := k.own("s")
+	o.start("u1")
+	o.text("one ")
+	live := fmt.Sprint(k.snapshot("s").StreamSequence)
+	o.text("two")
+	o.finish()
+	first.all()
+	quiet := fmt.Sprint(k.snapshot("s").StreamSequence)
+	k.turn("s", "u2", "later")
+	k.status(http.StatusNoContent, "GET", "/api/chat/s", "", "X-Resume-From-Sequence", quiet)
+	if got := textOf(k.stream("GET", "/api/chat/s", "", "X-Resume-From-Sequence", live).all()); got != "one two" {
+		t.Errorf("live at the position: %q", got)
 	}
 }
 

@@ -142,29 +142,45 @@ func (a *attach) coming(command string, open func(context.Context, *fold.Turn) (
 	}}
 }
 
+// present is the turn that is shown to a reader without a position, or the command that
+// will open it: the latest turn while it is live, and for a grace period after its end.
+func (a *attach) present(f *fold.Fold) (turn *fold.Turn, command string) {
+	t := f.LastTurn()
+	switch {
+	case f.OpenRun() == nil && len(f.Waiting) > 0 && !f.Asks():
+		return nil, f.Waiting[0].ID
+	case t == nil, t.Rolled != 0 && f.OpenRun() == nil:
+		return nil, ""
+	case !a.going(f):
+		end := t.LastRun().EndTime
+		if a.d.Logs.Now().UnixMilli() >= end+a.d.ReplayGrace.Milliseconds() {
+			return nil, ""
+		}
+	}
+	return t, ""
+}
+
 // replay is the view of a reader without a position: the turn's message from its start,
-// then the live frames. A turn that has ended is replayed for a grace period.
+// then the live frames.
 func (a *attach) replay(ctx context.Context) (Source, error) {
 	return a.choose(ctx, func(f *fold.Fold) (*fold.Turn, string, error) {
-		t := f.LastTurn()
-		switch {
-		case f.OpenRun() == nil && len(f.Waiting) > 0 && !f.Asks():
-			return nil, f.Waiting[0].ID, nil
-		case t == nil, t.Rolled != 0 && f.OpenRun() == nil:
-			return nil, "", nil
-		case !a.going(f):
-			end := t.LastRun().EndTime
-			if a.d.Logs.Now().UnixMilli() >= end+a.d.ReplayGrace.Milliseconds() {
-				return nil, "", nil
-			}
-		}
-		return t, "", nil
+		turn, command := a.present(f)
+		return turn, command, nil
 	}, a.whole)
 }
 
-// pageLoad is the view of a page that was built from the snapshot at c. A turn that was
-// live at c is not in the snapshot, and is replayed in any case. A turn that was quiet
-// at c is in the snapshot, and is replayed only if it has continued since.
+// later is the turn that a reader without a position is shown, or the command that will
+// open it, if that is another turn than t. A page may have been open since long before:
+// whatever its snapshot's position is, a later turn is what it came for.
+func (a *attach) later(f *fold.Fold, t *fold.Turn) (turn *fold.Turn, command string, found bool) {
+	turn, command = a.present(f)
+	return turn, command, command != "" || turn != nil && turn != t
+}
+
+// pageLoad is the view of a page that was built from the snapshot at c: a later turn, if
+// there is one to show. Else, a turn that was live at c is not in the snapshot, and is
+// replayed in any case. A turn that was quiet at c is in the snapshot, and is replayed
+// only if it has continued since.
 func (a *attach) pageLoad(ctx context.Context, c spool.Cursor) (Source, error) {
 	if errors.Is(c.Check(a.g.At), spool.ErrCursorAhead) {
 		return nil, spool.ErrCursorAhead.With(a.g.ID, nil)
@@ -172,15 +188,16 @@ func (a *attach) pageLoad(ctx context.Context, c spool.Cursor) (Source, error) {
 	return a.choose(ctx, func(f *fold.Fold) (*fold.Turn, string, error) {
 		id, live := f.LiveAt(c.Seq)
 		t := f.Turn(id)
+		if turn, command, found := a.later(f, t); found {
+			return turn, command, nil
+		}
 		switch {
-		case live && t == nil:
-			return nil, id, nil
+		case t == nil:
+			return nil, "", nil
 		case live && c.Seq < t.Rolled:
 			return nil, "", nil // the page shows a history that was replaced
 		case live:
-		case t == nil, t != f.LastTurn(), f.OpenRun() == nil && len(f.Waiting) > 0:
-			return nil, "", nil // the session was empty, or the page lacks the later turn's message
-		case t.LastRun().Start <= c.Seq && !a.going(f):
+		case t != f.LastTurn(), f.OpenRun() == nil && len(f.Waiting) > 0, t.LastRun().Start <= c.Seq && !a.going(f):
 			return nil, "", nil
 		}
 		return t, "", nil
