@@ -252,6 +252,9 @@ type ErrorChunk struct {
 	Error       string `json:"error"`
 	Code        string `json:"code,omitempty"`
 	Recoverable bool   `json:"recoverable"` // trying again may help
+	// Fatal: the run fails with this error. Its run_finished follows and repeats it, so
+	// what shows that one leaves this one out. Producers do not set it.
+	Fatal bool `json:"fatal,omitempty"`
 }
 
 func (*ErrorChunk) ChunkType() Type { return TypeError }

@@ -107,14 +107,15 @@ func requiredFields(structure reflect.Type, optional []string) []string {
 	return names
 }
 
-const streamEndType = "stream_end"
+// TypeStreamEnd is the type of a [StreamEnd], which is not a chunk's.
+const TypeStreamEnd = "stream_end"
 
 // StreamEnd is the control message that ends a stream of messages. It is not a
-// chunk and is never stored.
+// chunk: it is not stored, and no wire sends it.
 type StreamEnd struct {
 	StreamID    string          `json:"streamId"`
-	Timestamp   int64           `json:"timestamp"` // Unix milliseconds
-	FinalOutput json.RawMessage `json:"finalOutput,omitempty"`
+	Timestamp   int64           `json:"timestamp"`             // when the last run ended, Unix milliseconds
+	FinalOutput json.RawMessage `json:"finalOutput,omitempty"` // of the last run
 }
 
 // MarshalJSON writes the message with its type, stream_end.
@@ -123,7 +124,7 @@ func (s StreamEnd) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
 		Type string `json:"type"`
 		plain
-	}{streamEndType, plain(s)})
+	}{TypeStreamEnd, plain(s)})
 }
 
 // StreamMessage is a message of a stream: a chunk, or the end of the stream.
@@ -161,7 +162,7 @@ func SafeParse(data []byte) Parsed[Chunk] { return parsed(Parse(data)) }
 func SafeParseMessage(data []byte) Parsed[StreamMessage] { return parsed(parseMessage(data)) }
 
 func parseMessage(data []byte) (StreamMessage, error) {
-	if t, _, _, err := typeOf(data); err != nil || t != streamEndType {
+	if t, _, _, err := typeOf(data); err != nil || t != TypeStreamEnd {
 		c, err := Parse(data)
 		return StreamMessage{Chunk: c}, err
 	}
@@ -174,7 +175,7 @@ func parseMessage(data []byte) (StreamMessage, error) {
 		FinalOutput json.RawMessage `json:"finalOutput"`
 	}
 	if err := json.Unmarshal(data, &in); err != nil {
-		return StreamMessage{}, shapeError(streamEndType, "", err)
+		return StreamMessage{}, shapeError(TypeStreamEnd, "", err)
 	}
 	v := validator{}
 	if in.StreamID == nil {
@@ -188,7 +189,7 @@ func parseMessage(data []byte) (StreamMessage, error) {
 		v.count("timestamp", *in.Timestamp)
 	}
 	if v.problem != "" {
-		return StreamMessage{}, ErrInvalidChunk.Because(streamEndType + ": " + v.problem)
+		return StreamMessage{}, ErrInvalidChunk.Because(TypeStreamEnd + ": " + v.problem)
 	}
 	return StreamMessage{End: &StreamEnd{StreamID: *in.StreamID, Timestamp: *in.Timestamp, FinalOutput: in.FinalOutput}}, nil
 }

@@ -30,7 +30,7 @@ type schemaMaker struct {
 func makeSchema(t *testing.T) []byte {
 	t.Helper()
 	m := schemaMaker{defs: map[string]*jsonschema.Schema{}, types: map[string]string{}, fields: map[string]string{}}
-	m.comments(t, "chunk.go", "chunk_content.go", "chunk_run.go", "chunk_command.go", "message.go")
+	m.comments(t, "chunk.go", "chunk_content.go", "chunk_run.go", "chunk_command.go", "message.go", "codec_parse.go")
 	root := &jsonschema.Schema{
 		ID:          "https://spool.run/schema/chunk.schema.json",
 		Schema:      "https://json-schema.org/draft/2020-12/schema",
@@ -42,6 +42,7 @@ func makeSchema(t *testing.T) []byte {
 		m.chunk(typ)
 		root.OneOf = append(root.OneOf, &jsonschema.Schema{Ref: "#/$defs/" + string(typ)})
 	}
+	m.control()
 	var out bytes.Buffer
 	enc := json.NewEncoder(&out)
 	enc.SetEscapeHTML(false)
@@ -91,6 +92,19 @@ func (m schemaMaker) chunk(typ Type) {
 	s.PropertyOrder = append([]string{"type"}, s.PropertyOrder...)
 	s.Required = append([]string{"type", "agentId", "timestamp"}, k.required()...)
 	m.defs[string(typ)] = s
+}
+
+// control adds the control message that is not a chunk, and what a stream of messages
+// consists of.
+func (m schemaMaker) control() {
+	name := any(TypeStreamEnd)
+	s := m.object(reflect.TypeFor[StreamEnd]())
+	s.Properties["type"] = &jsonschema.Schema{Const: &name}
+	s.PropertyOrder = append([]string{"type"}, s.PropertyOrder...)
+	s.Required = []string{"type", "streamId", "timestamp"}
+	m.defs[TypeStreamEnd] = s
+	m.defs["StreamMessage"] = &jsonschema.Schema{Description: m.types["StreamMessage"],
+		OneOf: []*jsonschema.Schema{{Ref: "#"}, {Ref: "#/$defs/" + TypeStreamEnd}}}
 }
 
 func (m schemaMaker) object(t reflect.Type) *jsonschema.Schema {

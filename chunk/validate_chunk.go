@@ -327,7 +327,7 @@ func (v validator) historyReplaced(c *HistoryReplaced) validator {
 }
 
 // reservedTypes have another meaning to readers of the native wire.
-var reservedTypes = []string{streamEndType, "chunk", "end", "fail", "resync"}
+var reservedTypes = []string{TypeStreamEnd, "chunk", "end", "fail", "resync"}
 
 func (v *validator) unknown(u *Unknown) {
 	switch t, _, _, err := typeOf(u.Raw); {

@@ -41,7 +41,7 @@ func sampleChunks() []Chunk {
 		&Citation{b, "src", "https://example.com", "T", "text/html", "f", "quoted"},
 		&File{b, "data:,x", "text/plain", "f", raw},
 		&UsageReport{b, usage},
-		&ErrorChunk{b, "boom", "code", true},
+		&ErrorChunk{b, "boom", "code", true, true},
 		&Output{b, raw},
 		&RunStarted{b, "cmd-1", "m2", "start", []string{"cmd-1"}, raw},
 		&StepStarted{b, "step-1"},

@@ -124,6 +124,9 @@ func TestSettlingAtEveryRecord(t *testing.T) {
 		full := settleFrom(t, whole.records[:k], -1)
 		for crash := range len(full.records) - k {
 			again := settleFrom(t, whole.records[:k], crash)
+			if got := failures(again.records[k:]); got != 1 {
+				t.Fatalf("cut %d, crash after %d settling records: %d errors", k, crash, got)
+			}
 			if diff := cmp.Diff(full.fold.Messages, again.fold.Messages, sameMessages); diff != "" {
 				t.Fatalf("cut %d, crash after %d settling records: messages differ:\n%s", k, crash, diff)
 			}
@@ -156,8 +159,7 @@ func settleFrom(t *testing.T, records []chunk.Record, crash int) *logOf {
 	l.records = append(l.records, records...)
 	l.fold = l.refold(func(chunk.Record) bool { return true })
 	write := func(limit int) {
-		chunks := l.fold.Owed().Unsettled("lost")
-		chunks = append(chunks, &chunk.RunFinished{Outcome: chunk.OutcomeFailed, FinishReason: "error", Error: "lost"})
+		chunks := l.fold.Owed().Settle(&chunk.RunFinished{Outcome: chunk.OutcomeFailed, FinishReason: "error", Error: "lost", Code: "executor_lost", Recoverable: true})
 		if limit >= 0 && limit < len(chunks) {
 			chunks = chunks[:limit]
 		}
@@ -169,6 +171,18 @@ func settleFrom(t *testing.T, records []chunk.Record, crash int) *logOf {
 	}
 	write(-1)
 	return l
+}
+
+// failures counts the classified errors of failed runs.
+func failures(records []chunk.Record) int {
+	n := 0
+	for _, r := range records {
+		c, _ := chunk.Decode(r.Data)
+		if e, ok := c.(*chunk.ErrorChunk); ok && e.Fatal && e.Error == "lost" && e.Code == "executor_lost" && e.Recoverable {
+			n++
+		}
+	}
+	return n
 }
 
 func shown(records []chunk.Record) string {

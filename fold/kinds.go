@@ -23,7 +23,7 @@ var kinds = map[chunk.Type]kind{
 	chunk.TypeStatePatch:          {session: onSession((*Fold).statePatch)},
 	chunk.TypeCitation:            {message: onMessage((*MessageFold).citation)},
 	chunk.TypeFile:                {message: onMessage((*MessageFold).file)},
-	chunk.TypeError:               {message: onMessage((*MessageFold).errorChunk)},
+	chunk.TypeError:               {onSession((*Fold).errorChunk), onMessage((*MessageFold).errorChunk)},
 	chunk.TypeOutput:              {message: onMessage((*MessageFold).output)},
 
 	chunk.TypeRunStarted:         {onSession((*Fold).runStarted), onMessage((*MessageFold).runStarted)},

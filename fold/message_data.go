@@ -24,7 +24,7 @@ func (m *MessageFold) progress(seq uint64, c *chunk.Progress) {
 func (m *MessageFold) output(seq uint64, c *chunk.Output) { m.setData("output", "", c.Output, seq) }
 
 func (m *MessageFold) errorChunk(seq uint64, c *chunk.ErrorChunk) {
-	if c.Recoverable {
+	if c.Recoverable && !c.Fatal {
 		m.setData("error", "", jsonenc.Must(chunk.ErrorInfo{Error: c.Error, Code: c.Code, Recoverable: true}), seq)
 	}
 }

@@ -30,6 +30,7 @@ type openRun struct {
 	cursor  string                     // the model's, of the answer in an open model phase
 	emitted map[string][]*chunk.Custom // by call of the open step
 	owed    string                     // the checkpoint that the last commit has named, until it is created
+	failure *chunk.ErrorChunk          // the error with which the run is about to fail
 }
 
 // begin opens a run.
@@ -60,7 +61,7 @@ func (o *openRun) commitStep() {
 
 // end closes the run.
 func (o *openRun) end() {
-	o.run, o.step, o.stepID, o.phase, o.cursor = nil, 0, "", PhaseNone, ""
+	o.run, o.step, o.stepID, o.phase, o.cursor, o.failure = nil, 0, "", PhaseNone, "", nil
 }
 
 // runStarted opens a run. The first run of a turn opens the turn as well. The commands
@@ -145,6 +146,13 @@ func (f *Fold) assistantMessage(_ chunk.Record, c *chunk.AssistantMessage) {
 func (f *Fold) toolEnd(_ chunk.Record, c *chunk.ToolEnd) {
 	if c.Fatal {
 		f.open.fatal = c.Error
+	}
+}
+
+// errorChunk notes the error with which the run fails.
+func (f *Fold) errorChunk(_ chunk.Record, c *chunk.ErrorChunk) {
+	if c.Fatal && f.open.run != nil {
+		f.open.failure = c
 	}
 }
 

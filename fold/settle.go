@@ -8,8 +8,8 @@ import (
 	"github.com/spool-run/spool/internal/jsonenc"
 )
 
-// Settle returns the settling list of the open run: what [Owed.Unsettled] returns, and
-// then the run's end.
+// Settle returns the settling list of the open run: what [Owed.Unsettled] returns, then
+// the error of a run that fails, and last the run's end.
 func (o Owed) Settle(end *chunk.RunFinished) []chunk.Chunk {
 	why := end.Error
 	switch {
@@ -19,7 +19,16 @@ func (o Owed) Settle(end *chunk.RunFinished) []chunk.Chunk {
 	default:
 		why = "the run was " + string(end.Outcome)
 	}
-	return append(o.Unsettled(why), end)
+	return append(append(o.Unsettled(why), o.failure(end, why)...), end)
+}
+
+// failure returns the error with which a run fails, unless an owner before has written
+// it.
+func (o Owed) failure(end *chunk.RunFinished, why string) []chunk.Chunk {
+	if end.Outcome != chunk.OutcomeFailed || o.open.failure != nil {
+		return nil
+	}
+	return []chunk.Chunk{&chunk.ErrorChunk{Base: o.base(), Error: why, Code: end.Code, Recoverable: end.Recoverable, Fatal: true}}
 }
 
 // Unsettled returns what the open run lacks before its run_finished, in order.

@@ -80,6 +80,10 @@ func (f *Fold) Step() StepInfo {
 	return StepInfo{Number: f.open.step, ID: f.open.stepID, Finish: f.open.finish, More: f.open.more, Fatal: f.open.fatal}
 }
 
+// Failure returns the error with which the open run is about to fail, or nil. Only its
+// run_finished is missing then.
+func (f *Fold) Failure() *chunk.ErrorChunk { return f.open.failure }
+
 // Emitted returns the events without an id that a call of the open step has
 // emitted.
 func (f *Fold) Emitted(callID string) []*chunk.Custom { return f.open.emitted[callID] }

@@ -118,7 +118,7 @@ func TestKilledOwnersRunIsSettledByAnother(t *testing.T) {
 		if got := f.Messages[1].Text(); !strings.HasPrefix(got, "w0 w1 w2 ") {
 			t.Errorf("kept %q", got)
 		}
-		want := "user_message run_started step_started text_delta executor_superseded assistant_message step_committed run_finished"
+		want := "user_message run_started step_started text_delta executor_superseded assistant_message step_committed error run_finished"
 		if got := kinds(w.settled("s")); got != want {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}
@@ -398,4 +398,32 @@ func (w *world) shown(session string) string {
 		}
 	}
 	return b.String()
+}
+
+// An owner that dies between the error of its failed run and the run's end has decided:
+// the next one ends the run with that error, and asks the model for nothing.
+func TestFailureThatIsInTheLogStands(t *testing.T) {
+	inWorld(t, func(w *world) {
+		lease, err := w.logs.Claim(w.t.Context(), spool.Claim{Owner: "dead", Session: "s", TTL: time.Second, Force: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		g, err := w.logs.Log("s")
+		if err != nil {
+			t.Fatal(err)
+		}
+		failure := &chunk.ErrorChunk{Error: "no more credit", Code: "provider_authentication", Fatal: true}
+		_, err = g.Append(w.t.Context(), lease, spool.Entry{Writer: "w", Ordinal: 1, Base: chunk.Base{RunID: "r", AgentType: "demo"}, Row: spool.Row{Status: chunk.StatusActive},
+			Chunks: []chunk.Chunk{&chunk.RunStarted{TurnID: "t", MessageID: "m", Mode: chunk.ModeStart}, &chunk.StepStarted{Base: chunk.Base{Step: 1}, StepID: "r-s1"}, failure}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.start(demo(nil), nil)
+		if f := w.fold("s"); f.Status != chunk.StatusFailed || f.Error == nil || f.Error.Error != failure.Error || f.Error.Code != failure.Code {
+			t.Errorf("%s %+v", f.Status, f.Error)
+		}
+		if got, want := kinds(w.settled("s")), "run_started step_started error executor_superseded step_committed run_finished"; got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+	})
 }

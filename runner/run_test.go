@@ -189,7 +189,7 @@ func TestFailScene(t *testing.T) {
 		if got := f.Messages[1].Text(); !strings.HasPrefix(got, "I will begin to answer") {
 			t.Errorf("the partial is gone: %q", got)
 		}
-		want := "user_message run_started step_started text_delta assistant_message step_committed run_finished"
+		want := "user_message run_started step_started text_delta assistant_message step_committed error run_finished"
 		if got := kinds(w.settled("s")); got != want {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}

@@ -423,3 +423,27 @@ func TestCountedBehindSilentRecords(t *testing.T) {
 	again := k.anew().stream("GET", "/api/chat/"+run+"/stream?startIndex=0", "")
 	again.until("one ")
 }
+
+// The events that end a native stream have an id of their own: the position behind the
+// last record, at which the same end is read again.
+func TestNativeEndsHaveIDs(t *testing.T) {
+	t.Parallel()
+	k := newKit(t, nil)
+	k.turn("ended", "u1", "a")
+	k.say("failed", "u1", "hi")
+	o := k.own("failed")
+	o.start("u1")
+	o.text("half")
+	o.end("failed", "the model broke")
+	for session, want := range map[string]string{"ended": `{"type":"end"}`, "failed": `{"type":"fail","error":"the model broke"}`} {
+		head := fmt.Sprint(k.snapshot(session).StreamSequence)
+		body, err := io.ReadAll(k.stream("GET", "/stream/"+session, "").res.Body)
+		if err != nil || !strings.HasSuffix(string(body), "\n\nid: "+head+"\ndata: "+want+"\n\n") {
+			t.Errorf("%s at %s: %s, %v", session, head, body, err)
+		}
+	}
+	again := k.stream("GET", "/stream/ended", "", "Last-Event-ID", fmt.Sprint(k.snapshot("ended").StreamSequence)).all()
+	if datas(again) != `{"type":"end"}`+"\n" {
+		t.Errorf("read again: %s", datas(again))
+	}
+}

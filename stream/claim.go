@@ -164,9 +164,10 @@ func (rs *runs) claim(ctx context.Context, g *spool.Log, t terms) (spool.Lease, 
 // stands is what a session's fold tells about opening an external run there.
 type stands struct {
 	seq     uint64
-	agents  bool  // an agent's run is open, or about to be
-	open    bool  // a run is open: last
-	in      place // where that stands
+	agents  bool              // an agent's run is open, or about to be
+	open    bool              // a run is open: last
+	in      place             // where that stands
+	failed  *chunk.ErrorChunk // that run was about to fail with it
 	stop    bool
 	first   *fold.Command // the message that waits
 	fresh   bool          // it is the session's first
@@ -189,7 +190,7 @@ func standing(ctx context.Context, g *spool.Log) (stands, error) {
 		}
 		external := turn != nil && s.last.Mode == chunk.ModeExternal
 		if f.OpenRun() != nil {
-			s.agents, s.open, s.in, s.owed = !external, true, placeOf(f), f.Owed().First()
+			s.agents, s.open, s.in, s.failed, s.owed = !external, true, placeOf(f), f.Failure(), f.Owed().First()
 			return nil
 		}
 		s.agents = s.goesOn && !external
@@ -255,7 +256,10 @@ func (r *run) lose(ctx context.Context, s stands) error {
 	}
 	end := &chunk.RunFinished{Outcome: chunk.OutcomeFailed, FinishReason: "error",
 		Error: "the producer was lost", Code: CodeProducerLost, Recoverable: true}
-	if s.stop {
+	switch {
+	case s.failed != nil:
+		end.Error, end.Code, end.Recoverable = s.failed.Error, s.failed.Code, s.failed.Recoverable
+	case s.stop:
 		end = &chunk.RunFinished{Outcome: chunk.OutcomeStopped, FinishReason: "other"}
 	}
 	return r.finish(ctx, end, "")

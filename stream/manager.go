@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -55,8 +56,9 @@ func (m *Manager) EndStream(ctx context.Context, streamID string, output json.Ra
 
 // FailStream ends a stream with an error.
 func (m *Manager) FailStream(ctx context.Context, streamID, message string) error {
+	message = cmp.Or(message, "the stream failed")
 	return m.settle(ctx, streamID, func(r *run) error {
-		return r.finish(ctx, &chunk.RunFinished{Outcome: chunk.OutcomeFailed, FinishReason: "error", Error: message}, message)
+		return r.finish(ctx, &chunk.RunFinished{Outcome: chunk.OutcomeFailed, FinishReason: "error", Error: message}, "")
 	})
 }
 

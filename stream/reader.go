@@ -26,10 +26,16 @@ type Info struct {
 	Error          string       `json:"error,omitempty"` // of a failed stream
 }
 
+// EndSentinelName is the name under which stream readers in other languages register
+// their end sentinel.
+const EndSentinelName = "helix.stream.end"
+
 // EndSentinel tells how a reader's stream ended.
 type EndSentinel struct {
 	Status chunk.Status // ended, failed or paused
 	Error  string       // of a failed stream
+	// Message is the stream_end of a stream that ended normally; nil of others.
+	Message *chunk.StreamEnd
 }
 
 // MarshalJSON writes the sentinel in the form of stream readers in other languages:
@@ -96,13 +102,8 @@ func (r *ResumableReader) Next(ctx context.Context) (StoredChunk, error) {
 	if len(r.pending) == 0 {
 		records, err := r.r.Next(ctx)
 		if err == io.EOF && r.end == nil {
-			info, ierr := r.m.GetStreamInfo(ctx, r.stream)
-			if ierr != nil {
-				return StoredChunk{}, ierr
-			}
-			r.end = &EndSentinel{Status: r.Status()}
-			if info != nil {
-				r.end.Error = info.Error
+			if r.end, err = r.m.ending(ctx, r.stream, r.Status()); err == nil {
+				err = io.EOF
 			}
 		}
 		if err != nil {
@@ -118,6 +119,45 @@ func (r *ResumableReader) Next(ctx context.Context) (StoredChunk, error) {
 	}
 	r.current = next.Seq
 	return StoredChunk{c, next.Seq}, nil
+}
+
+// ending returns the sentinel of a stream that has ended with this status.
+func (m *Manager) ending(ctx context.Context, streamID string, status chunk.Status) (*EndSentinel, error) {
+	end := &EndSentinel{Status: status}
+	g, err := m.logs.Log(streamID)
+	if err != nil {
+		return nil, err
+	}
+	err = g.View(ctx, func(f *fold.Fold) error {
+		if f.Error != nil {
+			end.Error = f.Error.Error
+		}
+		turn := f.LastTurn()
+		if status != chunk.StatusEnded || turn == nil {
+			return nil
+		}
+		end.Message = &chunk.StreamEnd{StreamID: streamID, Timestamp: turn.LastRun().EndTime}
+		if message := f.Message(turn.MessageID); message != nil {
+			for _, p := range message.Parts {
+				if p.Type == chunk.PartData && p.Name == "output" && p.ID == "" {
+					end.Message.FinalOutput = p.Data
+				}
+			}
+		}
+		return nil
+	})
+	switch {
+	case errors.Is(err, spool.ErrNotFound): // deleted meanwhile
+		return end, nil
+	case err != nil:
+		return nil, err
+	case end.Message != nil && end.Message.FinalOutput != nil:
+		end.Message.FinalOutput, err = g.Blob(ctx, end.Message.FinalOutput)
+		if errors.Is(err, spool.ErrNotFound) || errors.Is(err, spool.ErrUnsupported) {
+			err = nil // its reference is all there is
+		}
+	}
+	return end, err
 }
 
 // All is Next as an iterator, to the stream's end.

@@ -186,7 +186,7 @@ func (r *run) readSubAgents(ctx context.Context) error {
 	}
 }
 
-// fill completes an outcome: without an error it is a success, and its tool has the
+// fill completes what a producer may leave out of an outcome: without an error it is a success, and its tool has the
 // name that the call's start has given, in the log or among the chunks before it.
 func (r *run) fill(ctx context.Context, c chunk.Chunk, before []chunk.Chunk) error {
 	var callID string
@@ -197,6 +197,9 @@ func (r *run) fill(ctx context.Context, c chunk.Chunk, before []chunk.Chunk) err
 		callID, name = c.ToolCallID, &c.ToolName
 	case *chunk.ToolOutputError:
 		callID, name = c.ToolCallID, &c.ToolName
+	case *chunk.ErrorChunk:
+		c.Fatal = false // that would promise the run's end
+		return nil
 	default:
 		return nil
 	}

@@ -95,7 +95,7 @@ func TestWriterRefusesLifecycleAndCommands(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := m.EndStream(t.Context(), "s", nil); err != nil {
+	if err := m.EndStream(t.Context(), "s", json.RawMessage(`{"n":1}`)); err != nil {
 		t.Fatal(err)
 	}
 	for {
@@ -105,8 +105,13 @@ func TestWriterRefusesLifecycleAndCommands(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if r.End().Status != chunk.StatusEnded {
-		t.Errorf("the end: %+v", r.End())
+	if end := r.End(); end.Status != chunk.StatusEnded || end.Message == nil || string(end.Message.FinalOutput) != `{"n":1}` || end.Message.StreamID != "s" || end.Message.Timestamp == 0 {
+		t.Errorf("the end: %+v", end)
+	}
+	for _, c := range stored(t, m, "s") {
+		if c.Chunk.ChunkType() == chunk.TypeStreamEnd {
+			t.Error("the control message is stored")
+		}
 	}
 	view(t, logs, "s", func(f *fold.Fold) {
 		if f.Status != chunk.StatusEnded || f.Live() || f.Messages[0].Text() != "Hello" {
@@ -412,6 +417,47 @@ func TestExternalOutcomes(t *testing.T) {
 		for _, r := range w.records("s") {
 			if end, ok := mustDecode(r).(*chunk.ToolEnd); ok && end.ToolName != map[string]string{"a": "look", "b": "take"}[end.ToolCallID] {
 				t.Errorf("%s has the name %q", end.ToolCallID, end.ToolName)
+			}
+		}
+	})
+}
+
+// A failed stream has its error before its end, classified as its producer did. Writers
+// cannot announce the end of a run.
+func TestFailuresAreClassified(t *testing.T) {
+	inWorld(t, func(w *world) {
+		m, e := stream.NewManager(w.logs, nil), stream.NewExternal(w.logs, nil)
+		out, err := m.CreateWriter(w.t.Context(), "s", "", "writer")
+		if err == nil {
+			err = errors.Join(out.Write(w.t.Context(), &chunk.ErrorChunk{Error: "careful", Recoverable: true, Fatal: true}), m.FailStream(w.t.Context(), "s", "boom"))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, want := kinds(w.records("s")), "run_started step_started error assistant_message step_committed error run_finished"; got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+		x := w.claim(e, "x")
+		c, err := stream.ParseProducerChunk([]byte(`{"type":"error","error":"careful","recoverable":true,"fatal":true}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.produce(e, x, 0, c)
+		w.produce(e, x, 1, ending(`{"type":"fail","error":"busy","code":"provider_overloaded","recoverable":true}`)...)
+		if got, want := kinds(w.records("x")), "run_started step_started error step_committed error run_finished"; got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+		for session, want := range map[string]chunk.ErrorChunk{"s": {Error: "boom"}, "x": {Error: "busy", Code: "provider_overloaded", Recoverable: true}} {
+			records := w.records(session)
+			if first := mustDecode(records[2]).(*chunk.ErrorChunk); first.Fatal {
+				t.Errorf("%s: a producer's own error is fatal", session)
+			}
+			got := mustDecode(records[len(records)-2]).(*chunk.ErrorChunk)
+			if base := got.Base; got.Error != want.Error || got.Code != want.Code || got.Recoverable != want.Recoverable || !got.Fatal || base.Step != 1 || base.AgentType == "" {
+				t.Errorf("%s: %s", session, mustMarshal(got))
+			}
+			if f := w.fold(session); f.Error.Error != want.Error || f.Error.Code != want.Code {
+				t.Errorf("%s: %+v", session, f.Error)
 			}
 		}
 	})

@@ -91,8 +91,8 @@ type LogView struct {
 	// Wait opens a stream on a session that does not exist yet, and waits for it.
 	// Without it such a request is refused with [spool.ErrNotFound].
 	Wait bool
-	// End returns the event that closes the stream of a log that has become quiet;
-	// nil while the status is active.
+	// End returns the event that closes the stream of a log that has become quiet,
+	// without its id; nil while the status is active.
 	End func(status chunk.Status, reason, errText string) []byte
 	// Lost returns the stream for a position that cannot be served: the reason is
 	// "trimmed", "ahead" or "incarnation".

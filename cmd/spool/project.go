@@ -105,8 +105,9 @@ func (p *projection) end() error {
 		if p.fold.Error != nil {
 			text = p.fold.Error.Error
 		}
-		_, err := p.out.Write(p.profile.Log.End(p.fold.Status, p.fold.Reason, text))
-		return err
+		if event := p.profile.Log.End(p.fold.Status, p.fold.Reason, text); event != nil {
+			p.write(spool.Frame{Data: event, Seq: p.fold.Seq})
+		}
 	case p.proj == nil:
 		return errors.New("the chunks contain no run_started, so there is no turn to show")
 	}

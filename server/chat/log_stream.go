@@ -153,7 +153,7 @@ func (s *logStream) upTo(end uint64, b spool.Batch) []byte {
 }
 
 // end returns the event that closes the stream, if the log or the child is quiet at the
-// reader's position.
+// reader's position. Its id is that position.
 func (s *logStream) end(ctx context.Context) (event []byte, err error) {
 	err = s.g.viewAtEnd(ctx, func(f *fold.Fold) error {
 		if !s.g.Child() && f.Seq != s.f.At() {
@@ -163,7 +163,9 @@ func (s *logStream) end(ctx context.Context) (event []byte, err error) {
 		if f.Error != nil {
 			text = f.Error.Error
 		}
-		event = s.of.End(f.Status, f.Reason, text)
+		if event = s.of.End(f.Status, f.Reason, text); event != nil {
+			event = append(s.g.cursor(s.f.At()).AppendID(nil), event...)
+		}
 		return nil
 	})
 	return event, err

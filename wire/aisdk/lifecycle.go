@@ -131,7 +131,9 @@ func (p *Projector) finish(c *chunk.RunFinished) {
 		reason = "length"
 	case chunk.OutcomeFailed:
 		reason = "error"
-		p.w.open("error").str("errorText", p.failureText(c)).close()
+		if !p.noRuns || p.failure == nil || p.failure.Fatal { // else it was told at once
+			p.w.open("error").str("errorText", p.failureText(c)).close()
+		}
 	}
 	p.end(n, reason, c.Metadata)
 }

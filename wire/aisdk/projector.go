@@ -183,6 +183,10 @@ func (p *Projector) follow(r chunk.Record, c chunk.Chunk, shown bool) {
 		p.syncEnd()
 		p.finish(c)
 	case *chunk.ErrorChunk:
+		if c.Fatal { // the end of the run tells of it
+			p.failure = c
+			return
+		}
 		p.sync()
 		p.reportError(c)
 	default:

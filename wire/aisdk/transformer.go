@@ -55,7 +55,11 @@ func (t *Transformer) Transform(c chunk.Chunk) (frames []spool.Frame, sequence u
 		return nil, t.seq
 	}
 	// A chunk made by hand may hold what is no JSON; it is taken as a log would
-	// take it.
+	// take it. An outcome without an error is a success.
+	if end, ok := c.(*chunk.ToolEnd); ok && end.Error == "" && !end.Success {
+		whole := *end
+		whole.Success, c = true, &whole
+	}
 	data, err := chunk.Append(nil, c)
 	if err == nil {
 		c, err = chunk.Decode(data)
@@ -113,11 +117,14 @@ func (t *Transformer) Finalize() []spool.Frame {
 	if p.view.steps > 0 {
 		p.syncEnd()
 	}
-	reason := "stop"
+	reason, n := "stop", len(p.w.frames)
 	if p.failure != nil {
 		reason = "error"
+		if p.failure.Fatal {
+			p.w.open("error").str("errorText", p.failure.Error).close()
+		}
 	}
-	p.end(len(p.w.frames), reason, t.metadata(nil, t.o.FinishMetadata))
+	p.end(n, reason, t.metadata(nil, t.o.FinishMetadata))
 	frames = p.w.frames
 	p.w.frames = nil
 	return frames

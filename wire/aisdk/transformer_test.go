@@ -305,3 +305,43 @@ func TestEveryChunkHasItsFrame(t *testing.T) {
 		}
 	}
 }
+
+// A failed run is told once, with and without its run_finished, and whether or not the
+// chunks name its error before the end.
+func TestTransformerTellsAFailureOnce(t *testing.T) {
+	t.Parallel()
+	end := &chunk.RunFinished{Outcome: chunk.OutcomeFailed, FinishReason: "error", Error: "gone", Code: "provider_error", Recoverable: true}
+	for name, tt := range map[string][]chunk.Chunk{
+		"the end alone":         {end},
+		"the error and the end": {&chunk.ErrorChunk{Error: "gone", Code: "provider_error", Recoverable: true, Fatal: true}, end},
+		"the error alone":       {&chunk.ErrorChunk{Error: "gone", Code: "provider_error", Recoverable: true, Fatal: true}},
+		"an error by hand":      {&chunk.ErrorChunk{Error: "gone"}, end},
+	} {
+		tr := aisdk.NewTransformer(nil)
+		var frames []spool.Frame
+		for _, c := range append([]chunk.Chunk{&chunk.TextDelta{Delta: "hi"}}, tt...) {
+			made, _ := tr.Transform(c)
+			frames = append(frames, made...)
+		}
+		frames = append(frames, tr.Finalize()...)
+		s := joined(frames)
+		if strings.Count(s, `{"type":"error","errorText":"gone"}`) != 1 || !strings.HasSuffix(s, `"finishReason":"error"}`+"\n\ndata: [DONE]\n\n") {
+			t.Errorf("%s: %s", name, s)
+		}
+	}
+}
+
+// An outcome made by hand without an error is a success, and the chunk stays as it is.
+func TestTransformerTakesOutcomesWithoutSuccess(t *testing.T) {
+	t.Parallel()
+	tr := aisdk.NewTransformer(nil)
+	end := &chunk.ToolEnd{ToolCallID: "c", Result: json.RawMessage(`7`)}
+	var frames []spool.Frame
+	for _, c := range []chunk.Chunk{&chunk.ToolStart{ToolCallID: "c", ToolName: "look", Arguments: json.RawMessage(`{}`)}, end} {
+		made, _ := tr.Transform(c)
+		frames = append(frames, made...)
+	}
+	if s := joined(frames); !strings.Contains(s, `{"type":"tool-output-available","toolCallId":"c","output":7,"dynamic":true}`) || end.Success {
+		t.Errorf("%s, %+v", s, end)
+	}
+}

@@ -13,8 +13,9 @@ import (
 type flaw struct {
 	name string
 	// found is the check that sees it; "" is any that compares what readers end with.
-	found  string
-	ofLogs bool // only profiles that show logs can have it
+	found   string
+	ofLogs  bool // only profiles that show logs can have it
+	ofTurns bool // only profiles that show turns can have it
 	// wrap returns what makes the flaw in the projectors of one profile.
 	wrap func() func(spool.Projector) spool.Projector
 }
@@ -62,6 +63,10 @@ var flaws = []flaw{
 			}
 			return frames
 		})},
+	{name: "tells a failure with its error and with the run's end", found: "a failure is shown once", ofTurns: true,
+		wrap: func() func(spool.Projector) spool.Projector {
+			return func(p spool.Projector) spool.Projector { return talkative{p} }
+		}},
 	{name: "cannot plan", found: "the same records become the same frames", wrap: func() func(spool.Projector) spool.Projector {
 		return func(p spool.Projector) spool.Projector { return planless{p} }
 	}},

@@ -78,7 +78,7 @@ func Run(t *testing.T, w Wire) {
 	below.Log, below.OnlyLog, below.stride = Agents(), true, 17
 	t.Run("with children", func(t *testing.T) { Run(t, below) })
 	for _, flaw := range flaws {
-		if flaw.ofLogs && !w.ofLog() {
+		if flaw.ofLogs && !w.ofLog() || flaw.ofTurns && w.ofLog() {
 			continue
 		}
 		t.Run("it is seen when the wire "+flaw.name, func(t *testing.T) {
@@ -114,6 +114,7 @@ var checks = []struct {
 	{"kept records alone give the same", checkKept, false},
 	{"the client ends with what the log says", checkTruth, true},
 	{"a long answer is planned in few frames", checkLong, false},
+	{"a failure is shown once", checkFailures, false},
 }
 
 // subject is a stream that the wire offers: of one turn, or of the whole log.
