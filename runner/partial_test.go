@@ -33,7 +33,7 @@ func TestKilledOwnersAnswerIsKept(t *testing.T) {
 		if got := f.Messages[1].Text(); !strings.HasPrefix(got, "w0 w1 w2 ") {
 			t.Errorf("kept %q", got)
 		}
-		want := "user_message run_started step_started text_delta executor_superseded assistant_message step_committed run_finished"
+		want := "user_message run_started step_started text_delta executor_superseded assistant_message step_committed error run_finished"
 		if got := kinds(w.settled("s")); got != want {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}
