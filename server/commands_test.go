@@ -290,6 +290,17 @@ func TestSnapshot(t *testing.T) {
 	if err := json.Unmarshal(k.status(http.StatusOK, "GET", "/api/chat/s/snapshot?checkpoint=cp-run-u1", ""), &old); err != nil || old.StreamSequence != s.Checkpoint.StreamSequence {
 		t.Errorf("at the checkpoint: %s, %v", mustJSON(old), err)
 	}
+	// It says what it is: whole, and nothing to attach to.
+	if old.Status != chunk.StatusEnded || old.Reason != frontend.ReasonCheckpoint || *old.CheckpointID != "cp-run-u1" ||
+		len(old.Messages) != 2 || mustJSON(old.Messages) != mustJSON(s.Messages) {
+		t.Errorf("at the checkpoint: %s", mustJSON(old))
+	}
+	var alias frontend.Snapshot
+	if err := json.Unmarshal(k.status(http.StatusOK, "GET", "/api/chat/s/snapshot?checkpointId=cp-run-u1", ""), &alias); err != nil ||
+		alias.StreamSequence != old.StreamSequence || mustJSON(alias.Messages) != mustJSON(old.Messages) {
+		t.Errorf("by the other name: %s, %v", mustJSON(alias), err)
+	}
+	k.problem(http.StatusNotFound, "not_found", "GET", "/api/chat/s/snapshot?checkpointId=none", "")
 	k.problem(http.StatusNotFound, "not_found", "GET", "/api/chat/s/snapshot?checkpoint=none", "")
 	if data := k.status(http.StatusOK, "GET", "/api/chat/s/checkpoints", ""); strings.Count(string(data), `"id":`) != 2 {
 		t.Errorf("checkpoints: %s", data)

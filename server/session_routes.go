@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"net/url"
@@ -20,7 +21,7 @@ func (s *Server) snapshot(w http.ResponseWriter, r *request) error {
 	snap, err := frontend.BuildSnapshot(r.Context(), s.front, frontend.SnapshotParams{
 		SubAgents:  agents,
 		Session:    r.session,
-		Checkpoint: r.URL.Query().Get("checkpoint"),
+		Checkpoint: cmp.Or(r.URL.Query().Get("checkpoint"), r.URL.Query().Get("checkpointId")),
 	})
 	if err != nil {
 		return err

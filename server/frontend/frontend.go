@@ -66,8 +66,26 @@ type Request struct {
 	Method   string // POST or GET
 	Body     []byte // POST: {message, sessionId?, messages?, state?}, or a stock client's
 	StreamID string // GET: the session
-	ResumeAt string // GET: a cursor, or the raw value of a Last-Event-ID header
+	// ResumeAt is where the client of a GET stands, from [ExtractResumePosition] or
+	// [ResumeAfter]. If it is zero, Header is read.
+	ResumeAt wire.Position
 	Header   http.Header
+}
+
+// ExtractResumePosition reads from a request's headers where its client stands: the
+// first of Last-Event-ID, X-Resume-From-Sequence and X-Resume-At that is well-formed.
+// It is zero if there is none. The position says whether the client has seen the stream
+// up to its cursor, or has loaded the snapshot at it: the streams of the two differ.
+func ExtractResumePosition(h http.Header) wire.Position { return wire.HeaderPosition(h) }
+
+// ResumeAfter is the position of a client that has seen the stream up to an event, from
+// the value of its Last-Event-ID header. It is zero if the value is malformed.
+func ResumeAfter(lastEventID string) wire.Position {
+	c, err := spool.ParseCursor(lastEventID)
+	if err != nil {
+		return wire.Position{}
+	}
+	return wire.Position{Kind: wire.Seen, Cursor: c}
 }
 
 // Response is a response independent of any framework.
@@ -120,10 +138,8 @@ func (h *Handler) params(r Request) (p chat.Params, fallback *HandlerError, err 
 		if r.StreamID == "" {
 			return p, nil, ValidationError.With("a GET needs a stream id", nil)
 		}
-		if c, err := spool.ParseCursor(r.ResumeAt); err == nil {
-			p.Position = wire.Position{Kind: wire.Seen, Cursor: c}
-		} else {
-			p.Position = wire.HeaderPosition(r.Header)
+		if p.Position = r.ResumeAt; p.Position.Kind == wire.NoPosition {
+			p.Position = ExtractResumePosition(r.Header)
 		}
 		return p, StreamCreationError, nil
 	}

@@ -320,14 +320,21 @@ func TestFrontendOfAStream(t *testing.T) {
 		return string(all)
 	}
 	position := fmt.Sprint(at.StreamSequence)
-	rest := read(frontend.Request{ResumeAt: position})
+	rest := read(frontend.Request{ResumeAt: frontend.ResumeAfter(position)})
 	if strings.Contains(rest, "Hel") || strings.Contains(rest, `"start"`) || !strings.Contains(rest, `"delta":"lo"`) || !strings.HasSuffix(rest, "[DONE]\n\n") {
 		t.Errorf("from %s: %s", position, rest)
 	}
 	if byHeader := read(frontend.Request{Header: http.Header{"Last-Event-Id": {position}}}); byHeader != rest {
 		t.Errorf("by the header: %s\nby itself: %s", byHeader, rest)
 	}
-	if whole := read(frontend.Request{ResumeAt: "no position"}); !strings.Contains(whole, `"delta":"Hello"`) {
+	// A page that has loaded the snapshot lacks the message that was being written.
+	for _, header := range []string{"X-Resume-From-Sequence", "X-Resume-At"} {
+		page := frontend.ExtractResumePosition(http.Header{http.CanonicalHeaderKey(header): {position}})
+		if whole := read(frontend.Request{ResumeAt: page}); !strings.Contains(whole, `"delta":"Hello"`) {
+			t.Errorf("%s: %s", header, whole)
+		}
+	}
+	if whole := read(frontend.Request{ResumeAt: frontend.ResumeAfter("no position")}); !strings.Contains(whole, `"delta":"Hello"`) {
 		t.Errorf("from nowhere: %s", whole)
 	}
 }

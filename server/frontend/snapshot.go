@@ -37,7 +37,8 @@ type WaitingMessage struct {
 // SnapshotParams select a snapshot.
 type SnapshotParams struct {
 	Session string
-	// Checkpoint is the id of the checkpoint to show; "" shows the present.
+	// Checkpoint is the id of the checkpoint to show; "" shows the present. The snapshot
+	// of a checkpoint has the status ended and the reason [ReasonCheckpoint].
 	Checkpoint string
 	// IncludePartialContent says whether the snapshot contains a live turn's message;
 	// nil: only without Deps.ContentReplay.
@@ -102,9 +103,20 @@ func (s *Snapshot) load(ctx context.Context, g chat.Session, checkpoint string, 
 	}
 	f, err := g.FoldAt(ctx, at)
 	if err == nil {
-		s.take(f, true)
+		s.takeCheckpoint(f)
 	}
 	return nil, err
+}
+
+// ReasonCheckpoint is the reason in the snapshot of a checkpoint.
+const ReasonCheckpoint = "checkpoint"
+
+// takeCheckpoint takes the state at a checkpoint. Nothing follows on it, although its
+// run was open then: a client has nothing to attach to, and its messages are whole.
+func (s *Snapshot) takeCheckpoint(f *fold.Fold) {
+	s.Snapshot = f.Snapshot(fold.SnapshotOptions{})
+	s.Status, s.Reason, s.Code, s.Error = chunk.StatusEnded, ReasonCheckpoint, "", nil
+	s.children = childrenOf(f, s.Snapshot.Messages)
 }
 
 // title is the session's title, for a child the beginning of its task.
