@@ -2,6 +2,7 @@ package fold
 
 import (
 	"slices"
+	"sort"
 
 	"github.com/spool-run/spool/chunk"
 )
@@ -83,12 +84,11 @@ func (f *Fold) LiveAt(n uint64) (turnID string, live bool) {
 
 // TurnAt returns the latest turn of which a run had started at sequence n, or nil.
 func (f *Fold) TurnAt(n uint64) *Turn {
-	for i := len(f.Turns) - 1; i >= 0; i-- {
-		if f.Turns[i].Runs[0].Start <= n {
-			return f.Turns[i]
-		}
+	i := sort.Search(len(f.Turns), func(i int) bool { return f.Turns[i].Runs[0].Start > n })
+	if i == 0 {
+		return nil
 	}
-	return nil
+	return f.Turns[i-1]
 }
 
 // Checkpoint returns a checkpoint by its id, or nil. Checkpoints stay after a rollback

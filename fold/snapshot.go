@@ -54,10 +54,13 @@ func (f *Fold) Snapshot(o SnapshotOptions) Snapshot {
 		Reason:         f.Reason,
 		Error:          f.Error,
 		State:          f.State,
-		Messages:       f.shownMessages(o),
+		Messages:       []chunk.Message{},
 		StreamSequence: f.Position(),
 		Usage:          f.Usage,
 		Origin:         f.Origin,
+	}
+	for _, m := range f.ShownMessages(o) {
+		s.Messages = append(s.Messages, m.Clone())
 	}
 	if f.Live() && !f.Asks() {
 		s.Status, s.Reason, s.Error = chunk.StatusActive, "", nil
@@ -82,16 +85,16 @@ func (f *Fold) Snapshot(o SnapshotOptions) Snapshot {
 	return s
 }
 
-// shownMessages returns copies of the messages that a snapshot holds.
-func (f *Fold) shownMessages(o SnapshotOptions) []chunk.Message {
-	messages, turn := []chunk.Message{}, f.LastTurn()
+// ShownMessages returns the messages that a snapshot holds. They belong to the fold.
+func (f *Fold) ShownMessages(o SnapshotOptions) []*chunk.Message {
+	messages, turn := make([]*chunk.Message, 0, len(f.Messages)+1), f.LastTurn()
 	liveTurn, live := f.LiveAt(f.Seq) // the turn that a stream from this position replays
 	streamed := o.OmitLive && live && turn != nil && liveTurn == turn.ID
 	for _, m := range f.Messages {
 		ofTurn := turn != nil && m.ID == turn.MessageID
 		empty := f.open.run != nil && len(m.Parts) == 0
 		if !ofTurn || !streamed && !empty {
-			messages = append(messages, m.Clone())
+			messages = append(messages, m)
 		}
 	}
 	if w := f.Next(); w != nil && w.Held {
@@ -109,15 +112,15 @@ func (f *Fold) Next() *Command {
 }
 
 // preview returns the messages as they will be once a held command takes effect.
-func (w *Command) preview(messages []chunk.Message) []chunk.Message {
+func (w *Command) preview(messages []*chunk.Message) []*chunk.Message {
 	if w.Rewind != nil {
-		keep := slices.IndexFunc(messages, func(m chunk.Message) bool { return m.ID == *w.Rewind }) + 1
+		keep := slices.IndexFunc(messages, func(m *chunk.Message) bool { return m.ID == *w.Rewind }) + 1
 		if keep > 0 || *w.Rewind == "" {
 			messages = messages[:keep]
 		}
 	}
 	if w.Message != nil {
-		messages = append(messages, w.Message.Clone())
+		messages = append(messages, w.Message)
 	}
 	return messages
 }

@@ -138,15 +138,6 @@ func (d *Deps) title(ctx context.Context, g chat.Session, messages []chunk.Messa
 func (s *Snapshot) take(f *fold.Fold, include bool) {
 	s.Snapshot = f.Snapshot(fold.SnapshotOptions{OmitLive: !include})
 	s.children = childrenOf(f, s.Snapshot.Messages)
-	if f.OpenRun() == nil || s.ExistingMessageID == "" {
-		return
-	}
-	for i := range s.Snapshot.Messages {
-		if m := &s.Snapshot.Messages[i]; m.ID == s.ExistingMessageID {
-			s.children.rename(m.ID, m.ID+PartialSuffix)
-			m.ID += PartialSuffix
-		}
-	}
 }
 
 // waitingMessages returns the commands whose messages are not in the history yet.
@@ -208,26 +199,34 @@ func Messages(ctx context.Context, d *Deps, session string, o MessagesOptions) (
 	if err != nil {
 		return nil, err
 	}
-	var s Snapshot
+	var (
+		messages        []chunk.Message // of the page: no others are copied
+		below           children
+		from, to, total int
+	)
 	err = g.View(ctx, func(f *fold.Fold) error {
-		s.take(f, !d.ContentReplay)
+		all := f.ShownMessages(fold.SnapshotOptions{OmitLive: d.ContentReplay})
+		total = len(all)
+		from, to = chat.PageOf(total, o.Offset, o.Limit)
+		for _, m := range all[from:to] {
+			messages = append(messages, m.Clone())
+		}
+		below = childrenOf(f, messages)
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	all := s.Snapshot.Messages
-	from, to := chat.PageOf(len(all), o.Offset, o.Limit)
 	convert, lacking := d.convert(ctx, g, o.SubAgents)
-	convert.Children = s.children.get
+	convert.Children = below.get
 	convert.OmitReasoning, convert.OmitToolResults = o.OmitReasoning, o.OmitToolResults
-	page := &MessagesPage{Messages: aisdk.ConvertToUIMessages(all[from:to], convert), HasMore: to < len(all), Total: len(all)}
+	page := &MessagesPage{Messages: aisdk.ConvertToUIMessages(messages, convert), HasMore: to < total, Total: total}
 	if err := lacking(); err != nil {
 		return nil, err
 	}
 	if o.GenerateID != nil {
 		for i := range page.Messages {
-			page.Messages[i].ID = o.GenerateID(from+i, &all[from+i])
+			page.Messages[i].ID = o.GenerateID(from+i, &messages[i])
 		}
 	}
 	return page, nil
@@ -254,23 +253,29 @@ type children struct {
 	of   map[string][]*aisdk.SubAgent // by message
 }
 
+// childrenOf returns the sub-agents of messages that were copied from a fold. The one
+// that is still being written gets the id of a partial message.
 func childrenOf(f *fold.Fold, messages []chunk.Message) children {
-	c := children{root: f.Session}
+	ids := make([]string, 0, len(messages))
 	for i := range messages {
-		if list := aisdk.SubAgentsOf(f, messages[i].ID); len(list) > 0 {
-			if c.of == nil {
-				c.of = map[string][]*aisdk.SubAgent{}
+		if messages[i].Role == chunk.RoleAssistant {
+			ids = append(ids, messages[i].ID)
+		}
+	}
+	c := children{root: f.Session, of: aisdk.SubAgentsOf(f, ids...)}
+	if f.OpenRun() == nil {
+		return c
+	}
+	open := f.LastTurn().MessageID
+	for i := range messages {
+		if m := &messages[i]; m.ID == open {
+			m.ID += PartialSuffix
+			if list := c.of[open]; list != nil {
+				c.of[m.ID] = list
 			}
-			c.of[messages[i].ID] = list
 		}
 	}
 	return c
 }
 
 func (c children) get(m *chunk.Message) (string, []*aisdk.SubAgent) { return c.root, c.of[m.ID] }
-
-func (c children) rename(id, to string) {
-	if list := c.of[id]; list != nil {
-		c.of[to] = list
-	}
-}

@@ -93,7 +93,7 @@ func diff(got, want any) string {
 func converting(l *logOf, o *aisdk.Options) *aisdk.ConvertOptions {
 	return &aisdk.ConvertOptions{Options: *o, Resolve: l.resolve,
 		Children: func(m *chunk.Message) (string, []*aisdk.SubAgent) {
-			return l.fold.Session, aisdk.SubAgentsOf(l.fold, m.ID)
+			return l.fold.Session, aisdk.SubAgentsOf(l.fold, m.ID)[m.ID]
 		}}
 }
 

@@ -73,58 +73,88 @@ type SubAgentData struct {
 	Messages []UIMessage `json:"messages"`
 }
 
-// SubAgentsOf returns the agents below a fold's that belong to one of its
-// messages, oldest first. What they hold is their own.
-func SubAgentsOf(f *fold.Fold, messageID string) []*SubAgent {
-	i := slices.IndexFunc(f.Turns, func(t *fold.Turn) bool { return t.MessageID == messageID })
-	if i < 0 || len(f.Children) == 0 {
+// SubAgentsOf returns the agents below a fold's that belong to some of its messages, by
+// the message's id and oldest first. What they hold is their own. It looks at each agent
+// once, and copies only what belongs to these messages.
+func SubAgentsOf(f *fold.Fold, messageIDs ...string) map[string][]*SubAgent {
+	if len(f.Children) == 0 {
 		return nil
 	}
-	turn := f.Turns[i]
-	var list []*SubAgent
-	var walk func(parent *fold.Fold)
-	walk = func(parent *fold.Fold) {
-		for _, c := range parent.Children {
-			if a := subAgentOf(f, parent, c, turn); a != nil {
-				list = append(list, a)
-			}
-			walk(c)
+	ids := make(map[string]bool, len(messageIDs))
+	for _, id := range messageIDs {
+		ids[id] = true
+	}
+	found := agentsByTurn{f: f, wanted: make(map[*fold.Turn]bool, len(ids)), turns: map[*fold.Turn][]*SubAgent{}}
+	for _, t := range f.Turns {
+		if ids[t.MessageID] {
+			found.wanted[t] = true
 		}
 	}
-	walk(f)
-	slices.SortStableFunc(list, func(a, b *SubAgent) int { return cmp.Compare(a.Opened, b.Opened) })
-	return list
+	found.walk(f)
+	of := make(map[string][]*SubAgent, len(found.turns))
+	for turn, list := range found.turns {
+		slices.SortStableFunc(list, func(a, b *SubAgent) int { return cmp.Compare(a.Opened, b.Opened) })
+		of[turn.MessageID] = list
+	}
+	return of
 }
 
-// subAgentOf returns the part that a child has in a turn of f's, or nil.
-func subAgentOf(f, parent, c *fold.Fold, turn *fold.Turn) *SubAgent {
-	a := &SubAgent{Session: c.Session, Type: c.AgentType, Status: chunk.StatusActive}
+// agentsByTurn collects the agents of some turns of a fold.
+type agentsByTurn struct {
+	f      *fold.Fold
+	wanted map[*fold.Turn]bool
+	turns  map[*fold.Turn][]*SubAgent
+}
+
+func (b *agentsByTurn) walk(parent *fold.Fold) {
+	for _, c := range parent.Children {
+		b.collect(parent, c)
+		b.walk(c)
+	}
+}
+
+// collect adds a child to each turn in which it has a part.
+func (b *agentsByTurn) collect(parent, c *fold.Fold) {
+	// An agent's turn belongs to the turn of f's that had last begun by then.
+	if began := parent.TurnAt(c.Began); began != nil {
+		if turn := b.f.TurnAt(began.Runs[0].Start); b.wanted[turn] {
+			a := b.add(turn, c, c.Began)
+			a.CallID = c.CallID
+		}
+	}
+	at := 0
+	for _, t := range c.Turns {
+		turn := b.f.TurnAt(t.Runs[0].Start)
+		if !b.wanted[turn] {
+			continue
+		}
+		var a *SubAgent
+		if list := b.turns[turn]; len(list) > 0 && list[len(list)-1].Session == c.Session {
+			a = list[len(list)-1]
+		} else {
+			a = b.add(turn, c, t.Runs[0].Start)
+		}
+		at = a.take(c, t, at)
+	}
+}
+
+func (b *agentsByTurn) add(turn *fold.Turn, c *fold.Fold, opened uint64) *SubAgent {
+	a := &SubAgent{Session: c.Session, Type: c.AgentType, Status: chunk.StatusActive, Opened: opened}
 	if c.Ended > 0 {
 		a.Status = chunk.StatusEnded
 	}
-	// An agent's turn belongs to the turn of f's that had last begun by then.
-	began := parent.TurnAt(c.Began)
-	if began != nil && f.TurnAt(began.Runs[0].Start) == turn {
-		a.CallID, a.Opened = c.CallID, c.Began
-	}
-	for _, t := range c.Turns {
-		if f.TurnAt(t.Runs[0].Start) != turn {
-			continue
-		}
-		if a.Opened == 0 {
-			a.Opened = t.Runs[0].Start
-		}
-		a.take(c, t)
-	}
-	if a.Opened == 0 {
-		return nil
-	}
+	b.turns[turn] = append(b.turns[turn], a)
 	return a
 }
 
-// take adds one of the agent's turns.
-func (a *SubAgent) take(c *fold.Fold, t *fold.Turn) {
-	at := slices.IndexFunc(c.Messages, func(m *chunk.Message) bool { return m.ID == t.MessageID })
+// take adds one of the agent's turns. The search for its message begins at an index;
+// take returns where the next turn's begins.
+func (a *SubAgent) take(c *fold.Fold, t *fold.Turn, begin int) (next int) {
+	is := func(m *chunk.Message) bool { return m.ID == t.MessageID }
+	at := slices.IndexFunc(c.Messages[begin:], is) + begin
+	if at < begin {
+		at = slices.IndexFunc(c.Messages, is)
+	}
 	from := at
 	for from > 0 && c.Messages[from-1].Role == chunk.RoleUser {
 		from--
@@ -148,6 +178,7 @@ func (a *SubAgent) take(c *fold.Fold, t *fold.Turn) {
 			a.Status, a.Reason = chunk.StatusEnded, string(run.Outcome)
 		}
 	}
+	return max(at, begin)
 }
 
 // parentOf returns the session of a child's parent.
