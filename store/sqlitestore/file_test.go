@@ -281,3 +281,67 @@ func TestPagesPerAppend(t *testing.T) {
 		t.Errorf("100 appends wrote %d pages, want about 4 each", n)
 	}
 }
+
+// A file of the schema before is brought to the present one, whatever it holds, once and
+// for all processes.
+func TestUpgrade(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "spool.db")
+	now := time.UnixMilli(1e12)
+	clock := &Options{Now: func() time.Time { return now }}
+	s := mustOpen(t, path, clock, "boot")
+	say := func(s *Store, id string) {
+		t.Helper()
+		now = now.Add(7 * time.Second)
+		_, err := s.Append(t.Context(), spool.Append{Session: id, Row: spool.Row{Principal: "ann"},
+			Records: []chunk.Record{{Type: "user_message", Data: []byte(`{}`)}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, id := range []string{"a", "b", "gone", "c", "a"} {
+		say(s, id)
+	}
+	if err := errors.Join(s.Delete(t.Context(), "gone"), s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	const columnsAndIndexes = "SELECT name, type, \"notnull\" FROM pragma_table_info('session'); SELECT sql FROM sqlite_schema WHERE type = 'index' ORDER BY name"
+	present := sqlite3(t, path, columnsAndIndexes)
+	sqlite3(t, path, `DROP INDEX session_listed; DROP INDEX session_status; DROP INDEX session_principal;
+ALTER TABLE session DROP COLUMN listed;
+CREATE INDEX session_principal ON session (principal) WHERE principal <> '';
+PRAGMA user_version = 1`)
+	s, other := mustOpen(t, path, clock, "boot"), mustOpen(t, path, clock, "boot")
+	if got := sqlite3(t, path, columnsAndIndexes); got != present {
+		t.Errorf("upgraded:\n%s\nmade new:\n%s", got, present)
+	}
+	listed := func() (ids string) {
+		t.Helper()
+		for _, q := range []spool.SessionQuery{{}, {Principal: "ann"}, {Status: chunk.StatusEnded}} {
+			q.Max = 2
+			for {
+				p, err := s.Sessions(t.Context(), q)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, i := range p.Sessions {
+					ids += i.Session
+				}
+				if q.After = p.NextAfter; q.After == "" {
+					break
+				}
+			}
+			ids += " "
+		}
+		return ids
+	}
+	if got := listed(); got != "acb acb acb " {
+		t.Errorf("listed %q after the upgrade", got)
+	}
+	say(other, "b")
+	if got := listed(); got != "bac bac bac " {
+		t.Errorf("listed %q after an update", got)
+	}
+	if got := sqlite3(t, path, "PRAGMA integrity_check; SELECT count(*), count(listed) FROM session"); got != "ok\n4|3" {
+		t.Error(got)
+	}
+}

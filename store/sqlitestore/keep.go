@@ -149,6 +149,13 @@ func (s *Store) sweep(ctx context.Context, sid int64) error {
 	return nil
 }
 
+// A listing walks one of the indexes of listings backwards, from the place of the page
+// before. What was updated within the same ten seconds is sorted.
+const (
+	listing      = "SELECT " + stateColumns + " FROM session WHERE listed <= +?"
+	listingOrder = " ORDER BY listed DESC, updated DESC, id LIMIT +?"
+)
+
 // Sessions implements [spool.Lister].
 func (s *Store) Sessions(ctx context.Context, q spool.SessionQuery) (spool.SessionPage, error) {
 	if err := s.usable(ctx); err != nil {
@@ -162,11 +169,18 @@ func (s *Store) Sessions(ctx context.Context, q spool.SessionQuery) (spool.Sessi
 	if limit <= 0 {
 		limit = 100
 	}
-	sql, args := "SELECT "+stateColumns+" FROM session WHERE alive = 1", []driver.Value{}
-	if q.Status != "" {
-		sql, args = sql+" AND status = +?", append(args, string(q.Status))
-	} else {
+	before := int64(never)
+	if q.After != "" {
+		before = after.Updated / listPrecision
+	}
+	sql, args := listing, []driver.Value{before}
+	switch {
+	case q.Status == "":
 		sql, args = sql+" AND status <> +?", append(args, string(chunk.StatusCopying))
+	case q.Principal != "": // that one's index is used
+		sql, args = sql+" AND +status = +?", append(args, string(q.Status))
+	default:
+		sql, args = sql+" AND status = +?", append(args, string(q.Status))
 	}
 	if q.Principal != "" {
 		sql, args = sql+" AND principal = +? AND principal <> ''", append(args, q.Principal)
@@ -174,7 +188,7 @@ func (s *Store) Sessions(ctx context.Context, q spool.SessionQuery) (spool.Sessi
 	if q.After != "" {
 		sql, args = sql+" AND (updated < +? OR updated = +? AND id > +?)", append(args, after.Updated, after.Updated, after.Session)
 	}
-	sql += " ORDER BY updated DESC, id LIMIT +?"
+	sql += listingOrder
 	args = append(args, int64(limit)+1)
 	var page spool.SessionPage
 	if err := s.read(ctx, func(c *conn) error {

@@ -1,6 +1,7 @@
 package sqlitestore
 
 import (
+	"cmp"
 	"crypto/rand"
 	"database/sql/driver"
 	"fmt"
@@ -11,7 +12,7 @@ import (
 )
 
 const (
-	schemaVersion = 1
+	schemaVersion = 2
 	applicationID = 0x53504c31 // "SPL1", for file(1) and other programs
 )
 
@@ -19,7 +20,8 @@ const (
 // deleted session stays as a row with alive = 0. A session with incarnation = 0 has
 // blobs but no log yet. trace_trimmed and trimmed tell how far the records below
 // trace_floor and floor have been removed. ready is the time from which the session can
-// be claimed.
+// be claimed. listed is updated in units of ten seconds, and NULL for a deleted session:
+// listings walk its indexes, which therefore change at most once in ten seconds.
 const schema = `
 CREATE TABLE session (
   sid INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -43,10 +45,10 @@ CREATE TABLE session (
   trace_trimmed INTEGER NOT NULL,
   trimmed INTEGER NOT NULL,
   ready INTEGER,
-  version INTEGER NOT NULL
+  version INTEGER NOT NULL,
+  listed INTEGER
 );
 CREATE INDEX session_ready ON session (ready) WHERE ready IS NOT NULL;
-CREATE INDEX session_principal ON session (principal) WHERE principal <> '';
 CREATE TABLE record (
   sid INTEGER NOT NULL,
   seq INTEGER NOT NULL,
@@ -83,9 +85,24 @@ CREATE TABLE blob (
 );
 CREATE TABLE garbage (sid INTEGER PRIMARY KEY);
 CREATE TABLE unsynced (token TEXT PRIMARY KEY, boot TEXT NOT NULL);
+` + listings
+
+// listings are the indexes of listings: of all sessions, of those in a status, and of a
+// principal's.
+const listings = `
+CREATE INDEX session_listed ON session (listed) WHERE listed IS NOT NULL;
+CREATE INDEX session_status ON session (status, listed) WHERE listed IS NOT NULL;
+CREATE INDEX session_principal ON session (principal, listed) WHERE principal <> '' AND listed IS NOT NULL;
 `
 
-// prepare makes or checks the schema, on a connection without a transaction.
+// upgrades bring a database of an older schema to the next one: upgrades[0] from 1 to 2.
+var upgrades = [schemaVersion - 1]string{
+	`ALTER TABLE session ADD COLUMN listed INTEGER;
+UPDATE session SET listed = updated / 10000 WHERE alive = 1;
+DROP INDEX session_principal;` + listings,
+}
+
+// prepare makes, checks or upgrades the schema, on a connection without a transaction.
 func prepare(c *conn, path string) error {
 	// This is cheap if the file is in WAL mode already; otherwise it makes the file.
 	if err := c.query(func([]driver.Value) error { return nil }, "PRAGMA journal_mode = WAL"); err != nil {
@@ -94,40 +111,50 @@ func prepare(c *conn, path string) error {
 	if err := c.script("BEGIN IMMEDIATE"); err != nil {
 		return err
 	}
-	err := func() error {
-		version, err := c.number("PRAGMA user_version")
-		if err != nil {
-			return err
-		}
-		tables, err := c.number("SELECT count(*) FROM sqlite_schema")
-		if err != nil {
-			return err
-		}
-		switch {
-		case version == schemaVersion:
-			app, err := c.number("PRAGMA application_id")
-			if err == nil && app != applicationID {
-				err = refuse(path, "it belongs to another program")
-			}
-			return err
-		case version > schemaVersion:
-			e := *chunk.ErrInvalid
-			e.Message = fmt.Sprintf("a newer program wrote %s: its schema version is %d, this program knows %d", path, version, schemaVersion)
-			e.Hint = "use the newer program, or another file"
-			return &e
-		case version != 0 || tables > 0:
-			return refuse(path, "it belongs to another program")
-		}
-		if err := c.script(schema); err != nil {
-			return err
-		}
-		return c.script(fmt.Sprintf("PRAGMA user_version = %d; PRAGMA application_id = %d", schemaVersion, applicationID))
-	}()
+	err := build(c, path)
 	if err != nil {
 		c.script("ROLLBACK")
 		return err
 	}
 	return c.script("COMMIT")
+}
+
+// build is prepare in its transaction.
+func build(c *conn, path string) error {
+	version, err := c.number("PRAGMA user_version")
+	if err != nil {
+		return err
+	}
+	tables, err := c.number("SELECT count(*) FROM sqlite_schema")
+	if err != nil {
+		return err
+	}
+	switch {
+	case version > schemaVersion:
+		e := *chunk.ErrInvalid
+		e.Message = fmt.Sprintf("a newer program wrote %s: its schema version is %d, this program knows %d", path, version, schemaVersion)
+		e.Hint = "use the newer program, or another file"
+		return &e
+	case version > 0:
+		if app, err := c.number("PRAGMA application_id"); err != nil || app != applicationID {
+			return cmp.Or(err, refuse(path, "it belongs to another program"))
+		}
+		if version == schemaVersion {
+			return nil
+		}
+		for _, sql := range upgrades[version-1:] {
+			if err := c.script(sql); err != nil {
+				return err
+			}
+		}
+		return c.script(fmt.Sprintf("PRAGMA user_version = %d", schemaVersion))
+	case version < 0 || tables > 0:
+		return refuse(path, "it belongs to another program")
+	}
+	if err := c.script(schema); err != nil {
+		return err
+	}
+	return c.script(fmt.Sprintf("PRAGMA user_version = %d; PRAGMA application_id = %d", schemaVersion, applicationID))
 }
 
 func refuse(path, why string) error {

@@ -31,7 +31,10 @@ type state struct {
 
 	traceTrimmed, trimmed uint64
 	ready                 int64 // as stored
-	principal             string
+	// As stored, of the indexed columns.
+	principal string
+	status    chunk.Status
+	listed    int64
 
 	writers map[string]*written // nil: not loaded
 	touched bool
@@ -74,7 +77,7 @@ func scanState(row []driver.Value) *state {
 	if v, ok := row[20].(int64); ok {
 		st.ready = v
 	}
-	st.principal = st.row.Principal
+	st.principal, st.status, st.listed = st.row.Principal, st.head.Status, st.listedAt()
 	return st
 }
 
@@ -193,6 +196,19 @@ func (st *state) readyAt() int64 {
 	return at
 }
 
+// listPrecision is how exactly the indexes of listings know when a session was updated,
+// in milliseconds.
+const listPrecision = 10_000
+
+// listedAt returns the place of the session in the indexes of listings, never if it does
+// not exist.
+func (st *state) listedAt() int64 {
+	if !st.alive {
+		return never
+	}
+	return st.updated / listPrecision
+}
+
 // renew extends the lease, if it was not released. An extension by less than a
 // thirty-second of the TTL is not worth an update of the index.
 func (st *state) renew(now int64) {
@@ -204,7 +220,7 @@ func (st *state) renew(now int64) {
 // update names no indexed column: SQLite writes the index pages of all named columns,
 // even if the values are unchanged, and nearly every append is an update.
 const update = `UPDATE session SET alive = ?, seq = ?, incarnation = ?, trace_floor = ?, floor = ?, epoch = ?,
- status = ?, due = ?, last_command = ?, agent = ?, title = ?, updated = ?, lease_owner = ?, lease_ttl = ?,
+ due = ?, last_command = ?, agent = ?, title = ?, updated = ?, lease_owner = ?, lease_ttl = ?,
  lease_expires = ?, trace_trimmed = ?, trimmed = ?, version = ?`
 
 // save writes a row if it is dirty.
@@ -216,12 +232,9 @@ func (t *tx) save(st *state) error {
 	if ready < st.ready {
 		t.sooner = true
 	}
-	indexed := ready != st.ready || st.row.Principal != st.principal
-	st.ready, st.principal = ready, st.row.Principal
-	var readyValue driver.Value
-	if ready != never {
-		readyValue = ready
-	}
+	listed := st.listedAt()
+	indexed := ready != st.ready || st.row.Principal != st.principal || st.head.Status != st.status || listed != st.listed
+	st.ready, st.principal, st.status, st.listed = ready, st.row.Principal, st.head.Status, listed
 	alive := int64(0)
 	if st.alive {
 		alive = 1
@@ -229,14 +242,14 @@ func (t *tx) save(st *state) error {
 	h := &st.head
 	values := []driver.Value{
 		alive, int64(h.Seq), int64(h.Incarnation), int64(h.TraceFloor), int64(h.Floor), int64(h.Epoch),
-		string(h.Status), h.Due, int64(st.command), st.row.Agent, st.row.Title, st.updated,
+		h.Due, int64(st.command), st.row.Agent, st.row.Title, st.updated,
 		st.owner, st.ttl, st.expires, int64(st.traceTrimmed), int64(st.trimmed), st.version,
 	}
 	switch {
 	case st.sid == 0:
-		if err := t.c.exec(`INSERT INTO session (alive, seq, incarnation, trace_floor, floor, epoch, status, due, last_command,
- agent, title, updated, lease_owner, lease_ttl, lease_expires, trace_trimmed, trimmed, version, id, principal, ready)
- VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`, append(values, st.id, st.row.Principal, readyValue)...); err != nil {
+		if err := t.c.exec(`INSERT INTO session (alive, seq, incarnation, trace_floor, floor, epoch, due, last_command,
+ agent, title, updated, lease_owner, lease_ttl, lease_expires, trace_trimmed, trimmed, version, id, principal, status, ready, listed)
+ VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`, append(values, st.id, st.row.Principal, string(h.Status), orNull(ready), orNull(listed))...); err != nil {
 			return err
 		}
 		sid, err := t.c.number("SELECT last_insert_rowid()")
@@ -245,7 +258,8 @@ func (t *tx) save(st *state) error {
 		}
 		st.sid = sid
 	case indexed:
-		if err := t.c.exec(update+", principal = ?, ready = ? WHERE sid = +?", append(values, st.row.Principal, readyValue, st.sid)...); err != nil {
+		if err := t.c.exec(update+", principal = ?, status = ?, ready = ?, listed = ? WHERE sid = +?",
+			append(values, st.row.Principal, string(h.Status), orNull(ready), orNull(listed), st.sid)...); err != nil {
 			return err
 		}
 	default:
@@ -265,6 +279,14 @@ func (t *tx) save(st *state) error {
 	}
 	st.dirty = false
 	return nil
+}
+
+// orNull returns NULL for never.
+func orNull(at int64) driver.Value {
+	if at == never {
+		return nil
+	}
+	return at
 }
 
 // loadWriters fetches the last append of each writer under the latest epoch.
