@@ -18,7 +18,7 @@ func attach(runs int) error {
 	}
 	defer c.stop()
 	body, _ := json.Marshal(map[string]any{"id": "long", "message": map[string]any{
-		"id": "u1", "role": "user", "parts": []any{map[string]string{"type": "text", "text": "long"}}}})
+		"id": "u1", "role": "user", "parts": []any{map[string]string{"type": "text", "text": "bulk"}}}})
 	res, err := http.Post("http://"+c.addr+"/api/chat/long", "application/json", bytes.NewReader(body))
 	if err != nil {
 		return err

@@ -190,7 +190,7 @@ func heldScenes(h *holder) []scene {
 // stopHung holds the owner of two runs for ever, and has another server stop them,
 // which takes them from it after some seconds.
 func stopHung(h *holder, s *spoolServer, db string) {
-	for session, at := range map[string]string{"stopped-by-force": "tools tool_end 1", "stopped-long": "long text_delta 300"} {
+	for session, at := range map[string]string{"stopped-by-force": "tools tool_end 1", "stopped-long": "bulk text_delta 300"} {
 		text, typ, n := "", "", 0
 		if _, err := fmt.Sscan(at, &text, &typ, &n); err != nil {
 			s.t.Fatal(err)

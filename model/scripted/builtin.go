@@ -1,6 +1,7 @@
 package scripted
 
 import (
+	_ "embed" // the essay
 	"iter"
 	"slices"
 	"strconv"
@@ -35,7 +36,8 @@ var builtin = map[string]Scene{
 			"The weather will be kind; your notes say to pack good shoes and one warm layer. "+
 			"That took three steps and three tool calls, two of them in parallel."))),
 
-	"long": long,
+	"long": Steps(Say(Text(strings.TrimSpace(essay)))),
+	"bulk": bulk,
 
 	"approve":   approve,
 	"meanwhile": approve,
@@ -65,14 +67,15 @@ var tour = Steps(Say(Text("This is Spool's demo. No model is configured, so a sc
 	"- `hello`: a short answer.\n" +
 	"- `think`: reasoning, then an answer.\n" +
 	"- `tools`: three steps, two tools in parallel, progress and state.\n" +
-	"- `long`: " + strconv.Itoa(longDeltas) + " deltas. Reload, close the laptop, open a second tab.\n" +
+	"- `long`: a short history of logs, of a few minutes' reading. Reload, close the laptop, open a second tab, kill the server.\n" +
 	"- `approve`: a call that waits for your approval, for days if need be.\n" +
 	"- `meanwhile`: the same, while another call still runs.\n" +
 	"- `client-tool`: a call that the browser answers.\n" +
 	"- `branch`: a journey of three steps, each a checkpoint to go back to or to branch from.\n" +
 	"- `agents`: two agents at work for another one, at the same time.\n" +
 	"- `agents-approve`: an agent of an agent that waits for your approval.\n" +
-	"- `fail`: an error in mid-answer.\n\n" +
+	"- `fail`: an error in mid-answer.\n" +
+	"- `bulk`: " + strconv.Itoa(bulkDeltas) + " deltas of nonsense, for measurements.\n\n" +
 	"Set `OPENAI_API_KEY`, `OPENAI_BASE_URL` or `ANTHROPIC_API_KEY` to talk to a real model.")))
 
 // approve asks before it books, and takes no for an answer. Meanwhile it may look
@@ -114,15 +117,20 @@ func branch(c Call) iter.Seq2[model.Part, error] {
 			"in the new chat, and compare the two.")))(c)
 }
 
-const longDeltas = 20_000
+// essay is what long says.
+//
+//go:embed long.md
+var essay string
+
+const bulkDeltas = 20_000
 
 var vocabulary = strings.Fields(`a log keeps what was said and in which order it was said so that whoever comes late
 	reads the same story as those who came first every reader holds only a position and asks for what follows
 	durable visible record cursor session writer lease epoch frame stream quiet café naïve Lisboa — résumé
 	nothing gets lost between the model and the page while the process that ran it may have gone long ago`)
 
-// long is Markdown without end, about 600 KB of it.
-func long(Call) iter.Seq2[model.Part, error] {
+// bulk is Markdown without sense, about 600 KB of it.
+func bulk(Call) iter.Seq2[model.Part, error] {
 	return func(yield func(model.Part, error) bool) {
 		seed := uint32(2463534242)
 		next := func(n int) int { // xorshift: the same prose on every machine
@@ -132,10 +140,10 @@ func long(Call) iter.Seq2[model.Part, error] {
 			return int(seed % uint32(n))
 		}
 		var b strings.Builder
-		for i := range longDeltas {
+		for i := range bulkDeltas {
 			b.Reset()
 			switch {
-			case i == longDeltas-1:
+			case i == bulkDeltas-1:
 				b.WriteString("\n\nThat was all of it.")
 			case i%400 == 0:
 				b.WriteString("\n\n## Part " + strconv.Itoa(i/400+1) + "\n\n")
@@ -146,7 +154,7 @@ func long(Call) iter.Seq2[model.Part, error] {
 			case i%400 > 360 && i%8 == 0:
 				b.WriteString("\n- ")
 			}
-			for n := 3 + next(6); n > 0 && i < longDeltas-1; n-- {
+			for n := 3 + next(6); n > 0 && i < bulkDeltas-1; n-- {
 				word := vocabulary[next(len(vocabulary))]
 				if next(40) == 0 {
 					word = "**" + word + "**"
@@ -154,7 +162,7 @@ func long(Call) iter.Seq2[model.Part, error] {
 				b.WriteString(word)
 				b.WriteByte(' ')
 			}
-			if next(5) == 0 && i < longDeltas-1 {
+			if next(5) == 0 && i < bulkDeltas-1 {
 				b.WriteString("🧵. ")
 			}
 			if !yield(model.TextDelta{ID: "text", Delta: b.String()}, nil) {

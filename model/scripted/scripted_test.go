@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"os"
 	"reflect"
 	"strings"
 	"testing"
@@ -154,8 +155,8 @@ func TestTools(t *testing.T) {
 	}
 }
 
-func TestLong(t *testing.T) {
-	parts, err := play(t.Context(), scripted.New(nil), ask("long"))
+func TestBulk(t *testing.T) {
+	parts, err := play(t.Context(), scripted.New(nil), ask("bulk"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,6 +166,28 @@ func TestLong(t *testing.T) {
 	}
 	if !strings.Contains(s.text, "## Part 50\n") || !strings.Contains(s.text, "That was all of it.") {
 		t.Error("the last part is missing")
+	}
+}
+
+// Long is a text for people. It has what a page must render, and is long enough to
+// reload and to kill the server while it is said.
+func TestLong(t *testing.T) {
+	parts, err := play(t.Context(), scripted.New(nil), ask("long"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := sum(t, parts)
+	whole, err := os.ReadFile("long.md")
+	if err != nil || s.text != strings.TrimSpace(string(whole)) {
+		t.Errorf("it is not the essay: %v", err)
+	}
+	if s.deltas < 1500 || s.deltas > 3000 || s.finish != "stop" {
+		t.Errorf("%d deltas, finish %q", s.deltas, s.finish)
+	}
+	for _, markup := range []string{"# ", "\n## ", "\n1. ", "\n> ", "\n| --- | --- |\n", "**log**", "É"} {
+		if !strings.Contains(s.text, markup) {
+			t.Errorf("there is no %q in it", markup)
+		}
 	}
 }
 
@@ -209,7 +232,7 @@ func TestRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, rate := range []float64{40, 10_000} {
 			start := time.Now()
-			parts, err := play(t.Context(), scripted.New(&scripted.Options{Rate: rate}), ask("long"))
+			parts, err := play(t.Context(), scripted.New(&scripted.Options{Rate: rate}), ask("bulk"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -228,7 +251,7 @@ func TestCancelWithinADelta(t *testing.T) {
 			defer cancel()
 			n := 0
 			var last error
-			for _, err := range scripted.New(&scripted.Options{Rate: rate}).Stream(ctx, ask("long")) {
+			for _, err := range scripted.New(&scripted.Options{Rate: rate}).Stream(ctx, ask("bulk")) {
 				last = err
 				if n++; n == 5 {
 					time.AfterFunc(time.Millisecond, cancel)

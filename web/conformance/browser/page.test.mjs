@@ -239,7 +239,7 @@ test('a call that waits is answered on the page: approved, denied, after a reloa
 test('a long answer, from a new chat, by keyboard alone', async () => {
   const page = await openPage(browser, plain.url);
   await page.locator('.demo').waitFor();
-  await page.keyboard.type('long');
+  await page.keyboard.type('bulk');
   await page.keyboard.press('Enter');
   await page.getByText('That was all of it.').waitFor({ timeout: 0 }); // slow machines take minutes for it
   await same(page, { url: plain.url });
