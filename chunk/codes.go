@@ -96,6 +96,7 @@ var codes = map[string]CodeInfo{
 	"no_message":           {CategoryRequest, 400, false},
 	"result_invalid":       {CategoryRequest, 422, false},
 	"override_not_allowed": {CategoryRequest, 403, false},
+	"unauthenticated":      {CategoryRequest, 401, false},
 	"cross_origin":         {CategoryRequest, 403, false},
 	"host_not_allowed":     {CategoryRequest, 403, false},
 	"body_timeout":         {CategoryRequest, 408, true},

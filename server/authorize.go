@@ -1,12 +1,59 @@
 package server
 
 import (
-	"net/http"
+	"errors"
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/server/chat"
 )
+
+// Action is the kind of access that a request needs to a session.
+type Action string
+
+const (
+	ActionRead   Action = "read"   // streams, snapshots, messages, blobs; the source of a branch
+	ActionSend   Action = "send"   // messages, answers, resumes; may create the session
+	ActionStop   Action = "stop"   //
+	ActionDecide Action = "decide" // approvals, and results of client-executed calls, on any route
+	ActionDelete Action = "delete" //
+	ActionAppend Action = "append" // as an external producer; may create the session
+	ActionList   Action = "list"   // the sessions of a principal, or all for an anonymous caller; the session is ""
+	ActionOps    Action = "ops"    // metrics; the session is ""
+)
+
+// Access is what a request asks for.
+type Access struct {
+	Principal string // who asks; "" is an anonymous caller
+	Action    Action
+	Session   string // the session; for a child agent's, that of its root agent
+	// Owner is the principal who created the session; "" if the creator was anonymous. Of
+	// a session that does not exist it is Principal. It is known only if
+	// Options.Principal is set.
+	Owner string
+}
+
+// ErrUnauthenticated is returned by Options.Principal and Options.Authorize for a caller
+// who must first say who it is. The response is 401.
+var ErrUnauthenticated = &chunk.Error{Code: "unauthenticated", Message: "the request does not say who makes it", Hint: "sign in, or send a valid token"}
+
+var errNotOwner = errors.New("the session belongs to another principal")
+
+// OwnerOnly allows each principal to do everything with its own sessions, to create
+// sessions and to list its own. Metrics are nobody's. Anonymous callers get
+// [ErrUnauthenticated]. It decides if Options has a Principal and no Authorize; an
+// Authorize can call it for what it does not decide itself.
+func OwnerOnly(a Access) error {
+	switch {
+	case a.Principal == "":
+		return ErrUnauthenticated
+	case a.Action == ActionOps:
+		return errors.New("metrics need Options.Authorize")
+	case a.Action != ActionList && a.Owner != a.Principal:
+		return errNotOwner
+	}
+	return nil
+}
 
 // admit authorises a request for its session. From then on the request sees the session
 // as it was found before it was authorised, or not at all: what is created, deleted or
@@ -15,14 +62,28 @@ func (s *Server) admit(r *request, action Action) error {
 	if err := checkAccess(r.session, action); err != nil {
 		return err
 	}
-	var err error
-	if r.principal, err = s.principal(r.Request); err != nil {
-		return s.refuse(r.session, action, err)
+	if err := s.identify(r); err != nil {
+		return err
 	}
 	if err := s.arrive(r, action); err != nil {
 		return err
 	}
-	return s.ask(r.Request, r.principal, r.session, action)
+	return s.ask(r, action)
+}
+
+// identify finds out who makes a request.
+func (s *Server) identify(r *request) (err error) {
+	if s.o.Principal == nil || r.identified {
+		return nil
+	}
+	if r.principal, err = s.o.Principal(r.Request); err != nil {
+		return s.refuse(r, "", err)
+	}
+	if r.principal == "" && s.o.Authorize == nil {
+		return s.refuse(r, "", ErrUnauthenticated)
+	}
+	r.identified = true
+	return nil
 }
 
 // arrive finds out whose session it is. The handler needs its head anyway, but for those
@@ -47,23 +108,10 @@ func (s *Server) arrive(r *request, action Action) error {
 	return nil
 }
 
-// authorize checks the id of a session beside the request's own, and whether the request
-// may have this access to it.
-func (s *Server) authorize(r *http.Request, session string, action Action) (principal string, err error) {
-	if err := checkAccess(session, action); err != nil {
-		return "", err
-	}
-	if principal, err = s.principal(r); err != nil {
-		return "", s.refuse(session, action, err)
-	}
-	return principal, s.ask(r, principal, session, action)
-}
-
-func (s *Server) principal(r *http.Request) (string, error) {
-	if s.o.Principal == nil {
-		return "", nil
-	}
-	return s.o.Principal(r)
+// authorize is [Server.admit] for a session beside the request's own, or for the
+// request's own as it is now.
+func (s *Server) authorize(r *request, session string, action Action) error {
+	return s.admit(&request{Request: r.Request, session: session, principal: r.principal, identified: r.identified}, action)
 }
 
 // checkAccess checks a session's id. A child agent's session can only be read, answered
@@ -78,20 +126,28 @@ func checkAccess(session string, action Action) error {
 	return chat.CheckSession(session)
 }
 
-// ask asks the program whether the request may have this access. A child agent's session
-// has the rights of its root's session.
-func (s *Server) ask(r *http.Request, principal, session string, action Action) error {
-	if s.o.Authorize == nil {
-		return nil
+// ask asks whether an admitted request may have this access, too. A child agent's
+// session has the rights of its root's session.
+func (s *Server) ask(r *request, action Action) error {
+	a := Access{Principal: r.principal, Action: action, Session: chunk.RootID(r.session), Owner: r.owner}
+	var err error
+	switch {
+	case s.o.Authorize != nil:
+		err = s.o.Authorize(r.Context(), a)
+	case s.o.Principal != nil:
+		err = OwnerOnly(a)
 	}
-	if err := s.o.Authorize(r.Context(), principal, chunk.RootID(session), action); err != nil {
-		return s.refuse(session, action, err)
+	if err != nil {
+		return s.refuse(r, action, err)
 	}
 	return nil
 }
 
-// refuse hides why a request is refused.
-func (s *Server) refuse(session string, action Action, err error) error {
-	s.log.Debug("refused", "session", session, "action", action, "err", err)
+// refuse hides why a request is refused, unless the caller has to say who it is.
+func (s *Server) refuse(r *request, action Action, err error) error {
+	s.log.Debug("refused", "session", r.session, "action", action, "err", err)
+	if errors.Is(err, ErrUnauthenticated) {
+		return ErrUnauthenticated
+	}
 	return spool.ErrNotFound
 }

@@ -143,8 +143,8 @@ func TestBranchRefusals(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, &server.Options{
 		Principal: func(r *http.Request) (string, error) { return r.Header.Get("Authorization"), nil },
-		Authorize: func(_ context.Context, principal, session string, action server.Action) error {
-			if strings.HasPrefix(session, principal+"-") || action == server.ActionRead && session != "" {
+		Authorize: func(_ context.Context, a server.Access) error {
+			if strings.HasPrefix(a.Session, a.Principal+"-") || a.Action == server.ActionStop {
 				return nil
 			}
 			return errors.New("not yours")
@@ -399,7 +399,12 @@ func TestBranchOfARunningSession(t *testing.T) {
 // TestBranchIsItsMakers: who branches another's session has a session of their own.
 func TestBranchIsItsMakers(t *testing.T) {
 	t.Parallel()
-	k := newKit(t, &server.Options{Principal: func(r *http.Request) (string, error) { return r.Header.Get("Who"), nil }})
+	k := newKit(t, &server.Options{Principal: named, Authorize: func(_ context.Context, a server.Access) error {
+		if a.Action == server.ActionRead {
+			return nil // everyone may read everything
+		}
+		return server.OwnerOnly(a)
+	}})
 	post := k.stream("POST", "/api/chat/s", userBody("s", "u1", "hi"), "Who", "ann")
 	o := k.own("s")
 	o.start("u1")
@@ -410,5 +415,31 @@ func TestBranchIsItsMakers(t *testing.T) {
 	info, err := k.store.Session(t.Context(), "b")
 	if err != nil || info.Principal != "bob" || info.Title != "hi" {
 		t.Errorf("the branch's row: %+v, %v", info, err)
+	}
+	k.problem(http.StatusNotFound, "not_found", "POST", "/api/chat/s/resume", `{"mode":"retry"}`, "Who", "bob")
+}
+
+// TestBranchReadsItsSource: who may send to a session and not read it cannot branch it, as
+// the branch would show what is in it.
+func TestBranchReadsItsSource(t *testing.T) {
+	t.Parallel()
+	var asked []string
+	k := newKit(t, &server.Options{Principal: named, Authorize: func(_ context.Context, a server.Access) error {
+		asked = append(asked, fmt.Sprint(a.Action, " ", a.Session))
+		if a.Action == server.ActionRead && a.Principal == "bob" && a.Session == "s" {
+			return errors.New("write only")
+		}
+		return nil
+	}})
+	k.twoSteps("s", "Who", "ann")
+	const body = `{"mode":"branch","checkpointId":"cp-1","sessionId":"b"}`
+	k.problem(http.StatusNotFound, "not_found", "POST", "/api/chat/s/resume", body, "Who", "bob")
+	if _, err := k.store.Head(k.Context(), "b"); !errors.Is(err, spool.ErrNotFound) {
+		t.Errorf("the branch was made: %v", err)
+	}
+	asked = nil
+	k.status(http.StatusOK, "POST", "/api/chat/s/resume", body, "Who", "ann")
+	if got := strings.Join(asked, ", "); got != "read s, send b" {
+		t.Errorf("Authorize was asked for: %s", got)
 	}
 }

@@ -65,7 +65,8 @@ func (c *counting) Session(ctx context.Context, session string) (spool.SessionIn
 // a round trip.
 func TestAttachAsksTheStoreOnce(t *testing.T) {
 	t.Parallel()
-	k := newKit(t, nil)
+	ann := &server.Options{Principal: func(*http.Request) (string, error) { return "ann", nil }}
+	k := newKit(t, ann)
 	k.turn("s", "m1", "one", "two")
 	k.turn("s", "m2", "three", "four")
 	k.turn("trimmed", "m1", "one", "two")
@@ -105,7 +106,7 @@ func TestAttachAsksTheStoreOnce(t *testing.T) {
 	for i := range 2 * len(views) {
 		v, o, name := views[i/2], (*server.Options)(nil), views[i/2].name
 		if i%2 > 0 { // whose session it is costs nothing
-			o, name = &server.Options{Principal: func(*http.Request) (string, error) { return "", nil }}, name+", with principals"
+			o, name = ann, name+", by its owner"
 		}
 		t.Run(name, func(t *testing.T) {
 			store := &counting{Store: k.store}

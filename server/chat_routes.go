@@ -18,6 +18,9 @@ func (s *Server) send(of wire.Wire) handler {
 		parse = frontend.ParseBody
 	}
 	return func(w http.ResponseWriter, r *request) error {
+		if err := s.identify(r); err != nil {
+			return err
+		}
 		data, err := s.body(w, r, chatBody)
 		if err != nil {
 			return err
@@ -31,6 +34,11 @@ func (s *Server) send(of wire.Wire) handler {
 				r.session = s.logs.NewID()
 			}
 			if err = s.admit(r, ActionSend); err != nil {
+				return err
+			}
+		}
+		if b.Answering() {
+			if err := s.ask(r, ActionDecide); err != nil {
 				return err
 			}
 		}
@@ -69,8 +77,7 @@ func (s *Server) attach(of wire.Wire) handler {
 			return err
 		}
 		p.Admit = func(context.Context) error {
-			_, err := s.authorize(r.Request, r.session, ActionRead)
-			return err
+			return s.authorize(r, r.session, ActionRead)
 		}
 		res, err := chat.Handle(r.Context(), s.chat, p)
 		if err != nil {

@@ -251,9 +251,9 @@ func TestChildStreams(t *testing.T) {
 func TestChildSessions(t *testing.T) {
 	t.Parallel()
 	var asked []string
-	k := newKit(t, &server.Options{Authorize: func(_ context.Context, _, session string, _ server.Action) error {
-		asked = append(asked, session)
-		if session != wiretest.Session {
+	k := newKit(t, &server.Options{Authorize: func(_ context.Context, a server.Access) error {
+		asked = append(asked, a.Session)
+		if a.Session != wiretest.Session {
 			return errors.New("no")
 		}
 		return nil

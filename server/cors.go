@@ -4,6 +4,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 )
 
@@ -38,7 +39,8 @@ func (s *Server) hosted(r *http.Request) bool {
 
 // cors sets the response headers for the request's origin. It reports whether the
 // request is allowed: a request that changes something must come from a page of this
-// host or of an allowed origin, with any content type.
+// host or of an allowed origin, with any content type. With AllowAnyOrigin, pages of
+// origins that are not allowed by name cannot use what the browser adds for the user.
 func (s *Server) cors(w http.ResponseWriter, r *http.Request) bool {
 	h := w.Header()
 	h.Add("Vary", "Origin")
@@ -50,19 +52,40 @@ func (s *Server) cors(w http.ResponseWriter, r *http.Request) bool {
 	if !own && s.o.AllowOrigin != nil && s.o.AllowOrigin(origin) {
 		h.Set("Access-Control-Allow-Origin", origin)
 		h.Set("Access-Control-Allow-Credentials", "true")
-		h.Set("Access-Control-Expose-Headers", corsExpose)
-		if r.Method == http.MethodOptions {
-			h.Set("Access-Control-Allow-Methods", corsMethods)
-			h.Set("Access-Control-Allow-Headers", corsHeaders)
-			h.Set("Access-Control-Max-Age", "600")
-		}
+		s.corsAllow(h, r)
+		return true
+	}
+	switch {
+	case own:
+		return true
+	case s.o.AllowAnyOrigin && !credentials(r):
+		h.Set("Access-Control-Allow-Origin", "*")
+		s.corsAllow(h, r)
 		return true
 	}
 	switch r.Method {
 	case http.MethodGet, http.MethodHead, http.MethodOptions:
 		return true // the browser does not show the page the response
 	}
-	return own
+	return false
+}
+
+// corsAllow sets the headers that all allowed origins get.
+func (s *Server) corsAllow(h http.Header, r *http.Request) {
+	h.Set("Access-Control-Expose-Headers", corsExpose)
+	if r.Method == http.MethodOptions {
+		h.Set("Access-Control-Allow-Methods", corsMethods)
+		h.Set("Access-Control-Allow-Headers", corsHeaders)
+		h.Set("Access-Control-Max-Age", "600")
+	}
+}
+
+// credentials reports whether the request has credentials that a browser adds by itself.
+// A token is none: the page must know it to send it.
+func credentials(r *http.Request) bool {
+	scheme, _, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	browser := slices.ContainsFunc([]string{"Basic", "Digest", "Negotiate", "NTLM"}, func(s string) bool { return strings.EqualFold(s, scheme) })
+	return browser || r.Header.Get("Cookie") != ""
 }
 
 func sameHost(origin, host string) bool {

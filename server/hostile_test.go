@@ -25,19 +25,16 @@ func TestEveryRouteAsks(t *testing.T) {
 	k := newKitOn(t, store, nil)
 	k.turn("there", "u1", "answer")
 	asked := 0
-	closed := k.over(k.logs, &server.Options{Authorize: func(context.Context, string, string, server.Action) error {
+	closed := k.over(k.logs, &server.Options{Authorize: func(context.Context, server.Access) error {
 		asked++
 		return errors.New("no")
 	}})
 	open := []string{"/api/info", "/healthz", "/readyz"}
 	vars := strings.NewReplacer("{id}", "x", "{call}", "x", "{hash}", "sha256:x", "{chat}", "x")
-	closed.srv.Routes(func(pattern, method string, action server.Action) {
+	closed.srv.Routes(func(pattern, method string, _ server.Action) {
 		if slices.Contains(open, pattern) {
 			closed.status(http.StatusOK, method, pattern, "")
 			return
-		}
-		if strings.Contains(pattern, "{session}") && action == "" {
-			t.Errorf("%s %s asks nobody", method, pattern)
 		}
 		methods := []string{method}
 		if method == http.MethodGet {

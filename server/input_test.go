@@ -113,8 +113,8 @@ func TestAuthorize(t *testing.T) {
 			}
 			return who, nil
 		},
-		Authorize: func(_ context.Context, principal, session string, action server.Action) error {
-			if action == server.ActionList || strings.HasPrefix(session, principal+"-") {
+		Authorize: func(_ context.Context, a server.Access) error {
+			if a.Action == server.ActionList || strings.HasPrefix(a.Session, a.Principal+"-") {
 				return nil
 			}
 			return errors.New("not yours")
@@ -179,6 +179,37 @@ func TestCORS(t *testing.T) {
 		if server.LoopbackOrigin(origin) != want {
 			t.Errorf("LoopbackOrigin(%q) = %v", origin, !want)
 		}
+	}
+}
+
+// Pages of any origin may use a server with AllowAnyOrigin, but not with what their user's
+// browser adds by itself: that is for origins that are allowed by name.
+func TestAnyOrigin(t *testing.T) {
+	t.Parallel()
+	k := newKit(t, &server.Options{AllowAnyOrigin: true, AllowOrigin: func(o string) bool { return o == "https://app.example" }})
+	const elsewhere = "https://elsewhere.example"
+	h := k.do("OPTIONS", "/api/chat/s", "", "Origin", elsewhere, "Access-Control-Request-Method", "POST").Header
+	if h.Get("Access-Control-Allow-Origin") != "*" || h.Get("Access-Control-Allow-Credentials") != "" || !strings.Contains(h.Get("Access-Control-Allow-Headers"), "Authorization") {
+		t.Errorf("preflight: %v", h)
+	}
+	h = k.do("OPTIONS", "/api/chat/s", "", "Origin", "https://app.example", "Access-Control-Request-Method", "POST").Header
+	if h.Get("Access-Control-Allow-Origin") != "https://app.example" || h.Get("Access-Control-Allow-Credentials") != "true" {
+		t.Errorf("preflight of the origin that is named: %v", h)
+	}
+	for _, own := range [][]string{{"Cookie", "session=ann"}, {"Authorization", "Basic YW5uOmFubg=="}, {"Authorization", "negotiate abc"}} {
+		header := append([]string{"Origin", elsewhere, "Content-Type", "text/plain"}, own...)
+		k.problem(http.StatusForbidden, "cross_origin", "POST", "/api/chat/s", userBody("s", "u1", "hi"), header...)
+		k.problem(http.StatusForbidden, "cross_origin", "DELETE", "/api/chat/s", "", header...)
+		if h := k.do("GET", "/sessions", "", header...).Header; h.Get("Access-Control-Allow-Origin") != "" || h.Get("Access-Control-Allow-Credentials") != "" {
+			t.Errorf("%v is shown to the page: %v", own, h)
+		}
+	}
+	for _, header := range [][]string{{"Origin", elsewhere, "Authorization", "Bearer abc"}, {"Origin", elsewhere}, {"Origin", "https://app.example", "Cookie", "session=ann"}} {
+		res := k.do("POST", "/api/chat/s", userBody("s", "u1", "hi"), header...)
+		if res.StatusCode != http.StatusOK || res.Header.Get("Access-Control-Allow-Origin") == "" {
+			t.Errorf("%v: %s %v", header, res.Status, res.Header)
+		}
+		_ = res.Body.Close()
 	}
 }
 

@@ -70,6 +70,9 @@ func (s *Server) failAs(w http.ResponseWriter, r *http.Request, err error, refus
 		p.RunID = busy.RunID
 		p.Attach = attachURL(r.URL, busy.Session)
 	}
+	if status == http.StatusUnauthorized {
+		w.Header().Set("WWW-Authenticate", "Bearer")
+	}
 	if status == http.StatusServiceUnavailable {
 		w.Header().Set("Retry-After", strconv.Itoa(1+s.jitter(4)))
 	}

@@ -7,14 +7,25 @@ import (
 	"github.com/spool-run/spool/server/frontend"
 )
 
-// resume continues a session in the mode that the body names.
+// resume continues a session in the mode that the body names. A branch needs to read the
+// session, everything else to write to it.
 func (s *Server) resume(w http.ResponseWriter, r *request) error {
+	if err := s.identify(r); err != nil {
+		return err
+	}
 	data, err := s.body(w, r, chatBody)
 	if err != nil {
 		return err
 	}
 	mode, err := frontend.ResumeMode(data)
 	if err != nil {
+		return err
+	}
+	action := ActionSend
+	if mode == chat.ModeBranch {
+		action = ActionRead
+	}
+	if err := s.admit(r, action); err != nil {
 		return err
 	}
 	if mode == chat.ModeBranch {
@@ -33,17 +44,18 @@ func (s *Server) resume(w http.ResponseWriter, r *request) error {
 	return nil
 }
 
-// branch makes a new session from this one at a checkpoint. The caller must be allowed
-// to send to the new session, too.
+// branch makes a new session from this one at a checkpoint, which becomes the caller's.
+// The caller must be allowed to send to the new session, too.
 func (s *Server) branch(w http.ResponseWriter, r *request, data []byte) error {
 	o, err := frontend.ParseBranch(data)
 	if err != nil {
 		return err
 	}
 	o.Session = chat.BranchSession(s.chat, r.session, o)
-	if o.Principal, err = s.authorize(r.Request, o.Session, ActionSend); err != nil {
+	if err := s.authorize(r, o.Session, ActionSend); err != nil {
 		return err
 	}
+	o.Principal = r.principal
 	made, err := chat.Branch(r.Context(), s.chat, r.session, o)
 	if err != nil {
 		return err

@@ -15,11 +15,12 @@ import (
 // variables.
 type request struct {
 	*http.Request
-	session   string
-	principal string
-	owner     string // whose session it is, or will be if the request creates it
-	vars      map[string]string
-	held      int64 // bytes of the budget that its body holds
+	session    string
+	principal  string
+	identified bool   // its principal is known
+	owner      string // whose session it is, or will be if the request creates it
+	vars       map[string]string
+	held       int64 // bytes of the budget that its body holds
 }
 
 type handler func(w http.ResponseWriter, r *request) error
@@ -50,7 +51,7 @@ func (s *Server) table() []route {
 		{pattern: "/api/messages/{session}", methods: map[string]method{"GET": messages}},
 		{pattern: "/api/chat/{session}/stop", methods: map[string]method{"POST": {action: ActionStop, do: s.stop}}},
 		{pattern: "/api/chat/{session}/interrupt", methods: map[string]method{"POST": {action: ActionStop, do: s.interrupt}}},
-		{pattern: "/api/chat/{session}/resume", methods: map[string]method{"POST": {action: ActionSend, do: s.resume}}},
+		{pattern: "/api/chat/{session}/resume", methods: map[string]method{"POST": {do: s.resume}}},
 		{pattern: "/api/chat/{session}/approvals/{id}", methods: map[string]method{"POST": {action: ActionDecide, do: s.decide}}},
 		{pattern: "/api/chat/{session}/tools/{call}", methods: map[string]method{"POST": {action: ActionDecide, do: s.submit}}},
 		{pattern: "/api/chat/{session}/blobs/{hash}", methods: map[string]method{"GET": {action: ActionRead, do: s.blob}}},

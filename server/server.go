@@ -24,20 +24,6 @@ import (
 	"github.com/spool-run/spool/stream"
 )
 
-// Action is the kind of access that a request needs to a session.
-type Action string
-
-const (
-	ActionRead   Action = "read"   // streams, snapshots, messages, blobs
-	ActionSend   Action = "send"   // messages and answers; may create the session
-	ActionStop   Action = "stop"   //
-	ActionDecide Action = "decide" // approvals, and results of client-executed calls
-	ActionDelete Action = "delete" //
-	ActionAppend Action = "append" // as an external producer; may create the session
-	ActionList   Action = "list"   // listings; the session is ""
-	ActionOps    Action = "ops"    // metrics; the session is ""
-)
-
 // Info describes the server to the page: GET /api/info.
 type Info struct {
 	Model string `json:"model"`
@@ -46,19 +32,26 @@ type Info struct {
 
 // Options configure a [Server]. The zero value serves everyone.
 type Options struct {
-	// Principal returns who makes a request; "" is an anonymous caller. An error gives
-	// the same response as a failed Authorize. nil: "" for every request.
+	// Principal returns who makes a request; "" is an anonymous caller. The principal who
+	// creates a session owns it, and without an Authorize nobody else may use it: see
+	// [OwnerOnly]. [ErrUnauthenticated] gives the response 401, any other error 404. nil:
+	// callers are not told apart.
 	Principal func(r *http.Request) (string, error)
-	// Authorize decides every request. Any error gives 404 not_found, so that a caller
-	// without rights does not learn whether a session exists. nil allows everything.
-	Authorize func(ctx context.Context, principal, session string, action Action) error
+	// Authorize decides every request, and replaces [OwnerOnly]. [ErrUnauthenticated]
+	// gives the response 401. Any other error gives 404 not_found, so that a caller without
+	// rights does not learn whether a session exists. nil: OwnerOnly decides if Principal
+	// is set, and else everything is allowed.
+	Authorize func(ctx context.Context, a Access) error
 	// AllowHost reports whether requests may name this host, without its port; other
 	// requests get 403. A server that trusts every client that can reach it needs this:
 	// otherwise a page elsewhere could reach it with a DNS name of its own. nil: all.
 	AllowHost func(host string) bool
-	// AllowOrigin reports whether pages of another origin may use this server. nil:
-	// none.
+	// AllowOrigin reports whether pages of another origin may use this server, with the
+	// user's cookies. nil: none.
 	AllowOrigin func(origin string) bool
+	// AllowAnyOrigin lets pages of all other origins use this server, without cookies and
+	// whatever else browsers add by themselves.
+	AllowAnyOrigin bool
 	// Chat configures chats. A ReplayGrace of 0 is 60 s; a negative one is no grace
 	// period.
 	Chat chat.Options

@@ -89,8 +89,8 @@ func TestWaitingReadersAreReaders(t *testing.T) {
 func TestWaitingAsksAgain(t *testing.T) {
 	t.Parallel()
 	var theirs atomic.Bool
-	k := newKit(t, &server.Options{Authorize: func(_ context.Context, _, session string, action server.Action) error {
-		if session == "closed" || theirs.Load() && action == server.ActionRead {
+	k := newKit(t, &server.Options{Authorize: func(_ context.Context, a server.Access) error {
+		if a.Session == "closed" || theirs.Load() && a.Action == server.ActionRead {
 			return errors.New("not yours")
 		}
 		return nil

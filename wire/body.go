@@ -22,6 +22,11 @@ type Body struct {
 	CommandID string // the client's own idempotency key; may be ""
 }
 
+// Answering reports whether the body only answers calls.
+func (b *Body) Answering() bool {
+	return b.Trigger != TriggerRegenerate && b.Message == nil && len(b.Answers) > 0
+}
+
 // Trigger is the kind of request that a body makes.
 type Trigger string
 

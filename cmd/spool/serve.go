@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -41,8 +42,8 @@ type serveCmd struct {
 	WaitLimit   time.Duration    `default:"0" help:"How long a run waits for an answer. After that, an approval counts as denied and a call that the page executes fails; 0 waits for ever."`
 	DrainGrace  time.Duration    `default:"5s" help:"How long open runs may continue after SIGTERM. The next start continues the runs that are still open."`
 	Recover     bool             `default:"true" negatable:"" help:"Continue runs whose process was lost. With --no-recover they fail, and what they had shown is kept as their answer."`
-	AllowHost   []string         `name:"allow-host" placeholder:"NAME" help:"Host names, besides this machine's own, that a server on a loopback address accepts, such as that of a proxy. * allows all."`
-	CORSOrigin  []string         `name:"cors-origin" placeholder:"ORIGIN" help:"Other origins whose pages may use this server; pages on this machine always may. * allows all."`
+	AllowHost   []string         `name:"allow-host" placeholder:"NAME" help:"Host names that requests may name besides this machine's own, such as that of a proxy; all others are refused. Without it, a server on a loopback address accepts only this machine's own, and one that others can reach accepts all. * allows all."`
+	CORSOrigin  []string         `name:"cors-origin" placeholder:"ORIGIN" help:"Other origins whose pages may use this server; pages on this machine always may. * allows all others, without cookies."`
 	Heartbeat   time.Duration    `default:"10s" help:"A comment is sent after this much silence."`
 	WriteLimit  time.Duration    `name:"write-timeout" default:"15s" help:"A reader that takes longer than this for one write is disconnected."`
 	MaxReaders  int              `name:"max-readers" default:"10000" help:"Streams that may be open at once; 0 is no limit."`
@@ -157,8 +158,9 @@ func (c *serveCmd) runnerOptions(metrics *runner.Metrics) *runner.Options {
 // can reach the server.
 func (c *serveCmd) serverOptions(local bool) *server.Options {
 	return &server.Options{
-		AllowHost:   func(host string) bool { return !local || c.allowHost(host) },
-		AllowOrigin: c.allowOrigin,
+		AllowHost:      func(host string) bool { return !local && len(c.AllowHost) == 0 || c.allowHost(host) },
+		AllowOrigin:    c.allowOrigin,
+		AllowAnyOrigin: slices.Contains(c.CORSOrigin, "*"),
 
 		Chat:         chat.Options{AllowOverrides: c.Overrides, ReplayGrace: orNone(c.ReplayGrace)},
 		Heartbeat:    c.Heartbeat,
@@ -221,11 +223,11 @@ func (c *serveCmd) serve(ctx context.Context, l net.Listener, handler *server.Se
 // whose DNS name was made to point to this machine: to a browser, the page and this
 // server would be one origin.
 func (c *serveCmd) allowHost(host string) bool {
-	return server.LoopbackHost(host) || slices.Contains(c.AllowHost, "*") || slices.Contains(c.AllowHost, host)
+	return server.LoopbackHost(host) || slices.ContainsFunc(c.AllowHost, func(name string) bool { return name == "*" || strings.EqualFold(name, host) })
 }
 
 func (c *serveCmd) allowOrigin(origin string) bool {
-	return server.LoopbackOrigin(origin) || slices.Contains(c.CORSOrigin, "*") || slices.Contains(c.CORSOrigin, origin)
+	return server.LoopbackOrigin(origin) || slices.Contains(c.CORSOrigin, origin)
 }
 
 // check refuses numbers that would silently be replaced by defaults.

@@ -98,7 +98,7 @@ func (d *Deps) decide(f *fold.Fold, b *wire.Body) (decision, error) {
 		return d.regenerate(f, b)
 	case b.Message != nil:
 		return d.submit(f, b)
-	case len(b.Answers) > 0:
+	case b.Answering():
 		return d.answers(f, b)
 	case b.MessageID != "":
 		return decision{}, ErrNothingToContinue.With(f.Session, nil)
