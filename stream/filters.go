@@ -15,8 +15,19 @@ import (
 // Filters pass it on; the source decides whether the stream continues after it. A
 // consumer that stops releases every source.
 
-// Item is what filters need of records and chunks.
+// Item is what filters need. [chunk.Record], [chunk.Chunk] and [StoredChunk] are items.
 type Item interface{ ChunkType() chunk.Type }
+
+// chunkOf returns the chunk of an item that has one; else nil.
+func chunkOf(item any) chunk.Chunk {
+	switch item := item.(type) {
+	case StoredChunk:
+		return item.Chunk
+	case chunk.Chunk:
+		return item
+	}
+	return nil
+}
 
 // FilterWith passes the items that keep wants.
 func FilterWith[T any](stream iter.Seq2[T, error], keep func(T) bool) iter.Seq2[T, error] {
@@ -43,30 +54,41 @@ func ExcludeTypes[T Item](stream iter.Seq2[T, error], types ...chunk.Type) iter.
 // out the items of its child agents.
 func FilterByAgentID[T Item](stream iter.Seq2[T, error], agentID string) iter.Seq2[T, error] {
 	return FilterWith(stream, func(item T) bool {
-		switch item := any(item).(type) {
-		case chunk.Record:
-			return item.Agent == agentID
-		case chunk.Chunk:
-			return item.ChunkBase().AgentID == agentID
+		if r, ok := any(item).(chunk.Record); ok {
+			return r.Agent == agentID
 		}
-		return false
+		c := chunkOf(item)
+		return c != nil && c.ChunkBase().AgentID == agentID
 	})
+}
+
+// FilterStream is another name of [FilterWith].
+func FilterStream[T any](stream iter.Seq2[T, error], keep func(T) bool) iter.Seq2[T, error] {
+	return FilterWith(stream, keep)
+}
+
+// FilterStreamByType is another name of [FilterByType].
+func FilterStreamByType[T Item](stream iter.Seq2[T, error], types ...chunk.Type) iter.Seq2[T, error] {
+	return FilterByType(stream, types...)
+}
+
+// FilterStreamByAgent is another name of [FilterByAgentID].
+func FilterStreamByAgent[T Item](stream iter.Seq2[T, error], agentID string) iter.Seq2[T, error] {
+	return FilterByAgentID(stream, agentID)
 }
 
 // FilterByAgentType passes the items of agents of one type. It decodes records, since
 // they do not have the type outside their data.
 func FilterByAgentType[T Item](stream iter.Seq2[T, error], agentType string) iter.Seq2[T, error] {
 	return FilterWith(stream, func(item T) bool {
-		switch item := any(item).(type) {
-		case chunk.Record:
+		if r, ok := any(item).(chunk.Record); ok {
 			var base struct {
 				AgentType string `json:"agentType"`
 			}
-			return json.Unmarshal(item.Data, &base) == nil && base.AgentType == agentType
-		case chunk.Chunk:
-			return item.ChunkBase().AgentType == agentType
+			return json.Unmarshal(r.Data, &base) == nil && base.AgentType == agentType
 		}
-		return false
+		c := chunkOf(item)
+		return c != nil && c.ChunkBase().AgentType == agentType
 	})
 }
 
@@ -195,14 +217,11 @@ func CollectText[T Item](stream iter.Seq2[T, error]) (string, error) {
 		if item.ChunkType() != chunk.TypeTextDelta {
 			continue
 		}
-		var c chunk.Chunk
-		switch item := any(item).(type) {
-		case chunk.Record:
-			if c, err = chunk.Decode(item.Data); err != nil {
+		c := chunkOf(item)
+		if r, ok := any(item).(chunk.Record); ok {
+			if c, err = chunk.Decode(r.Data); err != nil {
 				return text.String(), err
 			}
-		case chunk.Chunk:
-			c = item
 		}
 		if delta, ok := c.(*chunk.TextDelta); ok {
 			text.WriteString(delta.Delta)

@@ -218,3 +218,42 @@ func TestCombineStreamsReleasesItsSources(t *testing.T) {
 		}
 	})
 }
+
+// Filters and collectors take the items of a resumable reader, too, and have the names
+// that other stream libraries give them.
+func TestFiltersOfStoredChunks(t *testing.T) {
+	t.Parallel()
+	var stored []StoredChunk
+	for i, c := range mixed() {
+		stored = append(stored, StoredChunk{c, uint64(i + 1)})
+	}
+	all := func() iter.Seq2[StoredChunk, error] { return streamOf(stored, nil, nil) }
+	sequences := func(s iter.Seq2[StoredChunk, error]) (list []uint64) {
+		for c := range s {
+			list = append(list, c.Sequence)
+		}
+		return list
+	}
+	for name, tt := range map[string]struct {
+		got  iter.Seq2[StoredChunk, error]
+		want []uint64
+	}{
+		"by type":      {FilterStreamByType(all(), chunk.TypeTextDelta, chunk.TypeToolStart), []uint64{1, 3, 4, 5}},
+		"by agent":     {FilterStreamByAgent(all(), "s"), []uint64{1, 2, 4}},
+		"by agent id":  {FilterByAgentID(all(), "s.1"), []uint64{3, 5}},
+		"by its type":  {FilterByAgentType(all(), "helper"), []uint64{3, 5}},
+		"without":      {ExcludeTypes(all(), chunk.TypeTextDelta), []uint64{2, 5}},
+		"by predicate": {FilterStream(all(), func(c StoredChunk) bool { return c.Sequence > 3 }), []uint64{4, 5}},
+		"some":         {Take(Skip(all(), 1), 2), []uint64{2, 3}},
+	} {
+		if got := sequences(tt.got); !slices.Equal(got, tt.want) {
+			t.Errorf("%s: %v, want %v", name, got, tt.want)
+		}
+	}
+	if text, err := CollectText(FilterStreamByAgent(all(), "s")); err != nil || text != "Hello" {
+		t.Errorf("the text: %q, %v", text, err)
+	}
+	if (StoredChunk{}).ChunkType() != "" {
+		t.Error("no chunk has a type")
+	}
+}

@@ -18,6 +18,14 @@ type StoredChunk struct {
 	Sequence uint64 // 1, 2, 3, …
 }
 
+// ChunkType returns the type of the chunk; "" if there is none.
+func (s StoredChunk) ChunkType() chunk.Type {
+	if s.Chunk == nil {
+		return ""
+	}
+	return s.Chunk.ChunkType()
+}
+
 // Info is the present state of a stream.
 type Info struct {
 	Status         chunk.Status `json:"status"`

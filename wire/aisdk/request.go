@@ -90,21 +90,9 @@ func takeMessage(b *wire.Body, message json.RawMessage, history history) error {
 	if history == nil {
 		return nil
 	}
-	list, messages, parts := []chunk.Message{}, 0, len(m.Parts)
-	for data := range jsonenc.Elements(history) {
-		if messages++; messages > MaxMessages {
-			return chunk.ErrTooLarge.Because("the body has more than " + strconv.Itoa(MaxMessages) + " messages")
-		}
-		m, _, err := ParseMessage(data, "")
-		if err != nil {
-			return err
-		}
-		if parts += len(m.Parts); parts > MaxParts {
-			return errManyParts
-		}
-		if m.Role != chunk.RoleSystem {
-			list = append(list, m)
-		}
+	list, err := takeHistory(history, len(m.Parts))
+	if err != nil {
+		return err
 	}
 	b.Replace = &list
 	return nil
@@ -128,7 +116,8 @@ func takeLast(b *wire.Body, data json.RawMessage) error {
 
 // ParseMessage reads a message that a client sent, and what it says about calls: a
 // [UIMessage], {role, content} whose content is a string or a list of parts, or a
-// bare string. Messages without a role get role; if that is empty, too, they are refused.
+// bare string. An assistant's {role, content} may have toolCalls, a list of
+// {id, name, arguments}. Messages without a role get role; if that is empty, too, they are refused.
 // Parts of unknown kinds are left out. It fails with [wire.ErrMalformed], or
 // [chunk.ErrTooLarge] for more than [MaxParts] parts.
 // [ConvertToUIMessage] is the inverse.
@@ -148,6 +137,7 @@ func ParseMessage(data []byte, role chunk.Role) (chunk.Message, []wire.Answer, e
 		UIMessage
 		Parts   sentParts       `json:"parts"`
 		Content json.RawMessage `json:"content"`
+		Calls   sentCalls       `json:"toolCalls"` // beside content
 	}
 	if err := wire.DecodeBody(data, &raw); err != nil {
 		return m, nil, err
@@ -161,9 +151,16 @@ func ParseMessage(data []byte, role chunk.Role) (chunk.Message, []wire.Answer, e
 	if !isNull(raw.Metadata) {
 		m.Metadata = raw.Metadata
 	}
-	var err error
-	if raw.Parts == nil && !isNull(raw.Content) {
-		m.Parts, err = parseContent(raw.Content)
+	if raw.Parts == nil && (!isNull(raw.Content) || raw.Calls != nil) {
+		var err error
+		if !isNull(raw.Content) {
+			m.Parts, err = parseContent(raw.Content)
+		}
+		if err == nil && m.Role == chunk.RoleAssistant {
+			var calls []chunk.Part
+			calls, err = callParts(raw.Calls)
+			m.Parts = append(m.Parts, calls...)
+		}
 		return m, nil, err
 	}
 	var answers []wire.Answer
@@ -198,46 +195,33 @@ type sentPart struct {
 	ProviderExecuted json.RawMessage `json:"providerExecuted"`
 }
 
-// sentParts decodes an array part by part, up to [MaxParts].
-type sentParts []sentPart
+// bounded decodes an array element by element, up to [MaxParts].
+type bounded[T any] []T
+
+type (
+	sentParts = bounded[sentPart]
+	sentCalls = bounded[sentCall]
+)
 
 var errManyParts = chunk.ErrTooLarge.Because("the body has more than " + strconv.Itoa(MaxParts) + " parts")
 
-func (s *sentParts) UnmarshalJSON(data []byte) error {
+func (s *bounded[T]) UnmarshalJSON(data []byte) error {
 	*s = nil
 	if err := checkArray(data, s); err != nil || isNull(data) {
 		return err
 	}
-	*s = sentParts{}
+	*s = bounded[T]{}
 	for one := range jsonenc.Elements(data) {
 		if len(*s) == MaxParts {
 			return errManyParts
 		}
-		*s = append(*s, sentPart{})
-		if err := json.Unmarshal(one, &(*s)[len(*s)-1]); err != nil {
+		var element T
+		if err := json.Unmarshal(one, &element); err != nil {
 			return err
 		}
+		*s = append(*s, element)
 	}
 	return nil
-}
-
-// history is an array of messages that are not decoded yet; nil if there is none.
-type history []byte
-
-func (h *history) UnmarshalJSON(data []byte) error {
-	*h = nil
-	if err := checkArray(data, h); err != nil || isNull(data) {
-		return err
-	}
-	*h = bytes.Clone(data)
-	return nil
-}
-
-func (h history) last() (last []byte) {
-	for data := range jsonenc.Elements(h) {
-		last = data
-	}
-	return last
 }
 
 // checkArray fails as encoding/json does if a value is neither an array nor null.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/spool-run/spool/chunk"
@@ -163,4 +164,48 @@ func FuzzParseBody(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A history whose results are messages of the role tool becomes one whose calls have
+// outcomes.
+func TestToolMessages(t *testing.T) {
+	t.Parallel()
+	b, err := aisdk.ParseBody([]byte(`{"message":"And now?","messages":[
+		{"role":"system","content":"Be kind."},
+		{"role":"user","content":"Hello"},
+		{"role":"assistant","content":"Let me search...","toolCalls":[{"id":"tc1","name":"search","arguments":{"q":"x"}},{"toolCallId":"tc2","toolName":"read","args":"{\"n\":1}"},{"id":"tc3","name":"write"}]},
+		{"role":"tool","toolCallId":"tc1","content":"{\"result\": \"...\"}"},
+		{"role":"tool","toolCallId":"tc2","content":"not JSON"},
+		{"role":"assistant","content":"Found it.","toolCalls":[]}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ui := aisdk.ConvertToUIMessages(*b.Replace, &aisdk.ConvertOptions{Options: aisdk.Options{StaticTools: true}})
+	got, err := json.Marshal(ui)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `[{"id":"","role":"user","parts":[{"type":"text","text":"Hello"}]},` +
+		`{"id":"","role":"assistant","parts":[{"type":"text","state":"done","text":"Let me search..."},` +
+		`{"type":"tool-search","state":"output-available","toolCallId":"tc1","output":{"result":"..."},"input":{"q":"x"}},` +
+		`{"type":"tool-read","state":"output-available","toolCallId":"tc2","output":"not JSON","input":{"n":1}},` +
+		`{"type":"tool-write","state":"input-available","toolCallId":"tc3","input":{}}]},` +
+		`{"id":"","role":"assistant","parts":[{"type":"text","state":"done","text":"Found it."}]}]`
+	if string(got) != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	for body, problem := range map[string]string{
+		`{"message":"x","messages":[{"role":"tool","toolCallId":"tc1","content":"1"}]}`:                   "no message before it",
+		`{"message":"x","messages":[{"role":"tool","content":"1"}]}`:                                      "needs a toolCallId",
+		`{"message":"x","messages":[{"role":"assistant","content":"a","toolCalls":[{"name":"search"}]}]}`: "must have an id and a name",
+		`{"message":"x","messages":[{"role":"assistant","toolCalls":{}}]}`:                                "toolCalls",
+	} {
+		if _, err := aisdk.ParseBody([]byte(body)); !errors.Is(err, wire.ErrMalformed) || !strings.Contains(err.Error(), problem) {
+			t.Errorf("%s: %v", body, err)
+		}
+	}
+	many := `{"message":"x","messages":[{"role":"assistant","content":"","toolCalls":[` + strings.Repeat(`{},`, aisdk.MaxParts) + `{}]}]}`
+	if _, err := aisdk.ParseBody([]byte(many)); !errors.Is(err, chunk.ErrTooLarge) {
+		t.Errorf("too many calls: %v", err)
+	}
 }
