@@ -33,7 +33,7 @@ func demoAgent(m model.Model, rate float64, limits demoLimits) *agent.Agent {
 		MaxAnswer:    limits.answer,
 	}
 	return &agent.Agent{
-		Name: "demo",
+		Name: demoName,
 		Instructions: "You are the demo agent of Spool, a server for resumable AI-agent streams. " +
 			"Answer briefly, in Markdown. You can look up the weather, search the user's notes and plan a trip, and have researchers work on several questions at once; use the tools when they help.",
 		Model:     m,

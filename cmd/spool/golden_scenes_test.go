@@ -308,7 +308,7 @@ var recordings = map[string][]string{
 // playRecordings has a server answer with recordings, one session each.
 func playRecordings(t *testing.T, db string) {
 	for from, names := range recordings {
-		s := serveSpool(t, db, "--model", "replay:"+filepath.Join(corpus, from))
+		s := serveSpool(t, db, "--demo-tools", "--model", "replay:"+filepath.Join(corpus, from))
 		for _, name := range names {
 			s.say(from+" "+name, "u1", name+".sse")
 		}

@@ -28,7 +28,7 @@ import (
 )
 
 type cli struct {
-	Version kong.VersionFlag `help:"Print the version."`
+	Version kong.VersionFlag `env:"-" help:"Print the version."`
 
 	Serve    serveCmd    `cmd:"" help:"Run the server."`
 	Tail     tailCmd     `cmd:"" help:"Follow a session of a running server."`

@@ -18,8 +18,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/spool-run/spool"
-	"github.com/spool-run/spool/agent"
-	"github.com/spool-run/spool/model/replay"
 	"github.com/spool-run/spool/runner"
 	"github.com/spool-run/spool/server"
 	"github.com/spool-run/spool/server/chat"
@@ -33,6 +31,8 @@ type serveCmd struct {
 	Model       string           `help:"scripted (with ?background=0 its answers are not resumed when this process is lost, but made again), openai:NAME, openai-responses:NAME (with ?background=1 the provider keeps working when the connection or this process is lost, and the answer is resumed), anthropic:NAME or replay:PATH (a recorded provider stream, or a folder of them from which the message names one); default from the environment (OPENAI_ or ANTHROPIC_ with API_KEY, BASE_URL, MODEL), else scripted."`
 	DemoRate    float64          `default:"40" help:"Deltas per second of the scripted model; 0 is as fast as possible."`
 	ReplayRate  float64          `default:"0" help:"Events per second of a replayed recording; 0 is as recorded."`
+	Prompt      string           `name:"instructions" placeholder:"TEXT" help:"The system prompt: text, or @FILE. By default a provider's model gets none."`
+	DemoTools   bool             `help:"Serve a provider's model as the demo agent, with the demo's tools and its prompt. What the tools return is invented."`
 	MCP         []string         `name:"mcp" sep:"\n" placeholder:"SERVER" help:"Tools of an MCP server: its URL, or stdio:COMMAND to run one. With NAME= before it, NAME_ is put before the names of its tools. Can be repeated; in the environment, one per line."`
 	ReplayGrace time.Duration    `default:"60s" help:"How long after its end a turn is replayed to a client that sends no position."`
 	LeaseTTL    time.Duration    `name:"lease-ttl" default:"10s" help:"Lease expiry: an owner that does not renew its lease for this long can be replaced."`
@@ -87,7 +87,7 @@ func (c *serveCmd) Run(ctx context.Context, std streams) error {
 		return err
 	}
 	defer served.close()
-	agents, metrics := []*agent.Agent{served.agent}, new(runner.Metrics)
+	agents, metrics := served.agents, new(runner.Metrics)
 	runs, err := runner.New(logs, agents, c.runnerOptions(metrics))
 	if err != nil {
 		return err
@@ -107,41 +107,6 @@ func (c *serveCmd) logs(store closableStore, log *slog.Logger) *spool.Logs {
 		return spool.NewLogs(store, &spool.Options{Logger: log})
 	}
 	return spool.NewLogs(newGate(store, c.Gate), &spool.Options{Logger: log, BatchRecords: 1})
-}
-
-// servedAgent returns the agent that the flags describe, and its resources to close.
-type servedAgent struct {
-	agent   *agent.Agent
-	info    server.Info
-	servers mcpServers
-}
-
-func (c *serveCmd) newAgent(ctx context.Context, log *slog.Logger) (*servedAgent, error) {
-	m, info, err := chooseModel(ctx, c.Model, c.DemoRate, c.ReplayRate, log)
-	if err != nil {
-		return nil, err
-	}
-	a := demoAgent(m, c.DemoRate, demoLimits{wait: c.WaitLimit, answer: orNone(c.MaxAnswer)})
-	if _, ok := m.(*replay.Model); ok {
-		a.MaxRetries = -1 // a recording fails in the same way again
-	}
-	if !info.Demo {
-		a.FinishMetadata = agent.TokenMetadata(info.Model)
-	}
-	s := &servedAgent{agent: a, info: info}
-	if s.servers, err = connectMCP(ctx, c.MCP, log); err != nil {
-		s.close()
-		return nil, err
-	}
-	a.MoreTools = s.servers.tools
-	return s, nil
-}
-
-func (s *servedAgent) close() {
-	s.servers.close()
-	if closer, ok := s.agent.Model.(io.Closer); ok {
-		_ = closer.Close()
-	}
 }
 
 func (c *serveCmd) runnerOptions(metrics *runner.Metrics) *runner.Options {
@@ -185,6 +150,9 @@ func (c *serveCmd) announce(log *slog.Logger, l net.Listener, info server.Info) 
 	}
 	if info.Demo {
 		log.Info("no provider is configured: a scripted demo model answers", "hint", "set OPENAI_API_KEY, OPENAI_BASE_URL or ANTHROPIC_API_KEY")
+	}
+	if c.DemoTools && !info.Demo {
+		log.Warn("the model has the demo's tools: what they return is invented", "model", info.Model)
 	}
 	log.Info("serving", "model", info.Model, "store", c.Store)
 }
