@@ -16,13 +16,18 @@ import (
 // run executes the run that a command opens, to its end.
 func (s *session) run(ctx context.Context, p plan) error {
 	r, a := s.r, s.agent
+	runID := r.logs.NewID()
+	messageID, err := s.messageID(ctx)
+	if err != nil {
+		return err
+	}
 	info := agent.RunInfo{
 		Session:   s.lease.Session,
 		Agent:     s.agent.Name,
 		Started:   r.logs.Now(),
-		RunID:     r.logs.NewID(),
+		RunID:     runID,
 		TurnID:    p.work.ID,
-		MessageID: r.logs.NewID(),
+		MessageID: messageID,
 		Mode:      chunk.ModeStart,
 	}
 	if p.work.Mode != "" {
@@ -31,7 +36,6 @@ func (s *session) run(ctx context.Context, p plan) error {
 	s.w.SetRun(info.RunID)
 	row := spool.Row{Status: chunk.StatusActive, Agent: a.Name}
 	if p.first {
-		var err error
 		if row.Title, err = s.log.NewTitle(ctx, p.work.Message); err != nil {
 			return err
 		}

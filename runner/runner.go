@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/spool-run/spool"
@@ -47,6 +48,8 @@ type Options struct {
 	// and to Metrics if it is set.
 	Observer Observer
 	Metrics  *Metrics
+
+	Annotations
 }
 
 const (
@@ -70,6 +73,8 @@ type Runner struct {
 	agents []*agent.Agent
 	o      Options
 	tell   Observer // everyone who is to be told
+
+	annotations atomic.Pointer[Annotations]
 
 	slots  chan struct{}
 	wg     sync.WaitGroup
@@ -103,6 +108,7 @@ func New(logs *spool.Logs, agents []*agent.Agent, o *Options) (*Runner, error) {
 		return nil, spool.ErrUnsupported.Because("the store does not support leases, so runs cannot be executed on it")
 	}
 	r.leaser = leaser
+	r.Annotate(r.o.Annotations)
 	if r.o.Owner == "" {
 		r.o.Owner = logs.NewID()
 	}
@@ -246,7 +252,7 @@ func (r *Runner) agent(ctx context.Context, session string) (*agent.Agent, error
 		name = info.Agent
 	}
 	if a := named(r.agents, name); a != nil {
-		return a, nil
+		return r.annotated(a), nil
 	}
 	return nil, fmt.Errorf("runner: there is no agent %q here", name)
 }

@@ -42,6 +42,9 @@ func NewManager(l *spool.Logs, o *ManagerOptions) *Manager {
 	return &Manager{logs: l, runs: newRuns(l, ttl, 0)}
 }
 
+// Logs returns the logs that the manager is a view of.
+func (m *Manager) Logs() *spool.Logs { return m.logs }
+
 // EndStream ends a stream. What was streamed becomes its message, and output, if there
 // is any, its result. Ending a stream that is not open changes nothing.
 func (m *Manager) EndStream(ctx context.Context, streamID string, output json.RawMessage) error {

@@ -25,6 +25,15 @@ var (
 	ConfigurationError  = &HandlerError{Code: "CONFIGURATION_ERROR", StatusCode: 501, Message: "the handler is not configured for this request"}
 	ExecutionError      = &HandlerError{Code: "EXECUTION_ERROR", StatusCode: 500, Message: "the agent could not be executed"}
 	StreamCreationError = &HandlerError{Code: "STREAM_CREATION_ERROR", StatusCode: 500, Message: "the stream could not be created"}
+
+	// BusyError: a POST that does not want to wait came while a run is open.
+	BusyError = &HandlerError{Code: "BUSY", StatusCode: 409, Message: "a run of this session is open"}
+	// The position of a GET cannot be served: the client loads a snapshot and begins
+	// there.
+	CursorTrimmedError   = &HandlerError{Code: "CURSOR_TRIMMED", StatusCode: 409, Message: "the records after this position are trimmed"}
+	CursorRetractedError = &HandlerError{Code: "CURSOR_RETRACTED", StatusCode: 409, Message: "what was shown at this position was taken back"}
+	CursorAheadError     = &HandlerError{Code: "CURSOR_AHEAD", StatusCode: 409, Message: "the log is shorter than this position"}
+	CursorMalformedError = &HandlerError{Code: "CURSOR_MALFORMED", StatusCode: 400, Message: "this is not a position"}
 )
 
 func (e *HandlerError) Error() string {
@@ -73,8 +82,18 @@ func frontendError(err error, fallback *HandlerError) error {
 	}
 	switch chunk.CodeOf(err) {
 	case "malformed_json", "no_message", "nothing_to_continue", "nothing_to_resume", "no_such_message", "result_invalid", "invalid_session_id",
-		"invalid_id", "invalid", "invalid_chunk", "too_large", "cursor_malformed", "busy", "refused":
+		"invalid_id", "invalid", "invalid_chunk", "too_large", "refused":
 		return ValidationError.With("", err)
+	case "busy":
+		return BusyError.With("", err)
+	case "cursor_trimmed":
+		return CursorTrimmedError.With("", err)
+	case "cursor_retracted":
+		return CursorRetractedError.With("", err)
+	case "cursor_ahead":
+		return CursorAheadError.With("", err)
+	case "cursor_malformed":
+		return CursorMalformedError.With("", err)
 	case "not_found", "no_such_checkpoint":
 		return StreamNotFoundError.With("", err)
 	case "unsupported":

@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"io"
-	"log/slog"
 	"net/http"
 	"net/url"
 	"strconv"
-	"time"
+	"strings"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/server/chat"
 	"github.com/spool-run/spool/wire"
 	"github.com/spool-run/spool/wire/aisdk"
@@ -20,45 +20,6 @@ import (
 type Deps struct {
 	chat.Deps
 	AISDK aisdk.Options // how messages are shown: the wire's options
-}
-
-// Options configure a [Handler]. A zero ReplayGrace is 60 s.
-type Options struct {
-	Logs *spool.Logs
-	chat.Options
-	// NoContentReplay puts a live turn's partial message into snapshots instead
-	// of replaying it on the stream.
-	NoContentReplay bool
-	AISDK           aisdk.Options
-	Logger          *slog.Logger // nil: none
-}
-
-// Handler serves chats for callers that have their own HTTP framework: it turns
-// requests into responses. Callers own their history: a request may replace the
-// session's messages and state.
-type Handler struct {
-	deps   Deps
-	wire   wire.Wire
-	logger *slog.Logger
-}
-
-// New returns a handler. It fails with [ConfigurationError] without logs.
-func New(o Options) (*Handler, error) {
-	if o.Logs == nil {
-		return nil, ConfigurationError.With("a frontend handler needs logs", nil)
-	}
-	if o.ReplayGrace == 0 {
-		o.ReplayGrace = time.Minute
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	o.AllowOverrides = true
-	return &Handler{
-		logger: o.Logger,
-		wire:   aisdk.Wire(o.AISDK),
-		deps:   Deps{Deps: chat.Deps{Logs: o.Logs, Options: o.Options, ContentReplay: !o.NoContentReplay}, AISDK: o.AISDK},
-	}, nil
 }
 
 // Request is a POST with a body or a GET of a stream.
@@ -100,14 +61,14 @@ type Response struct {
 // HandleRequest answers a request. A GET of an unknown or settled stream gives 204.
 // Errors are [HandlerError]s.
 func (h *Handler) HandleRequest(ctx context.Context, r Request) (*Response, error) {
-	p, fallback, err := h.params(r)
+	p, err := h.params(r)
 	if err != nil {
-		return nil, frontendError(err, fallback)
+		return nil, frontendError(err, StreamCreationError)
 	}
 	res, err := chat.Handle(ctx, &h.deps.Deps, p)
 	if err != nil {
 		h.logger.Debug("request refused", "session", r.StreamID, "err", err)
-		return nil, frontendError(err, fallback)
+		return nil, frontendError(err, StreamCreationError)
 	}
 	out := &Response{Status: http.StatusNoContent, Headers: map[string]string{HeaderSession: res.Session}, Body: http.NoBody}
 	if res.Incarnation > 0 {
@@ -123,32 +84,40 @@ func (h *Handler) HandleRequest(ctx context.Context, r Request) (*Response, erro
 	return out, nil
 }
 
-// params reads a request. It also returns the [HandlerError] for errors of other kinds.
-func (h *Handler) params(r Request) (p chat.Params, fallback *HandlerError, err error) {
+// params reads a request.
+func (h *Handler) params(r Request) (p chat.Params, err error) {
 	p.Session = r.StreamID
 	of := wire.Request{Query: url.Values{}, Header: r.Header}
 	if p.Profile, err = h.wire.Profile(of); err != nil {
-		return p, StreamCreationError, err
+		return p, err
 	}
 	switch r.Method {
 	case http.MethodPost:
+		if !h.executes {
+			return p, ConfigurationError.With("no runner of this process executes the runs: set Options.Runner, or Options.RunsElsewhere if another process or a loop of your own does", nil)
+		}
 		p.Body, err = aisdk.ParseBody(r.Body)
-		return p, ExecutionError, err
+		return p, err
 	case http.MethodGet:
 		if r.StreamID == "" {
-			return p, nil, ValidationError.With("a GET needs a stream id", nil)
+			return p, ValidationError.With("a GET needs a stream id", nil)
 		}
 		if p.Position = r.ResumeAt; p.Position.Kind == wire.NoPosition {
 			p.Position = ExtractResumePosition(r.Header)
 		}
-		return p, StreamCreationError, nil
+		return p, nil
 	}
-	return p, nil, ValidationError.With("the method must be POST or GET", nil)
+	return p, ValidationError.With("the method must be POST or GET", nil)
 }
 
 // GetSnapshot returns the session's snapshot, or nil if there is no such session.
-// include overrides the handler's setting whether a live turn's message is included.
+// Adjacent assistant messages are merged into one, except the one that a stream may
+// still show. include overrides the handler's setting whether a live turn's message is
+// included. It fails with [ConfigurationError] if the handler has no state.
 func (h *Handler) GetSnapshot(ctx context.Context, session string, include *bool) (*Snapshot, error) {
+	if err := h.history(); err != nil {
+		return nil, err
+	}
 	s, err := BuildSnapshot(ctx, &h.deps, SnapshotParams{Session: session, IncludePartialContent: include})
 	if errors.Is(err, spool.ErrNotFound) {
 		return nil, nil
@@ -156,19 +125,57 @@ func (h *Handler) GetSnapshot(ctx context.Context, session string, include *bool
 	if err != nil {
 		return nil, frontendError(err, ExecutionError)
 	}
+	s.merge()
 	return s, nil
 }
 
-// GetMessages returns a page of the session's history.
+// merge joins adjacent assistant messages. The message of a turn that is live or paused
+// stays by itself: the stream shows it under its own id.
+func (s *Snapshot) merge() {
+	n := len(s.Messages)
+	if n == 0 {
+		return
+	}
+	last := s.Messages[n-1]
+	open := (s.Status == chunk.StatusActive || s.Status == chunk.StatusPaused) && strings.TrimSuffix(last.ID, PartialSuffix) == s.ExistingMessageID
+	if open {
+		n--
+	}
+	merged := aisdk.MergeAssistantMessages(s.Messages[:n], nil)
+	if open {
+		merged = append(merged, last)
+	} else if k := len(merged); k > 0 && last.ID == s.ExistingMessageID && last.Role == "assistant" {
+		s.ExistingMessageID = merged[k-1].ID
+	}
+	s.Messages = merged
+}
+
+// GetMessages returns a page of the session's history. It fails with
+// [ConfigurationError] if the handler has no state.
 func (h *Handler) GetMessages(ctx context.Context, session string, o MessagesOptions) (*MessagesPage, error) {
+	if err := h.history(); err != nil {
+		return nil, err
+	}
 	page, err := Messages(ctx, &h.deps, session, o)
 	return page, frontendError(err, ExecutionError)
 }
 
-// GetAllMessages returns the session's whole history.
+// GetAllMessages returns the session's whole history. It fails with
+// [ConfigurationError] if the handler has no state.
 func (h *Handler) GetAllMessages(ctx context.Context, session string) ([]aisdk.UIMessage, error) {
+	if err := h.history(); err != nil {
+		return nil, err
+	}
 	all, err := LoadAllUIMessages(ctx, &h.deps, session)
 	return all, frontendError(err, ExecutionError)
+}
+
+// history fails if the handler has no state.
+func (h *Handler) history() error {
+	if !h.hasState {
+		return ConfigurationError.With("this handler has no state to load a history from: set Options.State, or Options.Logs", nil)
+	}
+	return nil
 }
 
 // SSEHeaders returns the headers of a chat stream, with custom ones added or replaced.

@@ -43,7 +43,7 @@ func newFrontendAs(t *testing.T, as aisdk.Options) *frontend.Handler {
 		_ = logs.Close()
 		_ = store.Close()
 	})
-	f, err := frontend.New(frontend.Options{Logs: logs, AISDK: as})
+	f, err := frontend.New(frontend.Options{Logs: logs, Runner: r, AISDK: as})
 	if err != nil {
 		t.Fatal(err)
 	}
