@@ -309,7 +309,7 @@ func (b *branching) ofRun(id string) bool { return id == b.run || strings.HasPre
 // claim claims the new session and makes it invisible. From then on the store refuses
 // commands for it.
 func (b *branching) claim(ctx context.Context, leaser Leaser) error {
-	lease, err := leaser.Claim(ctx, Claim{Owner: "branch-" + b.from.logs.NewID(), Session: b.o.Session, Force: true,
+	lease, err := leaser.Claim(ctx, Claim{Owner: "branch-" + b.from.logs.NewID(), Session: b.o.Session, Force: true, InProcess: true,
 		Principal: b.row.Principal, SamePrincipal: true})
 	if err != nil {
 		return err

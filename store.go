@@ -160,6 +160,10 @@ type Claim struct {
 	Session string        // only this session
 	Force   bool          // with Session: claim it even if it has an owner, is not due or does not exist
 
+	// InProcess says that the owner lives in this process and ends with it. A store that
+	// can prove that the process is dead gives the session to the next owner at once.
+	InProcess bool
+
 	// Principal is the session's principal if the claim creates it. With SamePrincipal,
 	// which needs Session, the claim fails with [ErrExists] if the session exists and has
 	// another one.

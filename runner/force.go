@@ -26,7 +26,7 @@ func ForceStop(ctx context.Context, logs *spool.Logs, name string, agents ...*ag
 	if err != nil || !asked {
 		return err
 	}
-	lease, err := logs.Claim(ctx, spool.Claim{Owner: "stop-" + logs.NewID(), TTL: spool.DefaultLeaseTTL, Session: name, Force: true,
+	lease, err := logs.Claim(ctx, spool.Claim{Owner: "stop-" + logs.NewID(), TTL: spool.DefaultLeaseTTL, Session: name, Force: true, InProcess: true,
 		Principal: g.Known().Principal, SamePrincipal: true})
 	if err != nil {
 		return err

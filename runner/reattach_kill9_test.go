@@ -129,13 +129,6 @@ func killedAt(t *testing.T, name string, round, number int, want string) {
 	if err := child.Wait(); err == nil {
 		t.Fatalf("%s: it lived", where)
 	}
-	lease, err := store.Claim(t.Context(), spool.Claim{Owner: "undertaker", Session: "s", Force: true})
-	if err == nil {
-		err = store.Release(t.Context(), lease)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
 	f, err := play(store, dir, overheard(o.URL()), false)
 	if err != nil {
 		t.Fatalf("%s: %v", where, err)

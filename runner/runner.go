@@ -185,7 +185,7 @@ func (r *Runner) draining() bool {
 }
 
 func (r *Runner) claimLoop(ctx context.Context) error {
-	claim := spool.Claim{Owner: r.o.Owner, TTL: r.o.LeaseTTL}
+	claim := spool.Claim{Owner: r.o.Owner, TTL: r.o.LeaseTTL, InProcess: true}
 	for _, a := range r.agents {
 		claim.Agents = append(claim.Agents, a.Name)
 	}

@@ -91,7 +91,7 @@ func (s *Store) Delete(ctx context.Context, session string) error {
 		st.sid, st.alive = 0, false
 		st.head = spool.Head{Epoch: st.head.Epoch, Incarnation: st.head.Incarnation}
 		st.row, st.updated, st.command = spool.Row{}, 0, 0
-		st.owner, st.ttl, st.expires = "", 0, 0
+		st.release()
 		st.traceTrimmed, st.trimmed, st.writers = 0, 0, nil
 		t.touch(st)
 		return t.save(st) // the tombstone

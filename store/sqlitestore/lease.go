@@ -19,10 +19,19 @@ func (s *Store) Claim(ctx context.Context, c spool.Claim) (spool.Lease, error) {
 	if err := contract.CheckClaim(&c); err != nil {
 		return spool.Lease{}, err
 	}
+	if !c.Force {
+		if err := s.buryBeforeClaim(ctx); err != nil {
+			return spool.Lease{}, err
+		}
+	}
+	owner := c.Owner
+	if c.InProcess {
+		owner = s.life.sign(owner)
+	}
 	out := new(spool.Lease)
 	if err := s.write(ctx, 1, func(t *tx) error {
 		var err error
-		*out, err = t.claim(&c)
+		*out, err = t.claim(&c, owner)
 		return err
 	}); err != nil {
 		return spool.Lease{}, err
@@ -30,7 +39,7 @@ func (s *Store) Claim(ctx context.Context, c spool.Claim) (spool.Lease, error) {
 	return *out, nil
 }
 
-func (t *tx) claim(c *spool.Claim) (spool.Lease, error) {
+func (t *tx) claim(c *spool.Claim, owner string) (spool.Lease, error) {
 	id := c.Session
 	if id == "" {
 		if err := t.flush(); err != nil { // the index must be up to date
@@ -65,7 +74,7 @@ func (t *tx) claim(c *spool.Claim) (spool.Lease, error) {
 	}
 	st.writers = map[string]*written{}
 	st.head.Epoch++
-	st.owner, st.ttl = c.Owner, int64((c.TTL+time.Millisecond-1)/time.Millisecond)
+	st.owner, st.ttl = owner, int64((c.TTL+time.Millisecond-1)/time.Millisecond)
 	st.expires = t.now + st.ttl
 	return spool.Lease{Session: id, Epoch: st.head.Epoch, Owner: c.Owner, TTL: c.TTL, Head: st.head}, nil
 }
@@ -109,7 +118,7 @@ func (s *Store) Release(ctx context.Context, l spool.Lease) error {
 			return err
 		}
 		if st.alive && st.head.Epoch == l.Epoch {
-			st.owner, st.ttl, st.expires = "", 0, 0
+			st.release()
 			t.touch(st)
 		}
 		return nil
@@ -143,6 +152,9 @@ func (s *Store) AwaitDue(ctx context.Context, c spool.Claim) error {
 	defer s.hub.watching()()
 	for {
 		kicked := s.hub.kicked()
+		if err := s.buryBeforeClaim(ctx); err != nil {
+			return err
+		}
 		now := s.now().UnixMilli()
 		found, next, err := s.due(ctx, &c, now)
 		if err != nil || found {
@@ -151,7 +163,7 @@ func (s *Store) AwaitDue(ctx context.Context, c spool.Claim) error {
 		look := time.Duration(-1)
 		if next != never {
 			// Look again after a second at the latest: the store's clock may differ
-			// from the timer's.
+			// from the timer's, and an owner may die.
 			look = min(max(time.Duration(next-now)*time.Millisecond, 0), time.Second)
 		}
 		if err := wait.For(ctx, look, kicked, s.closed, spool.ErrClosed); err != nil {

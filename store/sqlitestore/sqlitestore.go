@@ -9,6 +9,10 @@
 // process is killed); the store notices at the next open and raises the incarnation of
 // its logs.
 //
+// While it holds leases that are bound to its process ([spool.Claim].InProcess), a store
+// keeps a file in the directory PATH-owners locked. Once the process is dead, others see
+// that, and need not wait for its leases to expire.
+//
 // Several processes may open the file at once, on one host: SQLite's locks do
 // not work on network file systems.
 package sqlitestore
@@ -70,6 +74,7 @@ type Store struct {
 	w      *writer
 	pool   pool
 	hub    hub
+	life   life
 	closed chan struct{}
 
 	closeOnce sync.Once
@@ -131,6 +136,7 @@ func open(path string, o *Options, boot string) (*Store, error) {
 		return nil, translate(err)
 	}
 	s.hub.init(s)
+	s.life.dir = abs + "-owners"
 	go s.w.run()
 	if len(garbage) > 0 {
 		go s.collect(garbage)
@@ -143,6 +149,7 @@ func (s *Store) Close() error {
 	s.closeOnce.Do(func() {
 		close(s.closed)
 		s.pool.close()
+		s.life.end()
 		s.closeErr = translate(s.w.stop(s.token))
 	})
 	return s.closeErr

@@ -44,9 +44,10 @@ func TestStore(t *testing.T) {
 					}
 					return openClocked(t, c.path, c.clock, sync)
 				},
-				Advance:  func(s spool.Store, d time.Duration) { s.(clocked).clock.Advance(d) },
-				Location: func(s spool.Store) string { return s.(clocked).path },
-				Again:    sync != SyncFull,
+				Advance:   func(s spool.Store, d time.Duration) { s.(clocked).clock.Advance(d) },
+				Location:  func(s spool.Store) string { return s.(clocked).path },
+				KnowsDead: true,
+				Again:     sync != SyncFull,
 			})
 		})
 	}

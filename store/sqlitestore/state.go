@@ -25,7 +25,7 @@ type state struct {
 	row     spool.Row
 	updated int64
 
-	owner   string // "" when released or never claimed
+	owner   string // "" when released or never claimed; see life for the leases bound to a process
 	ttl     int64
 	expires int64
 
@@ -216,6 +216,9 @@ func (st *state) renew(now int64) {
 		st.expires = now + st.ttl
 	}
 }
+
+// release ends the lease.
+func (st *state) release() { st.owner, st.ttl, st.expires = "", 0, 0 }
 
 // update names no indexed column: SQLite writes the index pages of all named columns,
 // even if the values are unchanged, and nearly every append is an update.

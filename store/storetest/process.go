@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,6 +30,10 @@ func Main(m *testing.M, open func(location string) (spool.Store, error)) {
 	job := os.Getenv(jobVariable)
 	if job == "" {
 		os.Exit(m.Run())
+	}
+	if job == "linger" {
+		fmt.Println("lingers", os.Getpid())
+		time.Sleep(watchdog) // it is killed before
 	}
 	if err := work(job, os.Getenv(locationVariable), open); err != nil {
 		fmt.Println("error", err)
@@ -75,6 +80,20 @@ func work(job, location string, open func(string) (spool.Store, error)) error {
 			}
 			fmt.Println("acked", res.Last)
 		}
+	case "run":
+		return run(ctx, s, spool.Claim{Session: cmp.Or(arg, "s"), InProcess: true})
+	case "run and become another":
+		if err := run(ctx, s, spool.Claim{Session: "s", InProcess: true}); err != nil {
+			return err
+		}
+		return become("linger")
+	case "run and linger":
+		if err := linger(); err != nil {
+			return err
+		}
+		return run(ctx, s, spool.Claim{Session: "s", InProcess: true})
+	case "run unbound":
+		return run(ctx, s, spool.Claim{Session: "s"})
 	case "wait": // for the parent's command, then for the session to be claimable
 		if _, err := s.Wait(ctx, "s", spool.Head{}); err != nil {
 			return err
@@ -97,6 +116,7 @@ func work(job, location string, open func(string) (spool.Store, error)) error {
 type child struct {
 	t   testing.TB
 	cmd *exec.Cmd
+	in  io.Closer // closing it tells the process to go on
 	out *bufio.Scanner
 }
 
@@ -114,10 +134,14 @@ func (x *suite) start(t testing.TB, s spool.Store, job string) *child {
 	if err != nil {
 		t.Fatal(err)
 	}
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	c := &child{t: t, cmd: cmd, out: bufio.NewScanner(out)}
+	c := &child{t: t, cmd: cmd, in: in, out: bufio.NewScanner(out)}
 	c.expect("open")
 	return c
 }

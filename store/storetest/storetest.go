@@ -42,6 +42,9 @@ type Options struct {
 	// Location names the data of s for another process, which opens it through
 	// the function given to [Main].
 	Location func(s spool.Store) string
+	// KnowsDead says that the leases of a process that was killed can be claimed at
+	// once, if they were claimed with [spool.Claim].InProcess. It needs Location.
+	KnowsDead bool
 	// Break cuts s off from its engine and returns what mends the connection.
 	Break func(t testing.TB, s spool.Store) (mend func())
 	// Again is no promise. It says that stores of this driver which differ from
@@ -99,6 +102,7 @@ func Run(t *testing.T, open Factory, options ...Options) {
 		{"Life", lifeChecks},
 		{"Model", modelChecks},
 		{"Process", append(processChecks, churnChecks...)},
+		{"Dead", deadChecks},
 		{"Logs", logChecks},
 	}
 	for _, g := range groups {

@@ -1,0 +1,188 @@
+package sqlitestore
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql/driver"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/spool-run/spool"
+)
+
+// life proves that this store's process lives, and finds out which others do not. For its
+// first lease that is bound to the process, a store makes a file in the directory
+// PATH-owners and keeps it locked. The operating system gives the lock up with the
+// process, however that ends, and not before: a stopped process keeps it. So a lock that
+// can be taken proves that the owners of its file's leases are dead.
+//
+// The name of the file, a token that is never used again, precedes the owner in the lease.
+// On a file system that may be shared with other hosts, and if anything fails, no lease has
+// a token, and leases expire by their TTL.
+type life struct {
+	dir string // PATH-owners
+
+	mu    sync.Mutex
+	tried bool
+	token string // "": there is no proof
+	file  *os.File
+}
+
+// sign returns the text that stands for an owner in a lease bound to this process.
+func (l *life) sign(owner string) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.tried {
+		l.tried = true
+		l.begin()
+	}
+	if l.token == "" {
+		return owner
+	}
+	return signature(l.token) + owner
+}
+
+func signature(token string) string { return token + " " }
+
+// begin makes and locks the file.
+func (l *life) begin() {
+	// Another process may take a file that is not locked yet for that of a dead one, and
+	// remove it, or the directory.
+	for range 10 {
+		if err := os.Mkdir(l.dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) || !localDisk(l.dir) {
+			return
+		}
+		token := rand.Text()
+		path := filepath.Join(l.dir, token)
+		f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
+		if err != nil {
+			continue
+		}
+		if err := lockFile(f); err == nil && inPlace(path, f) {
+			l.token, l.file = token, f
+			return
+		}
+		_ = f.Close()
+		_ = os.Remove(path)
+	}
+}
+
+func inPlace(path string, f *os.File) bool {
+	there, err := os.Stat(path)
+	if err != nil {
+		return false
+	}
+	here, err := f.Stat()
+	return err == nil && os.SameFile(here, there)
+}
+
+// end removes the file. Leases that were not released expire by their TTL.
+func (l *life) end() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.tried = true
+	if l.file == nil {
+		return
+	}
+	_ = os.Remove(filepath.Join(l.dir, l.token)) // while it is locked, or fails on Windows
+	_ = l.file.Close()
+	_ = os.Remove(filepath.Join(l.dir, l.token))
+	_ = os.Remove(l.dir) // if it was the last one
+	l.token, l.file = "", nil
+}
+
+// dead returns the tokens of processes that have ended without closing their stores.
+// Their files stay locked, so that nobody else takes care of them, until done is called.
+func (l *life) dead() (tokens []string, done func(buried bool)) {
+	entries, err := os.ReadDir(l.dir)
+	if err != nil || len(entries) == 0 || !localDisk(l.dir) {
+		return nil, nil
+	}
+	l.mu.Lock()
+	own := l.token
+	l.mu.Unlock()
+	var files []*os.File
+	for _, e := range entries {
+		if e.Name() == own || !e.Type().IsRegular() {
+			continue
+		}
+		path := filepath.Join(l.dir, e.Name())
+		f, err := os.OpenFile(path, os.O_RDWR, 0)
+		if err != nil {
+			continue
+		}
+		if lockFile(f) != nil || !inPlace(path, f) {
+			_ = f.Close()
+			continue
+		}
+		tokens, files = append(tokens, e.Name()), append(files, f)
+	}
+	return tokens, func(buried bool) {
+		for i, f := range files {
+			_ = f.Close()
+			if buried {
+				_ = os.Remove(filepath.Join(l.dir, tokens[i]))
+			}
+		}
+		if buried {
+			_ = os.Remove(l.dir)
+		}
+	}
+}
+
+// bury releases the leases that dead processes held.
+func (s *Store) bury(ctx context.Context) error {
+	tokens, done := s.life.dead()
+	if len(tokens) == 0 {
+		return nil
+	}
+	buried := false
+	defer func() { done(buried) }()
+	for _, token := range tokens {
+		var ids []string
+		from, to := signature(token), signature(token)+"\U0010ffff"
+		if err := s.read(ctx, func(c *conn) error {
+			ids = nil
+			return c.query(func(row []driver.Value) error {
+				id, _ := row[0].(string)
+				ids = append(ids, id)
+				return nil
+			}, "SELECT id FROM session WHERE lease_owner > +? AND lease_owner < +?", from, to)
+		}); err != nil {
+			return err
+		}
+		for len(ids) > 0 {
+			some := ids[:min(len(ids), slice)]
+			ids = ids[len(some):]
+			if err := s.write(ctx, len(some), func(t *tx) error {
+				for _, id := range some {
+					st, err := t.session(id)
+					if err != nil {
+						return err
+					}
+					if strings.HasPrefix(st.owner, from) { // nobody has claimed it by force
+						st.release()
+						t.touch(st)
+					}
+				}
+				return nil
+			}); err != nil {
+				return err
+			}
+		}
+	}
+	buried = true
+	return nil
+}
+
+// buryBeforeClaim is bury for those who claim or wait. They go on if it fails: then the
+// leases expire by their TTL.
+func (s *Store) buryBeforeClaim(ctx context.Context) error {
+	if err := s.bury(ctx); errors.Is(err, spool.ErrClosed) || ctx.Err() != nil {
+		return err
+	}
+	return nil
+}
