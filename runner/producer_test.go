@@ -7,6 +7,7 @@ import (
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/runner"
 	"github.com/spool-run/spool/stream"
 )
 
@@ -107,6 +108,28 @@ func TestProducerThatIsGoneIsLost(t *testing.T) {
 		}
 		if _, err := e.Append(w.t.Context(), "s", x.Epoch, 2, words("three")); !errors.Is(err, stream.ErrProducerFenced) {
 			t.Errorf("a late append: %v", err)
+		}
+	})
+}
+
+// What others write to end a run has the type of the run's agent.
+func TestEndsHaveTheAgentsType(t *testing.T) {
+	inWorld(t, func(w *world) {
+		e := stream.NewExternal(w.logs, nil)
+		w.produce(e, w.claim(e, "lost"), 0, words("one")...)
+		w.produce(e, w.claim(e, "stopped"), 0, words("one")...)
+		w.command("stopped", &chunk.StopRequested{CommandID: "x"})
+		if err := runner.ForceStop(w.t.Context(), w.logs, "stopped"); err != nil {
+			t.Fatal(err)
+		}
+		w.start(demo(nil), nil)
+		for _, session := range []string{"lost", "stopped"} {
+			for _, r := range w.settled(session) {
+				c, err := chunk.Decode(r.Data)
+				if b := c.ChunkBase(); err != nil || !chunk.IsCommand(r.Type) && b.AgentType != "script" {
+					t.Errorf("%s: %s of type %q, %v", session, r.Type, b.AgentType, err)
+				}
+			}
 		}
 	})
 }

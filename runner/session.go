@@ -247,7 +247,9 @@ func superseded() *chunk.ExecutorSuperseded {
 func (s *session) abandon(ctx context.Context, p plan) error {
 	s.w.SetRun(p.open.ID)
 	s.w.SetStep(0)
-	chunks := []chunk.Chunk{superseded()}
+	first := superseded()
+	first.AgentType = p.open.AgentType // it may be a producer's
+	chunks := []chunk.Chunk{first}
 	err := s.log.View(ctx, func(f *fold.Fold) error {
 		chunks = append(chunks, f.Owed().First()...)
 		return nil
@@ -268,6 +270,7 @@ func (s *session) abandon(ctx context.Context, p plan) error {
 	case p.external:
 		end.Error, end.Code = "the producer was lost", stream.CodeProducerLost
 	}
+	end.AgentType = p.open.AgentType
 	info := agent.RunInfo{Session: s.lease.Session, Agent: p.open.AgentType, RunID: p.open.ID, TurnID: p.open.TurnID, Mode: p.open.Mode,
 		Started: time.UnixMilli(p.open.StartTime), Outcome: end.Outcome, FinishReason: end.FinishReason, Code: end.Code, Steps: p.open.Steps, Usage: p.open.Usage}
 	err = s.settle(ctx, info, end)

@@ -219,7 +219,11 @@ var changed = map[string]string{
 	// The title of a session that begins with a large message was cut by bytes.
 	"runs": "UPDATE session SET title = substr(title, 1, 79) || '…' WHERE id = 'large';" +
 		// The scripted provider's error was reworded.
-		"UPDATE record SET data = replace(data, 'the scripted provider failed in mid-answer, as asked', 'the scripted provider failed in the middle of its answer, as requested')",
+		"UPDATE record SET data = replace(data, 'the scripted provider failed in mid-answer, as asked', 'the scripted provider failed in the middle of its answer, as requested');" +
+		// What another process wrote to end a run did not name the run's agent.
+		`UPDATE record SET data = replace(data, '"agentType":""', '"agentType":"demo"') WHERE type IN ('executor_superseded', 'run_finished')
+			AND json_extract(data, '$.agentType') = '' AND json_extract(data, '$.runId') IN
+			(SELECT json_extract(data, '$.runId') FROM record WHERE type = 'run_started' AND json_extract(data, '$.agentType') = 'demo')`,
 }
 
 func latestLogs(t *testing.T) string {
