@@ -339,7 +339,7 @@ func (b *branching) claim(ctx context.Context, leaser Leaser) error {
 func (b *branching) append(ctx context.Context, recs []chunk.Record, row Row) (Appended, error) {
 	b.ordinal++
 	return b.to.append(ctx, Append{Session: b.o.Session, Epoch: b.lease.Epoch, Writer: "branch", Ordinal: b.ordinal,
-		Records: recs, Row: row}, giveUp)
+		Records: recs, Row: row}, giveUp, false)
 }
 
 // copy writes all but the last record.

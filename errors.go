@@ -15,6 +15,7 @@ var (
 	ErrExists      = &chunk.Error{Code: "session_exists", Message: "a session with this id already exists", Hint: "choose a session id that is not in use"}
 	ErrBusy        = &chunk.Error{Code: "busy", Message: "a run is active in this session", Hint: "attach to the run, stop it, or send the message with whenBusy: queue"}
 	ErrUnavailable = &chunk.Error{Code: "unavailable", Message: "the store cannot be reached"}
+	ErrNotStored   = &chunk.Error{Code: "not_stored", Message: "nothing was stored"}
 	ErrUnsupported = &chunk.Error{Code: "unsupported", Message: "the store does not support this operation"}
 
 	// Why a cursor cannot be served.

@@ -103,12 +103,14 @@ func (g *Log) command(ctx context.Context, a Append, chunks []chunk.Chunk) (Appe
 		return Appended{}, chunk.ErrTooLarge.Because("the commands are too large for one append").With(g.session, nil)
 	}
 	a.Session, a.Records = g.session, recs
-	return g.append(ctx, a, giveUp)
+	return g.append(ctx, a, giveUp, false)
 }
 
-// append appends, and repeats the append while its outcome is unknown.
-func (g *Log) append(ctx context.Context, a Append, patience time.Duration) (Appended, error) {
+// append appends, and repeats the append while its outcome is unknown. With insist it
+// also repeats it while the store cannot write.
+func (g *Log) append(ctx context.Context, a Append, patience time.Duration, insist bool) (Appended, error) {
 	var begun time.Time
+	unknown := false // an attempt may have been stored
 	for failures := 0; ; failures++ {
 		try, cancel := context.WithTimeout(ctx, attempt)
 		res, err := g.logs.store.Append(try, a)
@@ -121,15 +123,18 @@ func (g *Log) append(ctx context.Context, a Append, patience time.Duration) (App
 			g.tail.publish(a.Records, res.First, res.Head)
 			return res, nil
 		}
-		if settled(err) || ctx.Err() != nil {
+		unknown = unknown || !errors.Is(err, ErrNotStored)
+		if settled(err) || ctx.Err() != nil || !unknown && !insist {
 			return Appended{}, err
 		}
 		now := g.logs.Now()
 		if failures == 0 {
 			begun = now
-			g.logs.Logger().Warn("repeating an append of unknown outcome", "session", g.session, "error", err)
+			g.logs.Logger().Warn("repeating an append", "session", g.session, "unknown", unknown, "error", err)
 		}
-		if now.Sub(begun) >= patience {
+		if now.Sub(begun) >= patience && !unknown {
+			return Appended{}, err
+		} else if now.Sub(begun) >= patience {
 			return Appended{}, ErrUnavailable.Because("the outcome of an append is still unknown after retries").With(g.session, err)
 		}
 		if g.logs.Sleep(ctx, backoff(failures)) != nil {

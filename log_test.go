@@ -289,6 +289,56 @@ func TestUnknownOutcomeEndsWithTheLease(t *testing.T) {
 	})
 }
 
+// If a store says that nothing was stored, who waits for the append learns it at once, and
+// a run's writer goes on trying as long as its lease lasts.
+func TestNotStoredIsKnown(t *testing.T) {
+	full := ErrUnavailable.Because("the disk is full").With("", ErrNotStored)
+	full.Hint = "free disk space"
+	check := func(t *testing.T, err error) {
+		t.Helper()
+		if e, ok := errors.AsType[*chunk.Error](err); !ok || e.Hint != full.Hint || e.Message != full.Message || !errors.Is(err, ErrNotStored) {
+			t.Errorf("the error is %v", err)
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		store, g := newTestLog(t, nil)
+		lease := store.claim("s")
+		tries, failing, first := 0, 1<<30, error(nil)
+		store.fault = func(Append) (error, error) {
+			if tries++; tries == 1 && first != nil {
+				return nil, first
+			}
+			if tries <= failing {
+				return full, nil
+			}
+			return nil, nil
+		}
+		_, err := g.Command(t.Context(), Row{}, say("c1", "hi"))
+		check(t, err)
+		_, err = g.Append(t.Context(), lease, Entry{Writer: "w", Ordinal: 1, Chunks: []chunk.Chunk{text("x")}})
+		check(t, err)
+		if tries != 2 {
+			t.Errorf("two appends were tried %d times", tries)
+		}
+
+		w := g.Writer(lease, WriterOptions{})
+		defer w.Close()
+		tries, failing = 0, 4
+		if _, err := w.Commit(t.Context(), Row{}, nil, text("a")); err != nil || tries != 5 {
+			t.Errorf("a writer whose disk was full for a while: %v after %d attempts", err, tries)
+		}
+		failing = 1 << 30
+		_, err = w.Commit(t.Context(), Row{}, nil, text("b"))
+		check(t, err)
+
+		// An attempt whose answer was lost may have been stored, whatever the next one says.
+		tries, first, failing = 0, errors.New("answer lost"), 3
+		if _, err := g.Command(t.Context(), Row{}, say("c2", "hi")); err != nil || tries != 4 {
+			t.Errorf("%v after %d attempts", err, tries)
+		}
+	})
+}
+
 func TestCommandIsRepeatedUntilItIsKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, g := newTestLog(t, nil)

@@ -101,13 +101,14 @@ type SessionInfo struct {
 // store was closed, and with ctx's error when ctx ends before an outcome is known.
 //
 // A driver implements Store and, as far as its engine can, [Leaser], [Lister],
-// [Trimmer], [FoldStore] and [BlobStore]; package storetest holds the suite
+// [Trimmer], [FoldStore], [BlobStore] and [Prober]; package storetest holds the suite
 // that all of them pass.
 type Store interface {
 	// Append writes a batch atomically and numbers it. Errors: [ErrSuperseded],
-	// [ErrNotFound], [ErrExists], [chunk.ErrTooLarge], or any other error, after which
-	// the outcome is unknown: the caller repeats the append with the same Ordinal to
-	// learn it. Drivers refuse what package contract refuses.
+	// [ErrNotFound], [ErrExists], [chunk.ErrTooLarge], one that wraps [ErrNotStored] if the
+	// engine cannot write now, or any other error, after which the outcome is unknown: the
+	// caller repeats the append with the same Ordinal to learn it. Drivers refuse what
+	// package contract refuses.
 	Append(ctx context.Context, a Append) (Appended, error)
 
 	// Read returns up to max (0: [MaxRead]) records with Seq > after, in order and
@@ -247,4 +248,10 @@ type BlobStore interface {
 	PutBlob(ctx context.Context, session, hash string, data []byte) error
 	// GetBlob returns [ErrNotFound] for an unknown hash.
 	GetBlob(ctx context.Context, session, hash string) ([]byte, error)
+}
+
+// Prober is the role of stores that can find out whether they can write.
+type Prober interface {
+	// Probe makes a write that is as durable as an append, and that nobody sees.
+	Probe(ctx context.Context) error
 }

@@ -300,7 +300,7 @@ func (w *Writer) flush() {
 		if patience <= 0 {
 			patience = giveUp
 		}
-		res, err := w.g.append(w.ctx, b.Append, patience)
+		res, err := w.g.append(w.ctx, b.Append, patience, true)
 		<-w.g.flight
 		if err != nil {
 			if w.ctx.Err() != nil {
@@ -394,7 +394,8 @@ type Entry struct {
 // Append makes one append under a lease, in the caller's goroutine. It is for owners
 // that number their appends themselves and wait for each of them; a [Writer] queues and
 // numbers them. While the outcome is unknown the append is repeated, at most for the
-// lease's TTL or until ctx ends.
+// lease's TTL or until ctx ends. An append of which nothing was stored fails at once, with
+// [ErrNotStored]; a Writer goes on trying for the lease's TTL.
 //
 // Errors: [chunk.ErrTooLarge] if the chunks do not fit into one append, and
 // [chunk.ErrInvalidChunk], both before anything is stored; [ErrSuperseded],
@@ -421,7 +422,7 @@ func (g *Log) Append(ctx context.Context, lease Lease, e Entry) (Appended, error
 		patience = giveUp
 	}
 	return g.append(ctx, Append{Session: g.session, Epoch: lease.Epoch, Writer: e.Writer, Ordinal: e.Ordinal,
-		Records: recs, Row: e.Row, Settle: e.Settle}, patience)
+		Records: recs, Row: e.Row, Settle: e.Settle}, patience, false)
 }
 
 // Known returns the newest head that this process has seen, the zero Head if it has

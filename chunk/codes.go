@@ -63,6 +63,7 @@ var codes = map[string]CodeInfo{
 	"chunk_not_allowed":   {CategoryProducer, 422, false},
 
 	"unavailable": {CategoryStore, 503, true},
+	"not_stored":  {CategoryStore, 503, true},
 	"closed":      {CategoryStore, 503, true},
 	"unsupported": {CategoryStore, 501, false},
 	"too_large":   {CategoryStore, 413, false},

@@ -1,13 +1,10 @@
 package server
 
 import (
-	"errors"
 	"io/fs"
 	"net/http"
 	"path"
 	"strings"
-
-	"github.com/spool-run/spool"
 )
 
 func (s *Server) info(w http.ResponseWriter, _ *request) error {
@@ -17,20 +14,6 @@ func (s *Server) info(w http.ResponseWriter, _ *request) error {
 
 func (s *Server) healthz(w http.ResponseWriter, _ *request) error {
 	writeJSON(w, http.StatusOK, map[string]string{"status": "ok"})
-	return nil
-}
-
-// readyz tells load balancers whether to send requests here: the store responds and the
-// server does not drain.
-func (s *Server) readyz(w http.ResponseWriter, r *request) error {
-	if s.drain.Err() != nil {
-		return errDraining
-	}
-	// Any response will do; not_found is the usual one.
-	if _, err := s.logs.Store().Head(r.Context(), "readyz"); err != nil && !errors.Is(err, spool.ErrNotFound) {
-		return spool.ErrUnavailable.With("", err)
-	}
-	writeJSON(w, http.StatusOK, map[string]string{"status": "ready"})
 	return nil
 }
 

@@ -93,6 +93,7 @@ type Server struct {
 	external *stream.External
 
 	bodies    budget
+	ready     readiness
 	drain     context.Context // ended by Drain
 	startDraw context.CancelFunc
 	closed    context.Context // ended when Shutdown gives up waiting

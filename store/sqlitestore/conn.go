@@ -26,6 +26,9 @@ const (
 	codeCantOpen  = 14
 	codeNotADB    = 26
 	primaryResult = 0xff
+
+	codeSyncFailed    = codeIOErr | 4<<8
+	codeDirSyncFailed = codeIOErr | 5<<8
 )
 
 // conn is one connection with its prepared statements. It is used by one
@@ -198,6 +201,19 @@ func code(err error) int {
 
 func busy(err error) bool { return code(err) == codeBusy || code(err) == codeLocked }
 
+// unstored is translate for the error of a transaction. Nothing of a transaction that
+// failed was stored, unless what failed is the sync of its commit.
+func unstored(err error) error {
+	if e, ok := errors.AsType[*sqlite.Error](err); ok && (e.Code() == codeSyncFailed || e.Code() == codeDirSyncFailed) {
+		return translate(err)
+	}
+	known, ok := errors.AsType[*chunk.Error](translate(err))
+	if !ok || !errors.Is(known, spool.ErrUnavailable) {
+		return translate(err)
+	}
+	return known.With("", spool.ErrNotStored.With("", known.Err))
+}
+
 // translate turns SQLite's errors into the package's errors. It returns other errors
 // unchanged.
 func translate(err error) error {
@@ -211,11 +227,11 @@ func translate(err error) error {
 	e.Err = err
 	switch code(err) {
 	case codeFull:
-		e.Message, e.Hint = "the disk is full", "free disk space; nothing of the failed append was stored"
+		e.Message, e.Hint = "the disk is full", "free disk space"
 	case codeBusy, codeLocked:
 		e.Message, e.Hint = "another process holds the database's write lock", "look for a process that keeps a transaction open"
 	case codeReadOnly:
-		e.Message, e.Hint = "the database cannot be written", "check the permissions of the file and its directory"
+		e.Message, e.Hint = "the database cannot be written", "check the permissions of the file and its directory, and whether its disk is mounted read-only"
 	case codeIOErr:
 		e.Message, e.Hint = "the disk failed", "see the cause, and check the file before you continue"
 	case codeCorrupt, codeNotADB:

@@ -35,6 +35,7 @@ var (
 	_ spool.Trimmer   = (*Store)(nil)
 	_ spool.FoldStore = (*Store)(nil)
 	_ spool.BlobStore = (*Store)(nil)
+	_ spool.Prober    = (*Store)(nil)
 )
 
 // When commits reach the disk.
@@ -68,7 +69,7 @@ const readers = 4
 // Store keeps logs in a SQLite file.
 type Store struct {
 	path   string
-	file   os.FileInfo // the file at path when it was opened
+	files  [len(suffixes)]os.FileInfo // the files as they were opened
 	now    func() time.Time
 	token  string // name of this store's mark in table unsynced
 	w      *writer
@@ -122,10 +123,10 @@ func open(path string, o *Options, boot string) (*Store, error) {
 		err = c.script("PRAGMA busy_timeout = 0; PRAGMA synchronous = " + synchronous)
 	}
 	if err == nil {
-		s.file, err = os.Stat(abs)
+		s.w, err = newWriter(s, c)
 	}
 	if err == nil {
-		s.w, err = newWriter(s, c)
+		err = s.note()
 	}
 	var garbage []int64
 	if err == nil {
@@ -163,18 +164,6 @@ func (s *Store) usable(ctx context.Context) error {
 	default:
 		return ctx.Err()
 	}
-}
-
-// inPlace reports whether path still names the file that was opened. SQLite would
-// continue with a deleted file, and all that it acknowledges would be lost when the
-// process ends.
-func (s *Store) inPlace() error {
-	if now, err := os.Stat(s.path); err == nil && os.SameFile(now, s.file) {
-		return nil
-	}
-	e := spool.ErrUnavailable.Because("the database file was deleted or replaced while it was open")
-	e.Hint = "restore the file, or restart with a new one"
-	return e
 }
 
 // read runs fn on a reading connection.
@@ -221,13 +210,13 @@ func (s *Store) write(ctx context.Context, weight int, fn func(t *tx) error) err
 	}
 	select {
 	case <-r.done:
-		return translate(r.err)
+		return unstored(r.err)
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-s.w.stopped:
 		select {
 		case <-r.done:
-			return translate(r.err)
+			return unstored(r.err)
 		default:
 			return spool.ErrClosed
 		}

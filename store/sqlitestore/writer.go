@@ -44,6 +44,7 @@ type writer struct {
 	cache       map[string]*state
 	dataVersion int64
 	insert      [2]string // one row, insertRows rows
+	rescued     bool      // a deleted write-ahead log was copied
 }
 
 func newWriter(s *Store, c *conn) (*writer, error) {
@@ -98,6 +99,7 @@ func (w *writer) run() {
 		}
 		if stopping {
 			if w.err = w.s.inPlace(); w.err != nil {
+				w.rescue()
 				return // closing the connection would remove the write-ahead log of the file that is there now
 			}
 			if token != "" {
@@ -188,6 +190,7 @@ func (w *writer) forget() { clear(w.cache) }
 // more.
 func (w *writer) begin(group []*request) error {
 	if err := w.s.inPlace(); err != nil {
+		w.rescue()
 		return err
 	}
 	waits := func(r *request) bool { return r.ctx.Err() == nil }

@@ -48,6 +48,25 @@ var keepChecks = []check{
 			wantErr(t, err, spool.ErrNotFound)
 		}
 	})},
+	{"Probe", with(func(t *testing.T, x *suite, s spool.Store, r spool.Prober) {
+		if err := r.Probe(limit(t)); err != nil { // of an empty store
+			t.Fatal(err)
+		}
+		res := command(t, s, "s", "c")
+		for range 3 {
+			if err := r.Probe(limit(t)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if h, err := s.Head(limit(t), "s"); err != nil || h != res.Head {
+			t.Fatalf("the head was %+v and is %+v, %v", res.Head, h, err)
+		}
+		if lister, ok := s.(spool.Lister); ok {
+			if page, err := lister.Sessions(limit(t), spool.SessionQuery{}); err != nil || len(page.Sessions) != 1 {
+				t.Fatalf("the store lists %+v, %v", page, err)
+			}
+		}
+	})},
 	{"SavedFolds", with(func(t *testing.T, x *suite, s spool.Store, r spool.FoldStore) {
 		wantErr(t, r.SaveFold(limit(t), "s", "main", spool.SavedFold{Data: []byte("x")}), spool.ErrNotFound)
 		_, err := r.LoadFold(limit(t), "s", "main")

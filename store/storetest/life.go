@@ -46,6 +46,9 @@ func calls(s spool.Store) map[string]func(context.Context) error {
 		m["PutBlob"] = func(ctx context.Context) error { return r.PutBlob(ctx, "s", "sha256:x", []byte("x")) }
 		m["GetBlob"] = func(ctx context.Context) error { _, err := r.GetBlob(ctx, "s", "sha256:x"); return err }
 	}
+	if r, ok := s.(spool.Prober); ok {
+		m["Probe"] = r.Probe
+	}
 	return m
 }
 
