@@ -1,6 +1,7 @@
 import { useCallback, useEffect, useRef, useState } from 'react';
 import { addressOf, deleteSession, loadServerInfo, loadSessions, newID, sessionFromAddress, type ServerInfo, type SessionRow } from './api';
 import { Conversation } from './conversation';
+import { Guard } from './guard';
 import { IconMenu, IconPlus, Logo } from './icons';
 import { Session } from './session';
 import { SessionList } from './session-list';
@@ -115,7 +116,9 @@ export function App() {
         <button ref={first} type="button" className="new" onClick={() => go(undefined)} title="New chat (Ctrl Shift O)">
           <IconPlus /> New chat
         </button>
-        <SessionList rows={sessions} current={session.id} onOpen={go} onDelete={remove} onMore={more && limit < most ? () => setLimit(l => Math.min(most, 2 * l)) : undefined} />
+        <Guard source={sessions} instead={<p className="side-empty">The list of chats cannot be shown.</p>}>
+          <SessionList rows={sessions} current={session.id} onOpen={go} onDelete={remove} onMore={more && limit < most ? () => setLimit(l => Math.min(most, 2 * l)) : undefined} />
+        </Guard>
         <p className="side-foot">{info?.model && (info.demo ? 'Scripted demo' : info.model)}</p>
       </nav>
       <button type="button" className="scrim" aria-label="Close the list of chats" tabIndex={-1} onClick={() => setDrawer(false)} />

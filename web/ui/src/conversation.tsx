@@ -3,6 +3,7 @@ import { useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState, use
 import { Announcer } from './announcer';
 import { addressOf, type Message, type ServerInfo } from './api';
 import { Composer } from './composer';
+import { Guard } from './guard';
 import { IconBranch, IconDown, IconPlus } from './icons';
 import { MessageView, type History } from './message';
 import { Waiting } from './progress';
@@ -29,8 +30,13 @@ interface Props {
 
 const whenBusyKey = 'spool:when-busy';
 const remembered = (): WhenBusy => {
-  const value = localStorage.getItem(whenBusyKey);
-  return value === 'steer' || value === 'interrupt' ? value : 'queue';
+  try {
+    const value = localStorage.getItem(whenBusyKey);
+    if (value === 'steer' || value === 'interrupt') return value;
+  } catch {
+    // The browser keeps nothing for this page.
+  }
+  return 'queue';
 };
 
 export function Conversation({ session, info, behind, title, menu, onFirst, onNew, onOpen, nameOf }: Props) {
@@ -83,7 +89,11 @@ export function Conversation({ session, info, behind, title, menu, onFirst, onNe
   }, [session, interrupting]);
   const onWhenBusy = (value: WhenBusy) => {
     setWhenBusy(value);
-    localStorage.setItem(whenBusyKey, value);
+    try {
+      localStorage.setItem(whenBusyKey, value);
+    } catch {
+      // Then it is asked again next time.
+    }
   };
   const history = useMemo<History>(
     () => ({
@@ -160,10 +170,14 @@ export function Conversation({ session, info, behind, title, menu, onFirst, onNe
               <Waiting />
             </article>
           )}
-          <Queue waiting={timeline.waiting.filter(w => !messages.some(m => m.id === w.id))} />
+          <Guard source={timeline.waiting}>
+            <Queue waiting={timeline.waiting.filter(w => !messages.some(m => m.id === w.id))} />
+          </Guard>
         </div>
       </div>
-      <Announcer messages={messages} busy={busy} />
+      <Guard source={last} instead={null}>
+        <Announcer messages={messages} busy={busy} />
+      </Guard>
       <div className="foot">
         {!view.atEnd && messages.length > 0 && (
           <button type="button" className="icon to-end" aria-label="Scroll to the end" onClick={view.toEnd}>
@@ -180,7 +194,7 @@ export function Conversation({ session, info, behind, title, menu, onFirst, onNe
         )}
         {problem && (
           <p className="callout failure problem" role="alert">
-            <span>{problem}</span>
+            <span>{problem.slice(0, 400)}</span>
             {state.problem && (
               <button type="button" onClick={session.dismiss}>
                 Dismiss

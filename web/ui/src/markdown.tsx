@@ -1,7 +1,9 @@
 import DOMPurify from 'dompurify';
-import { marked } from 'marked';
+import { Lexer, marked } from 'marked';
 import { memo, useRef } from 'react';
 import { Copy } from './copy';
+import { Guard, Source } from './guard';
+import { mostBlocks, Readable } from './markdown-limits';
 
 // Images are left out: a model's text could use one to send what it read elsewhere.
 const allowed = {
@@ -47,18 +49,31 @@ function cut(text: string, before: Cut): Cut {
     for (const block of blocks) from += block.length;
   }
   const end = text.slice(from);
-  const fresh = marked.lexer(end, { gfm: true }).map(token => token.raw);
+  const fresh = new Lexer({ gfm: true }).blockTokens(end, []).map(token => token.raw);
   // The lexer rewrites line ends and tabs; then lengths no longer lead back into the text.
   return { text: fresh.join('') === end ? text : '', blocks: blocks.concat(fresh) };
 }
 
+/** Text as Markdown; what cannot be taken for that is shown as it is. */
 export const Markdown = memo(function Markdown({ text }: { text: string }) {
+  const readable = useRef<Readable>(undefined);
   const last = useRef<Cut>({ text: '', blocks: [] });
-  if (last.current.text !== text) last.current = cut(text, last.current);
-  const { blocks } = last.current;
+  readable.current ??= new Readable();
+  if (!readable.current.check(text)) return <Source value={text} />;
   return (
-    <div className="md" data-long={blocks.length > 80 || undefined}>
-      {blocks.map((source, i) => (source.trim() === '' ? null : <Block key={i} source={source} />))}
-    </div>
+    <Guard source={text}>
+      <Blocks text={text} last={last} />
+    </Guard>
   );
 });
+
+function Blocks({ text, last }: { text: string; last: { current: Cut } }) {
+  if (last.current.text !== text) last.current = cut(text, last.current);
+  const { blocks } = last.current;
+  if (blocks.length > mostBlocks) return <Source value={text} />;
+  return (
+    <div className="md" data-long={blocks.length > 80 || undefined}>
+      {blocks.map((source, i) => (source.trim() === '' ? null : <Guard key={i} source={source}><Block source={source} /></Guard>))}
+    </div>
+  );
+}

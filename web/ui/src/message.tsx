@@ -3,9 +3,10 @@ import { memo, useEffect, useRef, useState, type ReactNode } from 'react';
 import type { Message } from './api';
 import { CheckpointMark } from './checkpoints';
 import { Copy } from './copy';
+import { asText, Guard } from './guard';
 import { IconChevron, IconEdit, IconPlay, IconRedo } from './icons';
 import { Markdown } from './markdown';
-import { ProgressTree, Waiting, type ProgressEntry } from './progress';
+import { asProgress, ProgressTree, Waiting, type ProgressEntry } from './progress';
 import type { Session } from './session';
 import { familyOf, grouped, SubAgentView, type Family } from './subagent';
 import type { Timeline } from './timeline';
@@ -31,7 +32,7 @@ interface Props {
 }
 
 export const MessageView = memo(function MessageView(props: Props) {
-  return props.message.role === 'user' ? <UserMessage {...props} /> : <AssistantMessage {...props} />;
+  return <Guard source={props.message}>{props.message.role === 'user' ? <UserMessage {...props} /> : <AssistantMessage {...props} />}</Guard>;
 });
 
 const textOf = (message: Message) => message.parts.map(p => (p.type === 'text' ? p.text : '')).join('');
@@ -143,7 +144,8 @@ function AssistantMessage({ session, message, live, idle, last, onRegenerate, hi
 /**
  * The parts in order. Progress that has a call's id is shown with the call; all
  * other entries become one tree at the place of the first. A call that waits for
- * the reader is answered through the session, if there is one.
+ * the reader is answered through the session, if there is one. What cannot be
+ * shown as what it says it is, is shown as its source.
  */
 export function partsOf(
   message: Message,
@@ -157,8 +159,8 @@ export function partsOf(
   const ofCalls = new Map<string, ProgressEntry>();
   const progress: ProgressEntry[] = [];
   for (const part of message.parts) {
-    if (part.type !== 'data-progress') continue;
-    const entry = part.data as ProgressEntry;
+    const entry = part.type === 'data-progress' ? asProgress(part.data) : undefined;
+    if (!entry) continue;
     if (calls.has(entry.id)) ofCalls.set(entry.id, entry);
     else progress.push(entry);
   }
@@ -169,27 +171,42 @@ export function partsOf(
     const agent = family.at(part);
     if (agent !== undefined) return agent && <SubAgentView key={agent.sessionId} data={agent} family={family} partsOf={partsOf} />;
     if (part.type === 'step-start') return steps++ > 0 && i < end ? mark(steps - 2, true) : null;
-    if (part.type === 'text') return part.text === '' ? null : <Markdown key={i} text={part.text} />;
-    if (part.type === 'reasoning') return <Reasoning key={i} text={part.text} writing={live && part.state === 'streaming'} />;
-    if (isToolUIPart(part)) return <ToolCall key={part.toolCallId + i} part={part} live={live} session={session} progress={ofCalls.get(part.toolCallId)} />;
-    if (part.type === 'data-progress') {
-      if (shown || calls.has((part.data as ProgressEntry).id)) return null;
+    let view: ReactNode;
+    const entry = part.type === 'data-progress' ? asProgress(part.data) : undefined;
+    if (isToolUIPart(part)) view = <ToolCall part={part} live={live} session={session} progress={ofCalls.get(part.toolCallId)} />;
+    else if (!entry) view = plainPart(part, live, i === end ? goOn : undefined);
+    else if (!shown && !calls.has(entry.id)) {
       shown = true;
-      return <ProgressTree key="progress" entries={progress} live={live} />;
+      view = <ProgressTree entries={progress} live={live} />;
     }
-    if (part.type === 'data-error') return <Failure key={i} data={part.data} goOn={i === end ? goOn : undefined} />;
-    if (part.type === 'data-run-interrupted') return <Interrupted key={i} data={part.data} goOn={i === end ? goOn : undefined} />;
-    if (part.type === 'source-url') {
+    const key = isToolUIPart(part) ? part.toolCallId + i : entry ? 'progress' : i;
+    return view ? <Guard key={key} source={part}>{view}</Guard> : null;
+  }));
+}
+
+/** A part that is shown by itself, whatever the others are. */
+function plainPart(part: Message['parts'][number], live: boolean, goOn: History['goOn']): ReactNode {
+  switch (part.type) {
+    case 'text':
+      return part.text === '' ? null : <Markdown text={part.text} />;
+    case 'reasoning':
+      return <Reasoning text={part.text} writing={live && part.state === 'streaming'} />;
+    case 'data-error':
+      return <Failure data={part.data} goOn={goOn} />;
+    case 'data-run-interrupted':
+      return <Interrupted data={part.data} goOn={goOn} />;
+    case 'source-url':
       return (
-        <a key={i} className="source" href={/^https?:/.test(part.url) ? part.url : undefined} target="_blank" rel="noopener noreferrer">
+        <a className="source" href={/^https?:/.test(part.url) ? part.url : undefined} target="_blank" rel="noopener noreferrer">
           {part.title || part.url}
         </a>
       );
-    }
-    if (part.type === 'file') return <p key={i} className="file">{part.filename || part.mediaType}</p>;
-    if (part.type.startsWith('data-')) return <Custom key={i} name={part.type.slice(5)} data={(part as { data?: unknown }).data} />;
-    return null;
-  }));
+    case 'source-document':
+      return <p className="file">{part.title || part.filename}</p>;
+    case 'file':
+      return <p className="file">{part.filename || part.mediaType}</p>;
+  }
+  return part.type.startsWith('data-') ? <Custom name={part.type.slice(5)} data={(part as { data?: unknown }).data} /> : null;
 }
 
 function Reasoning({ text, writing }: { text: string; writing: boolean }) {
@@ -215,25 +232,32 @@ function Reasoning({ text, writing }: { text: string; writing: boolean }) {
 }
 
 function Custom({ name, data }: { name: string; data: unknown }) {
+  const [open, setOpen] = useState(false);
   return (
-    <details className="custom">
+    <details className="custom" onToggle={e => setOpen(e.currentTarget.open)}>
       <summary>
         <span className="chevron">
           <IconChevron />
         </span>
         {name}
       </summary>
-      <Value label="Data" value={data} />
+      {open && <Value label="Data" value={data} />}
     </details>
   );
 }
 
+/** A member of a custom event's data that should be a text. */
+function member(data: unknown, name: string): string | undefined {
+  const value: unknown = typeof data === 'object' && data !== null ? (data as Record<string, unknown>)[name] : undefined;
+  return typeof value === 'string' ? value : undefined;
+}
+
 function Failure({ data, goOn }: { data: unknown; goOn: History['goOn'] }) {
-  const { error, code } = (data ?? {}) as { error?: string; code?: string };
+  const code = member(data, 'code');
   return (
     <div className="callout failure" role="alert">
       <p>
-        <strong>The answer failed.</strong> {error} {code && <code>{code}</code>}
+        <strong>The answer failed.</strong> {member(data, 'error') ?? asText(data)} {code && <code>{code}</code>}
       </p>
       {goOn && (
         <button type="button" className="go-on" onClick={() => goOn('retry')}>
@@ -245,7 +269,7 @@ function Failure({ data, goOn }: { data: unknown; goOn: History['goOn'] }) {
 }
 
 function Interrupted({ data, goOn }: { data: unknown; goOn: History['goOn'] }) {
-  const { reason } = (data ?? {}) as { reason?: string };
+  const reason = member(data, 'reason');
   const paused = reason === 'interrupted';
   return (
     <div className="callout interrupted">

@@ -1,3 +1,4 @@
+import type { ReactNode } from 'react';
 import { IconCheck, IconCross } from './icons';
 
 export interface ProgressEntry {
@@ -8,33 +9,61 @@ export interface ProgressEntry {
   percent?: number;
 }
 
+/** The data of a progress part, as far as it is that: any tool can send a custom event with that name. */
+export function asProgress(data: unknown): ProgressEntry | undefined {
+  if (typeof data !== 'object' || data === null) return undefined;
+  const { id, parent, label, state, percent } = data as Record<string, unknown>;
+  if (typeof id !== 'string') return undefined;
+  return {
+    id,
+    ...(typeof parent === 'string' && { parent }),
+    ...(typeof label === 'string' && { label }),
+    ...(typeof state === 'string' && { state }),
+    ...(typeof percent === 'number' && Number.isFinite(percent) && { percent }),
+  };
+}
+
+// Deeper entries stand beside those above them.
+const deepest = 12;
+
 /** Steps of work as a tree; an entry whose parent is unknown stands at the top. */
 export function ProgressTree({ entries, live }: { entries: ProgressEntry[]; live: boolean }) {
-  const known = new Set(entries.map(e => e.id));
-  const children = new Map<string, ProgressEntry[]>();
-  for (const entry of entries) {
-    const parent = entry.parent !== undefined && entry.parent !== entry.id && known.has(entry.parent) ? entry.parent : '';
-    children.set(parent, [...(children.get(parent) ?? []), entry]);
+  const byID = new Map(entries.map(e => [e.id, e]));
+  const children = new Map<string | undefined, ProgressEntry[]>();
+  for (const entry of byID.values()) {
+    const parent = above(entry, byID);
+    const siblings = children.get(parent);
+    if (siblings) siblings.push(entry);
+    else children.set(parent, [entry]);
   }
-  const level = (parent: string, depth: number) => {
+  const level = (parent: string | undefined): ReactNode => {
     const list = children.get(parent);
-    if (!list || depth > 12) return null;
     return (
-      <ul>
-        {list.map(entry => (
-          <li key={entry.id}>
-            <Entry entry={entry} live={live} />
-            {level(entry.id, depth + 1)}
-          </li>
-        ))}
-      </ul>
+      list && (
+        <ul>
+          {list.map(entry => (
+            <li key={entry.id}>
+              <Entry entry={entry} live={live} />
+              {level(entry.id)}
+            </li>
+          ))}
+        </ul>
+      )
     );
   };
   return (
     <div className="progress" role="group" aria-label="Progress">
-      {level('', 0)}
+      {level(undefined)}
     </div>
   );
+}
+
+/** The entry under which another one is shown: its parent, if the way from there to the top is short and no circle. */
+function above(entry: ProgressEntry, byID: Map<string, ProgressEntry>): string | undefined {
+  const parent = entry.parent === undefined ? undefined : byID.get(entry.parent);
+  let at = parent;
+  for (let steps = 0; at && steps < deepest; steps++) at = at.parent === undefined ? undefined : byID.get(at.parent);
+  return at ? undefined : parent?.id;
 }
 
 function Entry({ entry, live }: { entry: ProgressEntry; live: boolean }) {

@@ -1,7 +1,8 @@
 import { isToolUIPart } from 'ai';
-import type { SubAgentData } from '@spool-run/client';
+import { isSubAgentData, type SubAgentData } from '@spool-run/client';
 import { isValidElement, useEffect, useState, useSyncExternalStore, type ReactElement, type ReactNode } from 'react';
 import { addressOf, type Message } from './api';
+import { Guard } from './guard';
 import { IconAgent, IconCheck, IconChevron, IconCross, IconOpen } from './icons';
 import { Waiting } from './progress';
 import type { Session } from './session';
@@ -22,8 +23,14 @@ export interface Family {
   of(agent: Agent): Family;
 }
 
+/** The sub-agent that a part tells of, if it does. */
+function agentOf(part: MessagePart): Agent | undefined {
+  const data: unknown = part.type === 'data-subagent' ? (part as { data?: unknown }).data : undefined;
+  return isSubAgentData<MessagePart>(data) ? data : undefined;
+}
+
 export function familyOf(session: Session, message: Message, live: boolean): Family {
-  const agents = message.parts.filter(p => p.type === 'data-subagent').map(p => (p as unknown as { data: Agent }).data);
+  const agents = message.parts.map(agentOf).filter(a => a !== undefined);
   const calls = new Map<string, Agent>();
   for (const a of agents) if (a.callId) calls.set(`${a.parentSessionId}/${a.callId}`, a);
   const sessions = new Set(agents.map(a => a.sessionId));
@@ -41,9 +48,8 @@ export function familyOf(session: Session, message: Message, live: boolean): Fam
         const slash = part.toolCallId.indexOf('/');
         return self === session.id && slash > 0 && sessions.has(part.toolCallId.slice(0, slash)) ? null : undefined;
       }
-      if (part.type !== 'data-subagent') return undefined;
-      const agent = (part as unknown as { data: Agent }).data;
-      return agent.callId ? null : agent; // one that an earlier answer began
+      const agent = agentOf(part);
+      return agent?.callId ? null : agent; // without a call it is one that an earlier answer began
     },
   });
   return seenBy(session.id);
@@ -81,8 +87,22 @@ const textOf = (parts: MessagePart[]) => parts.map(p => (p.type === 'text' ? p.t
 /** Shows a message's parts; sub-agents' among them, so that it comes from who shows these. */
 type PartsOf = (message: Message, live: boolean, session: Session | undefined, mark: () => null, goOn: undefined, family: Family) => ReactNode[];
 
+interface Props {
+  data: Agent;
+  family: Family;
+  partsOf: PartsOf;
+}
+
 /** A sub-agent: who it is, what it was told, and what it does, while it does it. */
-export function SubAgentView({ data, family, partsOf }: { data: Agent; family: Family; partsOf: PartsOf }) {
+export function SubAgentView(props: Props) {
+  return (
+    <Guard source={props.data}>
+      <SubAgentSection {...props} />
+    </Guard>
+  );
+}
+
+function SubAgentSection({ data, family, partsOf }: Props) {
   const { session } = family;
   const told = useSyncExternalStore(session.agents.subscribe, () => session.agents.get(data.sessionId));
   const agent = family.live && told ? told : data;

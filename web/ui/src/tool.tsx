@@ -1,5 +1,6 @@
 import type { DynamicToolUIPart, ToolUIPart } from 'ai';
 import { useRef, useState } from 'react';
+import { asText } from './guard';
 import { IconCheck, IconChevron, IconCross } from './icons';
 import { Bar, type ProgressEntry } from './progress';
 import type { Session } from './session';
@@ -114,21 +115,37 @@ function Place({ sending, onSend }: { sending: boolean; onSend(place: string): v
 }
 
 export function Value({ label, value }: { label: string; value: unknown }) {
-  const text = typeof value === 'string' ? value : JSON.stringify(value, null, 2);
   return (
     <>
       <h4>{label}</h4>
-      <pre>{text}</pre>
+      <pre>{asText(value)}</pre>
     </>
   );
 }
 
+const room = 80;
+
+/** The beginning of what a call was given. */
 function brief(value: unknown): string {
-  if (value === undefined || value === null) return '';
-  if (typeof value === 'string') return value.slice(0, 80);
-  if (typeof value !== 'object') return String(value);
-  return Object.values(value)
-    .map(v => (typeof v === 'object' ? JSON.stringify(v) : String(v)))
-    .join(', ')
-    .slice(0, 80);
+  if (typeof value !== 'object' || value === null) return value === undefined || value === null ? '' : String(value).slice(0, room);
+  let text = '';
+  for (const key in value) {
+    if (text.length >= room) break;
+    text += `${text && ', '}${nested((value as Record<string, unknown>)[key], room)}`;
+  }
+  return text.slice(0, room);
+}
+
+/** A value inside another one, as JSON that may lack its end. */
+function nested(value: unknown, left: number): string {
+  if (typeof value === 'string') return value.slice(0, left);
+  if (typeof value !== 'object' || value === null) return String(value);
+  if (left < 10) return '…';
+  const list = Array.isArray(value);
+  let text = list ? '[' : '{';
+  for (const key in value) {
+    if (text.length >= left) break;
+    text += `${text.length > 1 ? ',' : ''}${list ? '' : `${key}: `}${nested((value as Record<string, unknown>)[key], left - text.length)}`;
+  }
+  return text + (list ? ']' : '}');
 }
