@@ -278,14 +278,30 @@ func TestSnapshot(t *testing.T) {
 	o.text(" done")
 	o.finish()
 	e.all()
-	if got := on.all(); textOf(got) != " done" || strings.Contains(datas(got), `"start"`) {
-		t.Errorf("live, without content replay, the stream: %s", datas(got))
+	// The open part begins again, so that a client can continue it; the message does not.
+	rest := on.all()
+	if textOf(rest) != " done" || rest[0].Data != `{"type":"text-start","id":"block-1"}` || rest[0].ID != strconv.FormatUint(held.StreamSequence, 10) ||
+		strings.Contains(datas(rest), `"start"`) {
+		t.Errorf("live, without content replay, the stream: %s", datas(rest))
+	}
+	for i, ev := range rest[:len(rest)-1] {
+		if i > 0 && ev.ID == rest[i-1].ID {
+			continue // only the event that brings an id counts
+		}
+		if back := partial.stream("GET", "/api/chat/s", "", "Last-Event-ID", ev.ID).all(); datas(back) != datas(rest[i+1:]) {
+			t.Errorf("cut after %s: %s", ev.ID, datas(back))
+		}
 	}
 	s := k.snapshot("s")
 	if s.Status != chunk.StatusEnded || len(s.Messages) != 2 || s.Messages[1].ID != "answer-u1" || s.CheckpointID == nil || *s.CheckpointID != "cp-run-u1" || s.Incarnation != 1 {
 		t.Errorf("settled: %s", mustJSON(s))
 	}
+	partial.status(http.StatusNoContent, "GET", "/api/chat/s", "", "X-Resume-From-Sequence", strconv.FormatUint(s.StreamSequence, 10))
 	k.turn("s", "u2", "more")
+	// A turn that came later is not in the snapshot.
+	if got := partial.stream("GET", "/api/chat/s", "", "X-Resume-From-Sequence", strconv.FormatUint(s.StreamSequence, 10)).all(); textOf(got) != "more" || !strings.Contains(got[0].Data, `"messageId":"answer-u2"`) {
+		t.Errorf("a later turn, without content replay: %s", datas(got))
+	}
 	var old frontend.Snapshot
 	if err := json.Unmarshal(k.status(http.StatusOK, "GET", "/api/chat/s/snapshot?checkpoint=cp-run-u1", ""), &old); err != nil || old.StreamSequence != s.Checkpoint.StreamSequence {
 		t.Errorf("at the checkpoint: %s, %v", mustJSON(old), err)

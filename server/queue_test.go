@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spool-run/spool/server"
 	"github.com/spool-run/spool/server/chat"
 	"github.com/spool-run/spool/wire"
 )
@@ -104,6 +105,38 @@ func TestPageLoadOnAnAnsweredPause(t *testing.T) {
 		if got := textOf(r.all()); got != "Let me see. Here." {
 			t.Errorf("page: %q", got)
 		}
+	}
+}
+
+// TestAnswerFromAHalfWrittenMessage: without content replay, a page that was loaded in
+// mid-answer has the message under another id. The stream of its answer continues that
+// message, and does not begin one beside it.
+func TestAnswerFromAHalfWrittenMessage(t *testing.T) {
+	t.Parallel()
+	k := newKit(t, &server.Options{NoContentReplay: true})
+	post := k.say("s", "u1", "where am I?")
+	o := k.own("s")
+	o.start("u1")
+	o.text("Let me see. ")
+	id := k.snapshot("s").Messages[1].ID
+	o.ask("c1")
+	post.all()
+	body := mustJSON(map[string]any{"id": "s", "messages": []any{
+		map[string]any{"id": id, "role": "assistant", "parts": []any{
+			map[string]any{"type": "dynamic-tool", "toolName": "locate", "toolCallId": "c1", "state": "output-available", "input": map[string]any{}, "output": "here"},
+		}},
+	}})
+	next := k.stream("POST", "/api/chat/s", body)
+	whole := k.stream("POST", "/api/chat/s", strings.Replace(body, id, "answer-u1", 1))
+	o = k.own("s")
+	o.start(chat.AnswerID(wire.Answer{CallID: "c1"}), "u1")
+	o.text("Here.")
+	o.finish()
+	if list := next.all(); id != "answer-u1-partial" || textOf(list) != "Here." || strings.Contains(datas(list), `"type":"start"`) {
+		t.Errorf("%s: %s", id, datas(list))
+	}
+	if list := whole.all(); textOf(list) != "Here." || list[0].Data != `{"type":"start","messageId":"answer-u1"}` {
+		t.Errorf("by the message's id: %s", datas(list))
 	}
 }
 

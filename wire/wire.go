@@ -72,6 +72,19 @@ type Profile struct {
 	// Wrap can pace or change the stream of a turn for one reader. nil: the stream is
 	// sent as it is.
 	Wrap func(s Stream, now func() time.Time) Stream
+	// Continuing returns the profile for readers that have the turn's message already,
+	// from a snapshot that was taken while it was written: their streams continue it and
+	// never begin it. Its projector may be a [Reopener]. nil: this profile serves them, too.
+	Continuing func() Profile
+}
+
+// Reopener is a [spool.Projector] whose clients cannot continue a part that is open
+// unless its start is repeated.
+type Reopener interface {
+	// Reopen returns the frames that a client with the present message, from a snapshot,
+	// gets before the frames of later records. begun is false if the message has no part
+	// yet: snapshots leave it out, and the client gets it from its start.
+	Reopen() (frames []spool.Frame, begun bool, err error)
 }
 
 // Subject identifies what a projector shows.

@@ -35,6 +35,7 @@ type serveCmd struct {
 	DemoTools   bool             `help:"Serve a provider's model as the demo agent, with the demo's tools and its prompt. What the tools return is invented."`
 	MCP         []string         `name:"mcp" sep:"\n" placeholder:"SERVER" help:"Tools of an MCP server: its URL, or stdio:COMMAND to run one. With NAME= before it, NAME_ is put before the names of its tools. Can be repeated; in the environment, one per line."`
 	ReplayGrace time.Duration    `default:"60s" help:"How long after its end a turn is replayed to a client that sends no position."`
+	Replay      bool             `name:"content-replay" default:"true" negatable:"" help:"Replay the message that is being written on the stream. With --no-content-replay it is in the snapshot as far as it is written, and the stream continues it."`
 	LeaseTTL    time.Duration    `name:"lease-ttl" default:"10s" help:"Lease expiry: an owner that does not renew its lease for this long can be replaced."`
 	TraceAge    time.Duration    `default:"24h" help:"How long an idle session keeps the deltas and progress of its answers; 0 keeps them for ever. The answers themselves are always kept."`
 	TraceLength int              `name:"trace-records" placeholder:"N" default:"10000" help:"How many records, counted back from its end, an idle session keeps in full; 0 is all."`
@@ -127,13 +128,14 @@ func (c *serveCmd) serverOptions(local bool) *server.Options {
 		AllowOrigin:    c.allowOrigin,
 		AllowAnyOrigin: slices.Contains(c.CORSOrigin, "*"),
 
-		Chat:         chat.Options{AllowOverrides: c.Overrides, ReplayGrace: orNone(c.ReplayGrace)},
-		Heartbeat:    c.Heartbeat,
-		WriteTimeout: c.WriteLimit,
-		MaxReaders:   c.MaxReaders,
-		BodyMemory:   int64(orNone(c.BodyMemory)) << 20,
-		DrainSpread:  time.Second,
-		Assets:       web.FS(),
+		NoContentReplay: !c.Replay,
+		Chat:            chat.Options{AllowOverrides: c.Overrides, ReplayGrace: orNone(c.ReplayGrace)},
+		Heartbeat:       c.Heartbeat,
+		WriteTimeout:    c.WriteLimit,
+		MaxReaders:      c.MaxReaders,
+		BodyMemory:      int64(orNone(c.BodyMemory)) << 20,
+		DrainSpread:     time.Second,
+		Assets:          web.FS(),
 	}
 }
 

@@ -38,14 +38,16 @@ func (d *Deps) attach(ctx context.Context, p Params) (*Response, error) {
 		err = a.counted(ctx, res, p.Run, p.Position.Frames)
 	case p.Position.Kind == wire.Seen:
 		res.View = ViewCursor
-		res.Stream, err = a.cursor(ctx, cursor, true)
+		res.Stream, err = a.cursor(ctx, cursor)
 	case p.Position.Kind == wire.Snapshot && !d.ContentReplay:
 		// The snapshot contained the partial message: continue after it.
 		res.View = ViewCursor
-		res.Stream, err = a.cursor(ctx, a.ofSnapshot(cursor), false)
+		res.Stream, err = a.pageLoad(ctx, a.ofSnapshot(cursor), a.continued)
 	case p.Position.Kind == wire.Snapshot:
 		res.View = ViewReplay
-		res.Stream, err = a.pageLoad(ctx, a.ofSnapshot(cursor))
+		res.Stream, err = a.pageLoad(ctx, a.ofSnapshot(cursor), func(ctx context.Context, t *fold.Turn, _ spool.Cursor) (Source, error) {
+			return a.whole(ctx, t)
+		})
 	default:
 		res.View = ViewReplay
 		res.Stream, err = a.replay(ctx)
@@ -180,8 +182,8 @@ func (a *attach) later(f *fold.Fold, t *fold.Turn) (turn *fold.Turn, command str
 // pageLoad is the view of a page that was built from the snapshot at c: a later turn, if
 // there is one to show. Else, a turn that was live at c is not in the snapshot, and is
 // replayed in any case. A turn that was quiet at c is in the snapshot, and is replayed
-// only if it has continued since.
-func (a *attach) pageLoad(ctx context.Context, c spool.Cursor) (Source, error) {
+// only if it has continued since. open shows the turn to a page of that position.
+func (a *attach) pageLoad(ctx context.Context, c spool.Cursor, open func(context.Context, *fold.Turn, spool.Cursor) (Source, error)) (Source, error) {
 	if errors.Is(c.Check(a.g.At), spool.ErrCursorAhead) {
 		return nil, spool.ErrCursorAhead.With(a.g.ID, nil)
 	}
@@ -201,14 +203,13 @@ func (a *attach) pageLoad(ctx context.Context, c spool.Cursor) (Source, error) {
 			return nil, "", nil
 		}
 		return t, "", nil
-	}, a.whole)
+	}, func(ctx context.Context, t *fold.Turn) (Source, error) { return open(ctx, t, c) })
 }
 
 // cursor is the view of a reader that has seen everything up to c: the frames after c,
-// uncompacted, of c's own turn, to that turn's end. It returns no source if the reader
-// has seen the end. The turn is the one that c's frame belongs to or, for a snapshot's
-// position, the one that was live.
-func (a *attach) cursor(ctx context.Context, c spool.Cursor, frame bool) (Source, error) {
+// uncompacted, of the turn that c's frame belongs to, to that turn's end. It returns no
+// source if the reader has seen the end.
+func (a *attach) cursor(ctx context.Context, c spool.Cursor) (Source, error) {
 	session := a.g.ID
 	if errors.Is(c.Check(a.g.At), spool.ErrCursorAhead) {
 		return nil, spool.ErrCursorAhead.With(session, nil)
@@ -216,7 +217,7 @@ func (a *attach) cursor(ctx context.Context, c spool.Cursor, frame bool) (Source
 	return a.choose(ctx, func(f *fold.Fold) (*fold.Turn, string, error) {
 		id, live := f.LiveAt(c.Seq)
 		t := f.Turn(id)
-		if own := f.TurnAt(c.Seq); frame && own != nil {
+		if own := f.TurnAt(c.Seq); own != nil {
 			t = own
 		}
 		switch {
@@ -248,7 +249,11 @@ func (a *attach) cursor(ctx context.Context, c spool.Cursor, frame bool) (Source
 // after reads a turn after a cursor. If the cursor is inside a plan, the same plan is
 // made again and its first frames are left out.
 func (a *attach) after(ctx context.Context, t *fold.Turn, c spool.Cursor) (Source, error) {
-	p := a.g.projection(a.as, t)
+	as := a.as
+	if !c.InPlan && !a.d.ContentReplay {
+		as = a.continuing() // it may have begun with a snapshot
+	}
+	p := a.g.projection(as, t)
 	if c.Seq > t.Start() {
 		retracted, err := p.Retracted(ctx, a.g.At, c.Seq)
 		if err != nil {

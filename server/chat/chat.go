@@ -39,7 +39,8 @@ type Deps struct {
 	Options
 	// ContentReplay leaves a live turn's assistant message out of snapshots and replays
 	// it on the stream. Without it, the snapshot contains the message (its id ends in
-	// "-partial") and the stream continues after it.
+	// [PartialSuffix]) and the stream continues after it, with the starts of what is open
+	// and without a start of the message.
 	ContentReplay bool
 }
 

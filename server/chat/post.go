@@ -36,8 +36,10 @@ func (d *Deps) post(ctx context.Context, p Params) (*Response, error) {
 		return nil, err
 	}
 	var dec decision
+	continues := false
 	err = g.View(ctx, func(f *fold.Fold) (err error) {
 		dec, err = d.decide(f, p.Body)
+		continues = !d.ContentReplay && elsewhere(f, p.Body)
 		return err
 	})
 	if err != nil {
@@ -53,6 +55,9 @@ func (d *Deps) post(ctx context.Context, p Params) (*Response, error) {
 		}
 	}
 	a := attach{d: d, g: g, as: &p.Profile}
+	if continues {
+		a.as = a.continuing()
+	}
 	return &Response{
 		Session:     session,
 		Incarnation: g.At.Incarnation,

@@ -339,6 +339,56 @@ func TestFrontendOfAStream(t *testing.T) {
 	}
 }
 
+// TestZeroDeps: a bundle with nothing but logs replays no content: the snapshot holds what
+// is written, and the stream continues it.
+func TestZeroDeps(t *testing.T) {
+	t.Parallel()
+	store := memstore.New(nil)
+	logs := spool.NewLogs(store, nil)
+	t.Cleanup(func() { _ = logs.Close(); _ = store.Close() })
+	streams := stream.NewManager(logs, nil)
+	w, err := streams.CreateWriter(t.Context(), "s", "", "writer")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Write(t.Context(), &chunk.TextDelta{Delta: "Hel"}); err != nil {
+		t.Fatal(err)
+	}
+	d := &frontend.Deps{Deps: chat.Deps{Logs: logs}}
+	snap, err := frontend.BuildSnapshot(t.Context(), d, frontend.SnapshotParams{Session: "s"})
+	if err != nil || len(snap.Messages) != 1 || snap.Messages[0].ID != snap.ExistingMessageID+frontend.PartialSuffix {
+		t.Fatalf("%+v, %v", snap, err)
+	}
+	if err := w.Write(t.Context(), &chunk.TextDelta{Delta: "lo"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := streams.EndStream(t.Context(), "s", nil); err != nil {
+		t.Fatal(err)
+	}
+	h := http.Header{}
+	h.Set("X-Resume-From-Sequence", fmt.Sprint(snap.StreamSequence))
+	res, err := chat.Handle(t.Context(), &d.Deps, chat.Params{Session: "s", Profile: d.AISDK.Profile(), Position: frontend.ExtractResumePosition(h)})
+	if err != nil || res.Stream == nil {
+		t.Fatalf("%+v, %v", res, err)
+	}
+	client := aisdk.Client{Message: snap.Messages[0], Started: true}
+	for err = error(nil); err == nil; {
+		var data []byte
+		if data, err = res.Stream.Next(t.Context()); len(data) > 0 {
+			if werr := client.Write(data); werr != nil {
+				t.Fatal(werr)
+			}
+		}
+	}
+	text := ""
+	for _, p := range client.Message.Parts {
+		text += p.Text
+	}
+	if !errors.Is(err, io.EOF) || text != "Hello" || !client.Done || client.Message.ID != snap.Messages[0].ID {
+		t.Errorf("%q, %v: %+v", text, err, client.Message)
+	}
+}
+
 // TestLoadAll: a history of several pages comes whole and in order.
 func TestLoadAll(t *testing.T) {
 	t.Parallel()

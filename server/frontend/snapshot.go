@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/chunk"
@@ -48,7 +49,7 @@ type SnapshotParams struct {
 }
 
 // PartialSuffix ends the id of a message that is still being written.
-const PartialSuffix = "-partial"
+const PartialSuffix = chat.PartialSuffix
 
 // BuildSnapshot builds a snapshot. Errors: [spool.ErrNotFound] for an unknown
 // session or checkpoint, and the store's.
@@ -68,8 +69,7 @@ func BuildSnapshot(ctx context.Context, d *Deps, p SnapshotParams) (*Snapshot, e
 	}
 	s.Snapshot.Incarnation = g.At.Incarnation
 	convert, lacking := d.convert(ctx, g, p.SubAgents)
-	convert.Children = s.children.get
-	s.Messages = aisdk.ConvertToUIMessages(s.Snapshot.Messages, convert)
+	s.Messages = s.children.shown(s.Snapshot.Messages, convert)
 	for _, w := range waiting {
 		s.Waiting = append(s.Waiting, WaitingMessage{aisdk.ConvertToUIMessages([]chunk.Message{*w.Message}, convert)[0], w.WhenBusy})
 	}
@@ -137,7 +137,7 @@ func (d *Deps) title(ctx context.Context, g chat.Session, messages []chunk.Messa
 
 func (s *Snapshot) take(f *fold.Fold, include bool) {
 	s.Snapshot = f.Snapshot(fold.SnapshotOptions{OmitLive: !include})
-	s.children = childrenOf(f, s.Snapshot.Messages)
+	s.children = presentOf(f, s.Snapshot.Messages)
 }
 
 // waitingMessages returns the commands whose messages are not in the history yet.
@@ -211,16 +211,15 @@ func Messages(ctx context.Context, d *Deps, session string, o MessagesOptions) (
 		for _, m := range all[from:to] {
 			messages = append(messages, m.Clone())
 		}
-		below = childrenOf(f, messages)
+		below = presentOf(f, messages)
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
 	convert, lacking := d.convert(ctx, g, o.SubAgents)
-	convert.Children = below.get
 	convert.OmitReasoning, convert.OmitToolResults = o.OmitReasoning, o.OmitToolResults
-	page := &MessagesPage{Messages: aisdk.ConvertToUIMessages(messages, convert), HasMore: to < total, Total: total}
+	page := &MessagesPage{Messages: below.shown(messages, convert), HasMore: to < total, Total: total}
 	if err := lacking(); err != nil {
 		return nil, err
 	}
@@ -249,12 +248,12 @@ func LoadAllUIMessages(ctx context.Context, d *Deps, session string) ([]aisdk.UI
 
 // children are the sub-agents of a fold's messages.
 type children struct {
-	root string
-	of   map[string][]*aisdk.SubAgent // by message
+	root    string
+	of      map[string][]*aisdk.SubAgent // by message
+	growing string                       // id of the message whose step is not over
 }
 
-// childrenOf returns the sub-agents of messages that were copied from a fold. The one
-// that is still being written gets the id of a partial message.
+// childrenOf returns the sub-agents of messages that were copied from a fold.
 func childrenOf(f *fold.Fold, messages []chunk.Message) children {
 	ids := make([]string, 0, len(messages))
 	for i := range messages {
@@ -262,20 +261,45 @@ func childrenOf(f *fold.Fold, messages []chunk.Message) children {
 			ids = append(ids, messages[i].ID)
 		}
 	}
-	c := children{root: f.Session, of: aisdk.SubAgentsOf(f, ids...)}
-	if f.OpenRun() == nil {
+	return children{root: f.Session, of: aisdk.SubAgentsOf(f, ids...)}
+}
+
+// presentOf is childrenOf for the present messages. The one that is still being written
+// gets the id of a partial message.
+func presentOf(f *fold.Fold, messages []chunk.Message) children {
+	c := childrenOf(f, messages)
+	open, turn := f.OpenRun() != nil, f.LastTurn()
+	if turn == nil || !open && !strings.HasPrefix(turn.LastRun().Suspended, "awaiting_") {
 		return c
 	}
-	open := f.LastTurn().MessageID
 	for i := range messages {
-		if m := &messages[i]; m.ID == open {
+		m := &messages[i]
+		if m.ID != turn.MessageID {
+			continue
+		}
+		if open {
 			m.ID += PartialSuffix
-			if list := c.of[open]; list != nil {
+			if list := c.of[turn.MessageID]; list != nil {
 				c.of[m.ID] = list
 			}
 		}
+		c.growing = m.ID
 	}
 	return c
+}
+
+// shown converts the messages.
+func (c children) shown(messages []chunk.Message, o *aisdk.ConvertOptions) []aisdk.UIMessage {
+	o.Children = c.get
+	list := aisdk.ConvertToUIMessages(messages, o)
+	for i := range messages {
+		if c.growing != "" && messages[i].ID == c.growing {
+			growing := *o
+			growing.Live = true
+			list[i] = aisdk.ConvertToUIMessage(&messages[i], &growing)
+		}
+	}
+	return list
 }
 
 func (c children) get(m *chunk.Message) (string, []*aisdk.SubAgent) { return c.root, c.of[m.ID] }

@@ -11,7 +11,8 @@ import (
 // Client folds the stream as the npm clients do, and as strictly as the
 // strictest of them: an unknown type or field, a delta without its start, an
 // outcome for an unknown call is an error. It is for tests, and for Go programs
-// that read this wire.
+// that read this wire. One that begins with a Message from a snapshot, and with Started,
+// continues that message.
 type Client struct {
 	// UI7 accepts what ai 7 clients do.
 	UI7 bool
@@ -144,7 +145,10 @@ func (c *Client) event(payload string) error {
 		return fmt.Errorf("it comes before start")
 	}
 	if c.open == nil {
-		c.open, c.partial, c.Message.Parts, c.Message.Role = map[string]int{}, map[string]string{}, []UIPart{}, "assistant"
+		c.open, c.partial, c.Message.Role = map[string]int{}, map[string]string{}, "assistant"
+		if c.Message.Parts == nil {
+			c.Message.Parts = []UIPart{}
+		}
 	}
 	return c.fold(e)
 }

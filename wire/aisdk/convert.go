@@ -27,7 +27,8 @@ type ConvertOptions struct {
 	// reference refers to, anything else as it is. Nil leaves values as they are
 	// stored.
 	Resolve func(json.RawMessage) (json.RawMessage, error)
-	// Live is set for a message whose turn still runs: it gets no closing step.
+	// Live is set for a message whose step is not over, because its run is open or waits
+	// for answers: it gets no closing step.
 	Live bool
 
 	nested bool // a sub-agent's message inside a data part: nothing streams its blocks

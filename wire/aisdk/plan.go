@@ -34,7 +34,7 @@ func (p *Projector) Rejoin(answered func(callID string) bool) ([]spool.Frame, er
 	}
 	var kept []spool.Frame
 	p.w.noted = func(kind eventKind, call string, f spool.Frame) {
-		if kind == startEvent || settled[call] && (kind == outcomeEvent || kind == denialEvent) {
+		if kind == startEvent && !p.goesOn || settled[call] && (kind == outcomeEvent || kind == denialEvent) {
 			kept = append(kept, f)
 		}
 	}

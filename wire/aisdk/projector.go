@@ -38,6 +38,7 @@ type Projector struct {
 	agents   map[string]*childAgent // all below, by session
 
 	noRuns  bool  // chunks come without a log: a fatal error is told at once
+	goesOn  bool  // clients have the message from a snapshot: no start is written
 	lacking error // why a stored value could not be had
 
 	w frameWriter
@@ -232,9 +233,9 @@ func (p *Projector) startRun(c *chunk.RunStarted) {
 	p.metadata = p.fold.Message().Metadata
 	p.w.echo = true
 	defer func() { p.w.echo = false }()
-	p.w.open("start").str("messageId", c.MessageID).rawOpt("messageMetadata", p.metadata).close()
+	p.writeStart(p.metadata)
 	for _, call := range p.answered {
-		if s := p.view.tools[call]; s != nil {
+		if s := p.view.tools[call]; s != nil && !p.goesOn { // snapshots hold the answers
 			s.outcome = outcomeNone
 		}
 	}
@@ -320,7 +321,7 @@ func (p *Projector) emptyStep(v *view) {
 	v.endStep(p)
 	p.w.open("start-step").close()
 	v.finishStep(p)
-	p.w.open("start").str("messageId", p.fold.Message().ID).close()
+	p.writeStart(nil)
 	v.dangling = true
 }
 

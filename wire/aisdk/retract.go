@@ -12,7 +12,7 @@ func (p *Projector) discard(c *chunk.StepDiscarded, shown bool) {
 	wasOn := p.stepOn
 	p.stepOn = false
 	switch {
-	case p.o.UI7 && !p.o.NoStepEvents && wasOn && !p.childrenSince(p.stepAt):
+	case p.resets() && wasOn && !p.childrenSince(p.stepAt):
 		old := p.view
 		p.w.open("reset-step").close()
 		p.view = p.fresh()
@@ -40,6 +40,10 @@ func (p *Projector) discard(c *chunk.StepDiscarded, shown bool) {
 	}
 }
 
+// resets reports whether clients retract a phase themselves. They cannot if a part of the
+// phase is in a message that a snapshot gave them.
+func (p *Projector) resets() bool { return p.o.UI7 && !p.o.NoStepEvents && !p.goesOn }
+
 // fresh returns the view of a client that attaches now.
 func (p *Projector) fresh() *view {
 	v := newView(&p.o.Options)
@@ -59,7 +63,7 @@ func (p *Projector) fresh() *view {
 // and where a cut is rare: ai 7 clients retract a phase themselves unless more than
 // the phase is gone, and what sub-agents said may stand among its parts.
 func (p *Projector) phaseSince(stepOn bool) uint64 {
-	if !stepOn || p.o.UI7 || p.o.flattens() {
+	if !stepOn || p.o.UI7 && !p.goesOn || p.o.flattens() {
 		return 0
 	}
 	return min(p.stepAt, p.numbered)

@@ -285,8 +285,12 @@ func (v *view) openBlock(p *Projector, part *chunk.Part, agent string) {
 	n := len(v.blocks)
 	v.open = append(v.open, n)
 	v.blocks = append(v.blocks, sentBlock{kind: part.Type, first: part.First, agent: agent})
-	p.w.open(prefix(part.Type)+"-start").str("id", v.ids(n)).rawOpt("providerMetadata", ofAgent(agent, nil)).close()
+	v.startBlock(p, part.Type, n, agent)
 	v.growBlock(p, n, part)
+}
+
+func (v *view) startBlock(p *Projector, kind chunk.PartType, n int, agent string) {
+	p.w.open(prefix(kind)+"-start").str("id", v.ids(n)).rawOpt("providerMetadata", ofAgent(agent, nil)).close()
 }
 
 // growBlock brings an open block to its part.

@@ -43,6 +43,19 @@ func Wire(o Options) wire.Wire {
 func (o Options) Profile() wire.Profile { return o.profile(o.mark()) }
 
 func (o Options) profile(mark string) wire.Profile {
+	p := o.shared(mark)
+	p.Continuing = func() wire.Profile {
+		c := o.shared(mark)
+		begins := c.Projector
+		c.Key += "/continuing"
+		c.Projector = func(s wire.Subject) spool.Projector { return begins(s).(*Projector).continuing() }
+		c.NoRun = func(_, finishReason string) []byte { return noMore(finishReason) }
+		return c
+	}
+	return p
+}
+
+func (o Options) shared(mark string) wire.Profile {
 	ui := 6
 	if o.UI7 {
 		ui = 7
@@ -126,5 +139,10 @@ func noRun(messageID, finishReason string) []byte {
 		b = append(append(b, `,"messageId":`...), id...)
 	}
 	b = append(b, "}\n\n"...)
-	return append(b, `data: {"type":"finish","finishReason":"`+finishReason+`"}`+"\n\n"+doneFrame...)
+	return append(b, noMore(finishReason)...)
+}
+
+// noMore is a finish and the end.
+func noMore(finishReason string) []byte {
+	return []byte(`data: {"type":"finish","finishReason":"` + finishReason + `"}` + "\n\n" + doneFrame)
 }

@@ -1,0 +1,98 @@
+// Without content replay: a snapshot holds the message that is being written, as far as it
+// is written, and the stream continues it.
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { all, answers, oldest, open } from './lib/clients.mjs';
+import { measure, newSession, none, pool, references, snapshotOf } from './lib/cut.mjs';
+import { startGate } from './lib/gate.mjs';
+import { Network } from './lib/net.mjs';
+import { start } from './lib/spool.mjs';
+
+const scenes = ['think', 'tools'];
+let gate, spool;
+
+before(async () => {
+  gate = await startGate();
+  spool = await start({ args: ['--no-content-replay'], env: { SPOOL_TEST_GATE: gate.url } });
+});
+after(async () => {
+  await spool?.stop();
+  gate?.close();
+});
+
+const isWords = part => part.type === 'text' || part.type === 'reasoning';
+
+/** What a snapshot's parts and those that followed say together: a text in two halves, a call told twice. */
+function together(half, rest) {
+  const parts = structuredClone(half);
+  const cut = parts.filter(p => isWords(p) && p.state === 'streaming');
+  for (const part of rest) {
+    const same = parts.findIndex(p => (part.toolCallId ? p.toolCallId === part.toolCallId : part.id && !isWords(part) && p.type === part.type && p.id === part.id));
+    if (isWords(part) && cut.length > 0) {
+      const first = cut.shift();
+      Object.assign(first, part, { text: first.text + part.text });
+    } else if (same >= 0) parts[same] = part;
+    else parts.push(part);
+  }
+  return parts;
+}
+
+/** What is wrong with a page that was loaded after the nth append and has read the stream since. */
+function wrongWith(client, { chat, errors }, half, whole) {
+  if (errors.length > 0) return errors.map(String).join('; ');
+  try {
+    assert.equal(chat.status, 'ready');
+    const shown = answers(chat);
+    // The oldest client continues in the snapshot's message. The newest put what follows into one of its own, unless a call's input was cut.
+    if (client === oldest) assert.equal(shown.length, 1);
+    const parts = shown.flatMap(m => m.parts);
+    assert.deepEqual(together(parts.slice(0, half.length), parts.slice(half.length)), whole);
+  } catch (error) {
+    return error.message.slice(0, 1500);
+  }
+}
+
+for (const scene of scenes) {
+  test(`${scene}: a page from each half-written snapshot ends with the whole answer`, async () => {
+    const { appends } = await measure(spool.url, gate, scene);
+    const points = Array.from({ length: appends }, (_, n) => n + 1);
+    const wrong = await pool(points, 4, async n => {
+      const session = newSession(`${scene}-half-${n}`);
+      gate.allow(session, 0);
+      const refs = await references(spool.url, session, scene);
+      gate.allow(session, n);
+      if (n < appends) await gate.asked(session, n + 1);
+      else await Promise.all(refs.map(r => r.done));
+      const snapshot = await snapshotOf(spool.url, session);
+      const pages = [];
+      for (const client of all) {
+        const headers = { 'X-Resume-From-Sequence': String(snapshot.streamSequence) };
+        const messages = structuredClone(snapshot.messages);
+        const net = new Network();
+        const page = open(client, { url: spool.url, session, fetch: net.fetch, messages, headers });
+        // Without the half-written message, and without a position, there is a replay for every client.
+        const settled = messages.filter(m => !m.id.endsWith('-partial'));
+        const other = new Network();
+        const again = open(client, { url: spool.url, session, fetch: other.fetch, messages: settled.slice(0, 1) });
+        pages.push({ client, page, again, done: Promise.all([page.chat.resumeStream(), again.chat.resumeStream()]) });
+        await Promise.all([net.response(1), other.response(1)]);
+      }
+      gate.allow(session, Infinity);
+      await Promise.all([...refs, ...pages].map(r => r.done));
+      const wrong = [];
+      for (const { client, page, again } of pages) {
+        const [whole] = answers(refs.find(r => r.client === client).chat);
+        const half = answers(snapshot, client).flatMap(m => m.parts);
+        const complaints = [wrongWith(client, page, half, whole.parts)];
+        try {
+          assert.deepEqual(answers(again.chat), [whole]);
+        } catch (error) {
+          complaints.push(`replayed: ${error.message.slice(0, 1500)}`);
+        }
+        for (const what of complaints) if (what) wrong.push(`${session}: ${client.name}: ${what}`);
+      }
+      return wrong;
+    });
+    none(wrong.flat());
+  });
+}
