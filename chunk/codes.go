@@ -104,6 +104,8 @@ var codes = map[string]CodeInfo{
 	"no_such_route":        {CategoryRequest, 404, false},
 	"method_not_allowed":   {CategoryRequest, 405, false},
 
+	"unreachable":      {CategoryServer, 503, true},
+	"unknown_outcome":  {CategoryServer, 504, false},
 	"draining":         {CategoryServer, 503, true},
 	"too_many_readers": {CategoryServer, 503, true},
 	"too_many_bodies":  {CategoryServer, 503, true},

@@ -34,6 +34,11 @@ var given = map[string]struct {
 			type State struct{ Calls int }`,
 		of: map[string]string{"Companions:": "agent.Agent", "BeforeTool:": "agent.Hooks"},
 	},
+	"docs/client.md": {names: `
+			var ctx context.Context
+			var token, run string
+			var c *client.Client
+			var s *client.Session`},
 	"docs/merlin.md": {names: `
 			var ctx tool.Context
 			var w http.ResponseWriter
@@ -49,8 +54,8 @@ var given = map[string]struct {
 }
 
 var packages = []string{
-	"context", "crypto/hmac", "crypto/sha256", "encoding/base64", "encoding/json", "fmt", "iter", "log", "net/http", "os", "strings", "testing", "time", "unicode/utf8",
-	"github.com/spool-run/spool", "github.com/spool-run/spool/agent", "github.com/spool-run/spool/chunk", "github.com/spool-run/spool/fold", "github.com/spool-run/spool/model",
+	"context", "crypto/hmac", "crypto/sha256", "encoding/base64", "encoding/json", "errors", "fmt", "io", "iter", "log", "net/http", "os", "strings", "testing", "time", "unicode/utf8",
+	"github.com/spool-run/spool", "github.com/spool-run/spool/agent", "github.com/spool-run/spool/chunk", "github.com/spool-run/spool/client", "github.com/spool-run/spool/fold", "github.com/spool-run/spool/model",
 	"github.com/spool-run/spool/model/openai", "github.com/spool-run/spool/runner", "github.com/spool-run/spool/server", "github.com/spool-run/spool/server/frontend", "github.com/spool-run/spool/server/wires",
 	"github.com/spool-run/spool/store/sqlitestore", "github.com/spool-run/spool/store/storetest",
 	"github.com/spool-run/spool/stream", "github.com/spool-run/spool/tool", "github.com/spool-run/spool/web",
@@ -97,7 +102,11 @@ func check(compiled types.Importer, names string, of map[string]string, code str
 		}
 	}
 	source += names + "\n"
-	if !regexp.MustCompile(`(?m)^(func|type|var|import) `).MatchString(code) {
+	switch {
+	case regexp.MustCompile(`(?m)^(func|type|var|import) `).MatchString(code):
+	case strings.Contains(code, "\treturn err\n"):
+		code = "func _() (err error) {\n" + code + "return nil\n}\n"
+	default:
 		code = "func _() {\n" + code + "}\n"
 	}
 	set := token.NewFileSet()

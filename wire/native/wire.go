@@ -1,8 +1,6 @@
 package native
 
 import (
-	"errors"
-
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/wire"
@@ -107,9 +105,18 @@ func read(_ string, data []byte) wire.Event {
 	case m.Kind == KindEnd:
 		return wire.Event{Last: true}
 	case m.Kind == KindFail:
-		return wire.Event{Last: true, Err: errors.New("the run failed: " + m.Error)}
+		return wire.Event{Last: true, Err: &chunk.RunError{Message: "the run failed: " + m.Error}}
 	case m.Kind == KindResync:
-		return wire.Event{Last: true, Err: errors.New("the position cannot be served: " + m.Reason)}
+		return wire.Event{Last: true, Err: m.resync()}
 	}
 	return wire.Event{Line: m.Chunk}
+}
+
+// resync returns why a position cannot be served.
+func (m Message) resync() error {
+	why := spool.ErrCursorAhead
+	if m.Reason == "trimmed" {
+		why = spool.ErrTrimmed
+	}
+	return why.Because("the position cannot be served: " + m.Reason)
 }

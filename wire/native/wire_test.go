@@ -183,7 +183,7 @@ func TestPrinted(t *testing.T) {
 		`{"type":"chunk","chunk":{"a":1},"sequence":1}`:                  {line: `{"a":1}`},
 		string(payload(native.Terminal(chunk.StatusEnded, "", ""))):      {last: true},
 		string(payload(native.Terminal(chunk.StatusFailed, "", "busy"))): {last: true, err: "the run failed: busy"},
-		string(payload(native.Resync("trimmed"))):                        {last: true, err: "the position cannot be served: trimmed"},
+		string(payload(native.Resync("trimmed"))):                        {last: true, err: "spool: the position cannot be served: trimmed"},
 	} {
 		e := w.Read("", []byte(data))
 		if string(e.Line) != want.line || e.Last != want.last || (e.Err == nil) != (want.err == "") || e.Err != nil && e.Err.Error() != want.err {
