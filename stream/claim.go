@@ -176,7 +176,8 @@ type stands struct {
 	message string
 	since   uint64        // the last sequence before it,
 	last    fold.Run      // and its last run
-	goesOn  bool          // a command continues that turn, or ends it
+	goesOn  bool          // a command continues that turn, or ends it:
+	ends    bool          // the latter
 	owed    []chunk.Chunk // what settles the open run, with its end
 }
 
@@ -194,6 +195,7 @@ func standing(ctx context.Context, g *spool.Log) (stands, error) {
 			return nil
 		}
 		s.agents = s.goesOn && !external
+		s.ends = s.goesOn && (f.Continue.Mode == chunk.ModeStop || f.Continue.Mode == chunk.ModeSuperseded)
 		s.paused = external && f.Status == chunk.StatusPaused
 		if len(f.Waiting) > 0 {
 			first := *f.Waiting[0]
