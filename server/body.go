@@ -13,7 +13,7 @@ import (
 	"github.com/spool-run/spool/internal/jsonenc"
 )
 
-// bodyRate is the least rate of a body, once BodyTimeout has passed.
+// bodyRate is the least rate of a body, which may be behind it by BodyTimeout.
 const bodyRate = 16 << 10 // bytes a second
 
 // limitBody ends a request whose body does not arrive. Without it such a request would
@@ -22,16 +22,18 @@ func (s *Server) limitBody(w http.ResponseWriter, r *http.Request) {
 	if r.Body == nil || r.Body == http.NoBody {
 		return
 	}
-	b := &pacedBody{ReadCloser: r.Body, rc: http.NewResponseController(w), until: time.Now().Add(s.o.BodyTimeout)}
+	b := &pacedBody{ReadCloser: r.Body, rc: http.NewResponseController(w), slack: s.o.BodyTimeout, until: time.Now().Add(s.o.BodyTimeout)}
 	_ = b.rc.SetReadDeadline(b.until)
 	r.Body = b
 }
 
-// pacedBody moves the connection's read deadline as the body is read. At the end
-// net/http removes the deadline.
+// pacedBody moves the connection's read deadline as the body is read. What came fast gives
+// no credit, or a large body could stall and hold its memory for long. At the end net/http
+// removes the deadline.
 type pacedBody struct {
 	io.ReadCloser
 	rc    *http.ResponseController
+	slack time.Duration
 	until time.Time
 }
 
@@ -39,6 +41,9 @@ func (b *pacedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if err == nil {
 		b.until = b.until.Add(time.Duration(n) * time.Second / bodyRate)
+		if latest := time.Now().Add(b.slack); b.until.After(latest) {
+			b.until = latest
+		}
 		_ = b.rc.SetReadDeadline(b.until)
 	}
 	return n, err

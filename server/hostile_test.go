@@ -110,7 +110,7 @@ func TestBodyThatDoesNotCome(t *testing.T) {
 
 		e, all := k.say("s", "u1", "hi"), make(chan []event)
 		go func() { all <- e.all() }()
-		ask := func(head, body string) (answer string, took time.Duration) {
+		ask := func(head, burst, body string) (answer string, took time.Duration) {
 			conn, err := network.dial(t.Context(), "", "")
 			if err != nil {
 				t.Fatal(err)
@@ -118,7 +118,7 @@ func TestBodyThatDoesNotCome(t *testing.T) {
 			defer conn.Close()
 			start := time.Now()
 			go func() { // there are no buffers here
-				_, _ = io.WriteString(conn, head+" HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100000\r\n\r\n")
+				_, _ = io.WriteString(conn, head+" HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1000000\r\n\r\n"+burst)
 				for i := range len(body) {
 					if _, err := io.WriteString(conn, body[i:i+1]); err != nil {
 						return
@@ -132,13 +132,15 @@ func TestBodyThatDoesNotCome(t *testing.T) {
 			}
 			return strings.TrimSpace(line), time.Since(start)
 		}
-		for _, c := range []struct{ head, body, want string }{
-			{"POST /api/chat/other", "", "HTTP/1.1 408 Request Timeout"},
-			{"POST /api/chat/other", strings.Repeat(" ", 1000), "HTTP/1.1 408 Request Timeout"},
-			{"POST /nothing", "", "HTTP/1.1 404 Not Found"},
-			{"GET /stream/s", "", "HTTP/1.1 200 OK"},
+		for _, c := range []struct{ head, burst, body, want string }{
+			{"POST /api/chat/other", "", "", "HTTP/1.1 408 Request Timeout"},
+			{"POST /api/chat/other", "", strings.Repeat(" ", 1000), "HTTP/1.1 408 Request Timeout"},
+			{"POST /api/chat/other", strings.Repeat(" ", 500_000), "", "HTTP/1.1 408 Request Timeout"},
+			{"POST /api/chat/other", strings.Repeat(" ", 500_000), strings.Repeat(" ", 1000), "HTTP/1.1 408 Request Timeout"},
+			{"POST /nothing", "", "", "HTTP/1.1 404 Not Found"},
+			{"GET /stream/s", "", "", "HTTP/1.1 200 OK"},
 		} {
-			if got, took := ask(c.head, c.body); got != c.want || took > 7*time.Second {
+			if got, took := ask(c.head, c.burst, c.body); got != c.want || took > 7*time.Second {
 				t.Errorf("%s, %d bytes: %q after %v", c.head, len(c.body), got, took)
 			}
 		}

@@ -60,9 +60,9 @@ type Options struct {
 
 	Heartbeat    time.Duration // a comment is sent after this much silence; 0: 10 s
 	WriteTimeout time.Duration // a reader that takes longer for one write is disconnected; 0: 15 s
-	BodyTimeout  time.Duration // time for a body to arrive, plus a second per 16 KiB; 0: 30 s
+	BodyTimeout  time.Duration // by how much a body may be behind a rate of 16 KiB a second; 0: 30 s
 	MaxReaders   int           // streams that may be open at once; more get 503; 0: no limit
-	BodyMemory   int64         // bytes of all bodies that are read or handled; more get 503; 0: 256 MiB, negative: no limit
+	BodyMemory   int64         // bytes of all bodies that are read or handled; more get 503; 0: 128 MiB, negative: no limit
 	DrainSpread  time.Duration // readers are disconnected within this time after Drain; 0: at once
 	// NoContentReplay puts a live turn's partial message into snapshots; the stream of
 	// a page that was built from one continues after it. By default the message is left
@@ -123,7 +123,7 @@ func New(logs *spool.Logs, o *Options) *Server {
 		s.o.BodyTimeout = 30 * time.Second
 	}
 	if s.o.BodyMemory == 0 {
-		s.o.BodyMemory = 256 << 20
+		s.o.BodyMemory = 128 << 20
 	}
 	s.bodies.limit = max(s.o.BodyMemory, 0)
 	if s.o.Jitter == nil {

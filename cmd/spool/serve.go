@@ -48,7 +48,7 @@ type serveCmd struct {
 	Heartbeat   time.Duration    `default:"10s" help:"A comment is sent after this much silence."`
 	WriteLimit  time.Duration    `name:"write-timeout" default:"15s" help:"A reader that takes longer than this for one write is disconnected."`
 	MaxReaders  int              `name:"max-readers" default:"10000" help:"Streams that may be open at once; 0 is no limit."`
-	BodyMemory  int              `name:"body-memory" placeholder:"MIB" default:"256" help:"MiB of request bodies that may be in memory at once; 0 is no limit."`
+	BodyMemory  int              `name:"body-memory" placeholder:"MIB" default:"128" help:"MiB of request bodies that may be in memory at once; handling them takes about five times as much. 0 is no limit."`
 	Overrides   bool             `name:"allow-overrides" help:"Let requests replace a session's history or state."`
 	Wires       wires.ServeFlags `embed:""`
 	LogLevel    string           `enum:"debug,info,warn,error" default:"info" help:"debug (includes what readers do), info, warn or error."`
