@@ -262,7 +262,7 @@ func (b *branching) onlyEnds(ctx context.Context) bool {
 }
 
 func (b *branching) collect(c chunk.Chunk) {
-	sequences(c, func(seq *uint64, part bool) {
+	fold.Sequences(c, func(seq *uint64, part bool) {
 		if *seq > 0 {
 			b.refs = append(b.refs, seqRef{old: *seq, fill: part})
 		}
@@ -354,7 +354,7 @@ func (b *branching) copy(ctx context.Context) error {
 			case !ref.fill:
 				ref.new = b.count
 			default: // a part was opened here, by a record that is not copied
-				if err := b.put(ctx, b.omitted(r.Time)); err != nil {
+				if err := b.put(ctx, chunk.TraceOmitted(b.o.Session, r.Time, 0)); err != nil {
 					return err
 				}
 				ref.new = b.count
@@ -364,7 +364,7 @@ func (b *branching) copy(ctx context.Context) error {
 	})
 	for ; next < len(b.refs) && err == nil; next++ {
 		if b.refs[next].fill {
-			err = b.put(ctx, b.omitted(b.checkpoint.Time))
+			err = b.put(ctx, chunk.TraceOmitted(b.o.Session, b.checkpoint.Time, 0))
 		}
 		b.refs[next].new = b.count
 	}
@@ -390,13 +390,13 @@ func (b *branching) write(ctx context.Context, r chunk.Record, c chunk.Chunk) er
 			return err
 		}
 	}
-	sequences(c, func(seq *uint64, _ bool) {
+	fold.Sequences(c, func(seq *uint64, _ bool) {
 		i, ok := slices.BinarySearchFunc(b.refs, *seq, func(ref seqRef, seq uint64) int { return cmp.Compare(ref.old, seq) })
 		if ok && *seq > 0 {
 			*seq = b.refs[i].new
 		}
 	})
-	data, err := readdress(c, b.rename)
+	data, err := fold.Readdress(c, b.rename)
 	if err != nil {
 		return chunk.ErrInvalidChunk.With(b.from.session, err)
 	}

@@ -11,12 +11,10 @@ import (
 // only kept records where trace may be trimmed, then every record. The zero position
 // means the whole log and begins at the floor.
 type source struct {
-	g           *Log
 	r           *Reader
 	at          uint64
 	upTo        uint64 // the last sequence to read; 0: to the head
 	incarnation uint64
-	page        int
 	keptTo      uint64 // up to here it has read kept records only
 	lossy       bool   // a trim overtook it: trace is missing that it should have read
 }
@@ -38,32 +36,26 @@ func newSource(ctx context.Context, g *Log, just Head, after, upTo uint64) (*sou
 	if after > head.Seq || upTo > head.Seq {
 		return nil, ErrCursorAhead.With(g.session, nil)
 	}
-	s := &source{g: g, at: after, upTo: upTo, incarnation: head.Incarnation, page: 64}
 	if after == 0 {
-		s.at = head.Floor
+		after = head.Floor
 	}
-	return s, nil
-}
-
-// follow reads every record from here on.
-func (s *source) follow() {
-	s.r = s.g.Reader(ReadOptions{After: Cursor{Seq: s.at, Incarnation: s.incarnation}, Follow: true})
-	s.r.checked = true // newSource did
-	if s.at == 0 {
-		s.r.incarnation = s.incarnation
-	}
+	r := g.Reader(ReadOptions{Follow: true})
+	r.after, r.incarnation, r.checked, r.tells = after, head.Incarnation, true, false
+	return &source{r: r, at: after, upTo: upTo, incarnation: head.Incarnation}, nil
 }
 
 // next returns the next records. Without records and without an error, the source is at
-// its end or at the head.
+// its end or at the head. If the log was trimmed behind its back, it goes on with kept
+// records.
 func (s *source) next(ctx context.Context) ([]chunk.Record, error) {
-	for again := true; again && (s.upTo == 0 || s.at < s.upTo); {
-		var recs []chunk.Record
-		var err error
-		if s.r != nil {
-			recs, again, err = s.all(ctx)
-		} else {
-			recs, again, err = s.kept(ctx)
+	for s.upTo == 0 || s.at < s.upTo {
+		recs, err := s.r.poll(ctx)
+		s.at, s.keptTo = s.r.after, s.r.keptTo
+		if errors.Is(err, ErrTrimmed) && !s.r.remains {
+			s.r.err, s.r.remains, s.lossy = nil, true, true
+			err = s.r.g.tail.refresh(ctx)
+		} else if err == nil && recs == nil {
+			return nil, nil
 		}
 		if err != nil {
 			return nil, err
@@ -79,49 +71,6 @@ func (s *source) next(ctx context.Context) ([]chunk.Record, error) {
 		}
 	}
 	return nil, nil
-}
-
-// all reads every record, and falls back to kept records if the log was trimmed
-// meanwhile.
-func (s *source) all(ctx context.Context) (recs []chunk.Record, again bool, err error) {
-	recs, err = s.r.poll(ctx)
-	s.at = s.r.after
-	if !errors.Is(err, ErrTrimmed) {
-		return recs, false, err
-	}
-	s.r, s.lossy = nil, true
-	return nil, true, s.g.tail.refresh(ctx)
-}
-
-// kept reads one page of kept records up to the trace floor.
-func (s *source) kept(ctx context.Context) (recs []chunk.Record, again bool, err error) {
-	t := s.g.tail
-	t.mu.Lock()
-	floor := t.head.TraceFloor
-	t.mu.Unlock()
-	if s.at >= floor {
-		s.follow()
-		return nil, true, nil
-	}
-	recs, h, err := t.logs.store.ReadKept(ctx, s.g.session, KeptQuery{After: s.at, Max: s.page})
-	if err == nil {
-		err = t.sameLog(h, s.incarnation)
-	}
-	if err != nil {
-		return nil, false, err
-	}
-	s.page, s.keptTo = nextPage(s.page, recs), floor
-	n := 0
-	for n < len(recs) && recs[n].Seq <= floor {
-		n++
-	}
-	if n > 0 && n == len(recs) {
-		s.at = recs[n-1].Seq
-	} else { // the others have their trace
-		s.at = floor
-		s.follow()
-	}
-	return recs[:n], true, nil
 }
 
 // nextPage sizes the next page of a private read so that it is about a quarter

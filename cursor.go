@@ -91,18 +91,29 @@ func parseDecimal(s string) (uint64, bool) {
 // log has at h.
 func (c Cursor) InIncarnation(h Head) bool { return max(c.Incarnation, 1) == h.Incarnation }
 
-// Check returns nil if a log with this head can serve all records after the cursor, and
-// [ErrCursorAhead] or [ErrTrimmed] if not.
+// Check returns nil if a log with this head can serve all that follows the cursor, and
+// [ErrCursorAhead] or [ErrTrimmed] if not. The start of a log can be served always.
 func (c Cursor) Check(h Head) error {
 	switch {
 	case c == Cursor{}:
-		if h.TraceFloor > 0 {
-			return ErrTrimmed
-		}
 		return nil
 	case !c.InIncarnation(h) || c.Seq > h.Seq:
 		return ErrCursorAhead
-	case c.Seq < h.TraceFloor:
+	case c.Seq > 0 && c.Seq < h.TraceFloor:
+		return ErrTrimmed
+	}
+	return nil
+}
+
+// CheckInLog is Check for a reader of the log itself, whose plan is what remains of
+// trimmed trace: see [ReadOptions].
+func (c Cursor) CheckInLog(h Head) error {
+	switch {
+	case !c.InPlan:
+		return c.Check(h)
+	case !c.InIncarnation(h) || c.Seq > h.TraceFloor:
+		return ErrCursorAhead
+	case h.Floor > 0: // the plan may have begun with records that are gone
 		return ErrTrimmed
 	}
 	return nil

@@ -3,7 +3,6 @@ package spool
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"unicode/utf8"
 
@@ -71,7 +70,7 @@ func (e *chunkEncoder) one(ctx context.Context, recs []chunk.Record, c chunk.Chu
 		e.buf = nil
 	}
 	if u, ok := c.(*chunk.Unknown); ok {
-		if data, err = fillUnknown(data, &u.Base); err != nil {
+		if data, err = chunk.FillUnknown(data, &u.Base); err != nil {
 			return nil, chunk.ErrInvalidChunk.With(e.g.session, err)
 		}
 	}
@@ -132,32 +131,4 @@ func splitText(s string) []string {
 		s = s[n:]
 	}
 	return append(out, s)
-}
-
-// fillUnknown adds the base fields that a chunk of unknown type lacks.
-func fillUnknown(data []byte, b *chunk.Base) ([]byte, error) {
-	var has map[string]json.RawMessage
-	if err := json.Unmarshal(data, &has); err != nil {
-		return nil, err
-	}
-	whole, err := json.Marshal(b)
-	if err != nil {
-		return nil, err
-	}
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(whole, &fields); err != nil {
-		return nil, err
-	}
-	end := len(data) - 1
-	for end >= 0 && data[end] != '}' {
-		end--
-	}
-	out := append([]byte(nil), data[:end]...)
-	for _, name := range [...]string{"agentId", "agentType", "timestamp", "step", "runId"} {
-		if _, there := has[name]; there || fields[name] == nil {
-			continue
-		}
-		out = append(append(append(append(out, `,"`...), name...), `":`...), fields[name]...)
-	}
-	return append(out, '}'), nil
 }

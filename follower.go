@@ -12,7 +12,9 @@ import (
 type Follower struct {
 	p       *Projection
 	after   uint64
-	whole   bool // it began at the projection's start, so it lacks nothing if trace is trimmed
+	whole   bool   // it began at the projection's start, so it lacks nothing if trace is trimmed
+	remains bool   // where trace was trimmed it gets what remains
+	seen    uint64 // frames of that which its reader has
 	checked bool
 	polled  Head // at which Poll has found nothing
 	own     *ownProjector
@@ -108,6 +110,9 @@ func (f *Follower) take(ctx context.Context) (Batch, reached, error) {
 		b, state := p.ring.after(f.after, p.at)
 		to := reached{p.at, p.head}
 		p.mu.Unlock()
+		if f.remains = f.remains && f.after < p.g.tail.current().TraceFloor; f.remains {
+			state = ringLost // the shared frames may begin inside the trimmed trace
+		}
 		switch state {
 		case ringHas:
 			f.after, f.own = b.At, nil
@@ -171,6 +176,7 @@ type ownProjector struct {
 	src     *source
 	scratch []Frame
 	recs    []chunk.Record // read, but not yet projected
+	remains uint64         // frames of what remains
 }
 
 // catchUp projects for this follower alone, from the projection's start, and returns
@@ -178,9 +184,16 @@ type ownProjector struct {
 // projected, so that a reader with a short deadline on every call gets there, too.
 func (f *Follower) catchUp(ctx context.Context) (Batch, error) {
 	if f.own == nil {
-		src, err := f.p.source(ctx, f.after)
+		from := f.after
+		if f.remains {
+			from = 0
+		}
+		src, err := f.p.source(ctx, from)
 		if err != nil {
 			return Batch{}, err
+		}
+		if f.remains {
+			src.r.remains, src.r.tells = true, true
 		}
 		f.own = &ownProjector{proj: f.p.o.New(), src: src}
 	}
@@ -208,17 +221,42 @@ func (f *Follower) catchUp(ctx context.Context) (Batch, error) {
 			f.own = nil
 			return Batch{}, err
 		}
-		if r.Seq > f.after && len(o.scratch) > 0 {
-			seg.add(r.Seq, o.scratch, o.src.incarnation)
-		}
 		at = max(at, r.Seq)
+		if f.remains && r.Seq <= o.src.keptTo {
+			if f.addRemaining(&seg, r.Seq) {
+				at = o.src.at
+				break // what follows has ids of its own
+			}
+		} else if r.Seq > f.after && len(o.scratch) > 0 {
+			seg.add(r.Seq, o.scratch, Cursor{Incarnation: o.src.incarnation})
+		}
 	}
 	b := Batch{}
 	if len(seg.marks) > 0 {
 		b = seg.after(f.after)
+		b.Remains = f.remains
 	}
 	f.after, b.At = at, at
 	return b, nil
+}
+
+// addRemaining adds the frames of a record that remains, but for those that the reader
+// has. It reports whether no other record remains.
+func (f *Follower) addRemaining(seg *segment, seq uint64) (last bool) {
+	o := f.own
+	last = len(o.recs) == 0 && o.src.at >= o.src.keptTo
+	for i := range o.scratch {
+		if o.remains++; o.remains <= f.seen {
+			continue
+		}
+		f.seen = o.remains
+		id := Cursor{Seq: o.src.keptTo, Incarnation: o.src.incarnation, InPlan: true, PlanFrames: o.remains}
+		if last && i == len(o.scratch)-1 {
+			id.InPlan = false
+		}
+		seg.add(max(seq, f.after+1), o.scratch[i:i+1], id)
+	}
+	return last
 }
 
 // record returns the next record for the follower's own projector, or nil at the head.

@@ -29,6 +29,9 @@ type Batch struct {
 	// At is the reader's new position. It continues there even if it did not send all
 	// of the batch.
 	At uint64
+	// Remains is set if the frames are those of what remains of trimmed trace: see
+	// [Projection.FollowLog].
+	Remains bool
 	// Quiet is set if the log is quiet and no frame follows.
 	Quiet bool
 }
@@ -201,6 +204,18 @@ func (p *Projection) At(ctx context.Context, just Head, seq uint64) (Projector, 
 	}
 }
 
+// FollowLog is Follow for a reader of the log itself, by a stateless projection. From
+// the start of a log whose trace was trimmed, or from a place in what remains of it, the
+// reader gets the frames of what remains, with places in a plan as ids. The first of them
+// is that of a record of type [chunk.TypeTraceOmitted] with Seq 0.
+func (p *Projection) FollowLog(just Head, after Cursor) *Follower {
+	f := p.Follow(just, after.Seq)
+	if after.Seq == 0 || after.InPlan {
+		f.after, f.whole, f.remains, f.seen = 0, true, true, after.PlanFrames
+	}
+	return f
+}
+
 // Follow returns a reader of the frames of the records after a position. A caller that
 // has just got the head passes it, to save a request to the store; the zero Head makes
 // Follow ask.
@@ -305,8 +320,8 @@ func (p *Projection) source(ctx context.Context, after uint64) (*source, error) 
 	if err != nil || !p.o.Stateless {
 		return src, err
 	}
-	src.at = after
-	src.follow() // trimmed trace cannot be projected
+	src.at, src.r.after = after, after
+	src.r.remains = false // trimmed trace cannot be projected
 	return src, nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -78,6 +79,91 @@ func TestStatelessBeyondATrim(t *testing.T) {
 			if !errors.Is(err, want) || want == nil && got != renderedAfter(t, &copies{}, all, after, 1) {
 				t.Errorf("after %d: %q, %v", after, got, err)
 			}
+		}
+	}
+}
+
+// A reader of the log that begins at the start gets what remains of trimmed trace, with
+// places in a plan as ids, and comes back at any of them: in a process that has read
+// nothing, in one that still has the frames of what was trimmed, and after another trim.
+func TestFollowWhatRemains(t *testing.T) {
+	ctx := context.Background()
+	for _, skip := range []int{0, 3} {
+		store, here := newTestLog(t, nil)
+		w := here.Writer(store.claim("s"), WriterOptions{})
+		for i := range 30 {
+			put(t, w, "a", strings.Repeat("b", i))
+			if _, err := w.Commit(ctx, Row{}, nil, &chunk.StepCommitted{StepID: strings.Repeat("s", i)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := follow(t, here.Projection(ofCopies(skip)).Follow(Head{}, 0)); err != nil {
+			t.Fatal(err)
+		}
+		read := func(g *Log, after Cursor) (events []string) {
+			t.Helper()
+			f := g.Projection(ofCopies(skip)).FollowLog(Head{}, after)
+			var stream strings.Builder
+			for {
+				b, err := f.Next(ctx)
+				if err != nil {
+					t.Fatalf("after %s: %v", after, err)
+				}
+				stream.Write(b.Bytes)
+				if len(b.Frames) == 0 && b.Quiet || b.Quiet {
+					return strings.SplitAfter(strings.TrimSuffix(stream.String(), "\n\n"), "\n\n")
+				}
+			}
+		}
+		elsewhere := func() *Log {
+			logs := NewLogs(store, nil)
+			t.Cleanup(func() { logs.Close() })
+			return mustLog(t, logs)
+		}
+		text := func(events []string) string { // without their ids
+			var b strings.Builder
+			for _, e := range events {
+				_, data, _ := strings.Cut(e, "\n")
+				b.WriteString(strings.TrimSuffix(data, "\n\n") + "\n")
+			}
+			return b.String()
+		}
+		if err := store.Trim(ctx, "s", 50, 0); err != nil {
+			t.Fatal(err)
+		}
+		all := read(elsewhere(), Cursor{})
+		if same := read(here, Cursor{}); !slices.Equal(same, all) {
+			t.Errorf("where the frames are: %q\nelsewhere: %q", same, all)
+		}
+		told, trace := 0, 0
+		for i, e := range all {
+			told += strings.Count(e, `"trace_omitted"`)
+			id, _, _ := strings.Cut(strings.TrimPrefix(e, "id: "), "\n")
+			c, err := ParseCursor(id)
+			if err != nil || i == 0 && id != "p1-50" || c.InPlan != (c.Seq == 50 && !strings.HasPrefix(id, "50")) {
+				t.Fatalf("%q, %v", e, err)
+			}
+			if c.Seq == 50 {
+				trace += strings.Count(e, `"text_delta"`)
+			}
+			rest := read(elsewhere(), c)
+			if i == len(all)-1 {
+				rest = nil
+			}
+			if got := text(append(slices.Clone(all[:i+1]), rest...)); got != text(all) {
+				t.Errorf("cut at %s:\n%s\nwant\n%s", id, got, text(all))
+			}
+		}
+		if told != 1 || trace != 0 {
+			t.Errorf("told %d times, with %d deltas: %q", told, trace, all)
+		}
+		cut, err := ParseCursor("p4-50")
+		if err != nil || store.Trim(ctx, "s", 80, 0) != nil {
+			t.Fatal(err)
+		}
+		later := read(elsewhere(), Cursor{})
+		if got := text(append(slices.Clone(all[:4]), read(elsewhere(), cut)...)); got != strings.Replace(text(later), `:80}`, `:50}`, 1) {
+			t.Errorf("after another trim:\n%s\nwant\n%s", got, text(later))
 		}
 	}
 }

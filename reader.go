@@ -11,7 +11,10 @@ import (
 
 // ReadOptions define what a [Reader] reads.
 type ReadOptions struct {
-	// After is where to begin; the zero Cursor is the start of the log.
+	// After is where to begin; the zero Cursor is the start of the log. Where trace was
+	// trimmed, a reader that begins at the start gets what remains: first a record with
+	// Seq 0, of type [chunk.TypeTraceOmitted], that says so, then the kept records up to
+	// the trace floor, then all. [Reader.Cursor] names places in that part, too.
 	After Cursor
 	// Follow reads for ever. Otherwise the reader ends with io.EOF once the log
 	// is quiet at its head: no run open and no command due.
@@ -30,6 +33,11 @@ type Reader struct {
 	incarnation uint64 // 0 until the first record or head
 	checked     bool   // the store was asked since the reader was made
 	page        int    // records of the next private read
+	remains     bool   // where trace was trimmed it reads kept records
+	tells       bool   // and says so
+	keptTo      uint64 // up to here it has read kept records only
+	passed      uint64 // of the records that remain,
+	seen        uint64 // and how many of them the caller has
 	head        Head
 	err         error
 }
@@ -39,7 +47,12 @@ func (g *Log) Reader(o ReadOptions) *Reader {
 	if o.Max <= 0 || o.Max > pageRecords {
 		o.Max = pageRecords
 	}
-	return &Reader{g: g, o: o, after: o.After.Seq, page: min(64, o.Max)}
+	r := &Reader{g: g, o: o, after: o.After.Seq, page: min(64, o.Max)}
+	if o.After.Seq == 0 || o.After.InPlan {
+		r.after, r.remains, r.tells = 0, true, true
+		r.keptTo, r.seen = o.After.Seq, o.After.PlanFrames
+	}
+	return r
 }
 
 // Cursor is the position after the last record that Next returned.
@@ -47,6 +60,9 @@ func (r *Reader) Cursor() Cursor {
 	c := Cursor{Seq: r.after, Incarnation: r.incarnation}
 	if c.Incarnation == 0 {
 		c.Incarnation = r.o.After.Incarnation
+	}
+	if r.remains && r.after < r.keptTo {
+		c.Seq, c.InPlan, c.PlanFrames = r.keptTo, true, r.seen
 	}
 	return c
 }
@@ -97,7 +113,6 @@ func (r *Reader) poll(ctx context.Context) ([]chunk.Record, error) {
 			return nil, r.keep(err)
 		}
 		if len(recs) > 0 {
-			r.after = recs[len(recs)-1].Seq
 			return recs, nil
 		}
 		if atHead {
@@ -137,6 +152,11 @@ func (r *Reader) step(ctx context.Context) (recs []chunk.Record, atHead bool, er
 		return nil, false, err
 	}
 	r.head = t.head
+	if floor := t.head.TraceFloor; r.remains && r.after < floor {
+		t.mu.Unlock()
+		recs, err = r.readRemains(ctx, floor)
+		return recs, false, err
+	}
 	recs = t.pageLocked(r.after, r.o.Max)
 	end := t.end()
 	t.mu.Unlock()
@@ -149,7 +169,63 @@ func (r *Reader) step(ctx context.Context) (recs []chunk.Record, atHead bool, er
 	default:
 		recs, err = r.read(ctx)
 	}
+	switch {
+	case r.remains && errors.Is(err, ErrTrimmed): // since the head was read
+		err = t.refresh(ctx)
+	case len(recs) > 0:
+		r.after, r.remains = recs[len(recs)-1].Seq, false
+	}
 	return recs, false, err
+}
+
+// readRemains reads some of the kept records up to the trace floor.
+func (r *Reader) readRemains(ctx context.Context, floor uint64) ([]chunk.Record, error) {
+	t := r.g.tail
+	ask := min(r.page, MaxRead-1) + 1 // one more than it takes, to know whether others follow
+	recs, h, err := t.logs.store.ReadKept(ctx, t.session, KeptQuery{After: max(r.after, r.head.Floor), Max: ask})
+	if err == nil {
+		err = t.sameLog(h, r.incarnation)
+	}
+	if err != nil {
+		return nil, err
+	}
+	r.page, r.keptTo = min(nextPage(ask, recs), r.o.Max), floor
+	n := 0
+	for n < len(recs) && recs[n].Seq <= floor {
+		n++
+	}
+	if r.after = floor; n == ask {
+		n--
+		r.after = recs[n-1].Seq
+	}
+	if !r.tells {
+		return recs[:n], nil
+	}
+	return r.tell(recs[:n]), nil
+}
+
+// tell returns those of the records that remain that the caller lacks. The first says
+// that trace is missing; a branch has others of its type, which are left out.
+func (r *Reader) tell(remain []chunk.Record) (recs []chunk.Record) {
+	lacks := func(rec chunk.Record) {
+		if r.passed++; r.passed > r.seen {
+			r.seen = r.passed
+			recs = append(recs, rec)
+		}
+	}
+	if r.passed == 0 {
+		at := int64(0)
+		if len(remain) > 0 {
+			at = remain[0].Time
+		}
+		lacks(chunk.TraceOmitted(r.g.session, at, r.keptTo))
+	}
+	for _, rec := range remain {
+		if rec.Type != chunk.TypeTraceOmitted {
+			lacks(rec)
+		}
+	}
+	return recs
 }
 
 // missing decides what to do if the session does not exist.
@@ -168,8 +244,11 @@ func (r *Reader) missing() error {
 func (r *Reader) bindLocked() error {
 	t := r.g.tail
 	if r.incarnation == 0 {
-		if errors.Is(r.o.After.Check(t.head), ErrCursorAhead) {
+		switch err := r.o.After.CheckInLog(t.head); {
+		case errors.Is(err, ErrCursorAhead):
 			return ErrCursorAhead.With(t.session, nil)
+		case err != nil && r.o.After.InPlan:
+			return ErrTrimmed.With(t.session, nil)
 		}
 		r.incarnation = t.head.Incarnation
 	}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -147,7 +148,10 @@ func TestCursorOutcomes(t *testing.T) {
 		c    Cursor
 		want error
 	}{
-		{Cursor{}, ErrTrimmed},
+		{Cursor{}, nil},
+		{Cursor{Seq: 10, InPlan: true}, nil},
+		{Cursor{Seq: 5, InPlan: true, PlanFrames: 1}, nil},
+		{Cursor{Seq: 11, InPlan: true, PlanFrames: 1}, ErrCursorAhead},
 		{Cursor{Seq: 9}, ErrTrimmed},
 		{Cursor{Seq: 10}, nil},
 		{Cursor{Seq: 20}, io.EOF},
@@ -176,6 +180,64 @@ func TestCursorOutcomes(t *testing.T) {
 	}
 	if c := r.Cursor(); c.String() != "20.2" {
 		t.Errorf("cursor %v", c)
+	}
+}
+
+// A reader that begins at the start of a trimmed log gets what remains, is told once what
+// is missing, and comes back wherever it was cut, also if more was trimmed meanwhile.
+func TestWhatRemains(t *testing.T) {
+	ctx := context.Background()
+	for most := range 4 {
+		for cut := range 12 {
+			store, g := newTestLog(t, nil)
+			w := g.Writer(store.claim("s"), WriterOptions{})
+			for i := range 4 { // two deltas, a commit, and a record that stands for trace that a branch leaves out
+				put(t, w, fmt.Sprint("a", i), fmt.Sprint("b", i))
+				if _, err := w.Commit(ctx, Row{}, nil, &chunk.StepCommitted{}, &chunk.Unknown{Type: chunk.TypeTraceOmitted, Raw: []byte(`{"type":"trace_omitted"}`)}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			put(t, w, "last")
+			trim := func(floor uint64) {
+				if err := store.Trim(ctx, "s", floor, 0); err != nil {
+					t.Fatal(err)
+				}
+			}
+			trim(9)
+			logs := NewLogs(store, nil) // another process
+			defer logs.Close()
+			g = mustLog(t, logs)
+			got, want := "", "0 3 7 10 11 12 13 14 15 16 17 "
+			for r, n := g.Reader(ReadOptions{Max: most}), 0; ; n++ {
+				if n == cut && cut > 0 {
+					c, err := ParseCursor(r.Cursor().String())
+					if err != nil {
+						t.Fatal(err)
+					}
+					if c.InPlan {
+						trim(13)
+						want = "0 3 7 11 14 15 16 17 "
+					}
+					r = g.Reader(ReadOptions{After: c, Max: most})
+				}
+				recs, err := r.Next(ctx)
+				if err == io.EOF {
+					break
+				}
+				if err != nil {
+					t.Fatalf("pages of %d, cut after %d: %v, after %s", most, cut, err, got)
+				}
+				for _, rec := range recs {
+					got += fmt.Sprintf("%d ", rec.Seq)
+					if says := fmt.Sprintf(`{"type":"trace_omitted","agentId":"s","agentType":"","timestamp":%d,"step":0,"throughSequence":9}`, rec.Time); rec.Seq == 0 && string(rec.Data) != says {
+						t.Errorf("it says %s, want %s", rec.Data, says)
+					}
+				}
+			}
+			if got != want {
+				t.Errorf("pages of %d, cut after %d: %s, want %s", most, cut, got, want)
+			}
+		}
 	}
 }
 
@@ -217,7 +279,8 @@ func TestDeletionUnderReaders(t *testing.T) {
 }
 
 // Whatever the interleaving of appends, trims, readers and processes, a reader
-// gets exactly the log after its cursor, or ErrTrimmed.
+// gets exactly the log after its cursor, or ErrTrimmed. One that began at the start and
+// came back anywhere gets what remains of trimmed trace.
 func TestReadersSeeTheLog(t *testing.T) {
 	for seed := range uint64(40) {
 		synctest.Test(t, func(t *testing.T) { readersSeeTheLog(t, rand.New(rand.NewPCG(seed, 1))) })
@@ -236,9 +299,10 @@ func readersSeeTheLog(t *testing.T, rng *rand.Rand) {
 	defer w.Close()
 	activate(t, w, chunk.StatusActive)
 	type outcome struct {
-		after uint64
-		recs  []chunk.Record
-		err   error
+		after  uint64
+		keptTo uint64
+		recs   []chunk.Record
+		err    error
 	}
 	done := make(chan outcome)
 	readers := 0
@@ -285,11 +349,14 @@ func readersSeeTheLog(t *testing.T, rng *rand.Rand) {
 			if h.Seq > 0 {
 				after = rng.Uint64N(h.Seq + 1)
 			}
-			g, max, slow := mustLog(t, logs[rng.IntN(2)]), rng.IntN(20), rng.IntN(3) == 0
+			if rng.IntN(3) == 0 {
+				after = 0
+			}
+			g, most, slow, cut := mustLog(t, logs[rng.IntN(2)]), rng.IntN(20), rng.IntN(3) == 0, rng.IntN(2) == 0
 			readers++
 			go func() {
 				o := outcome{after: after}
-				r := g.Reader(ReadOptions{After: Cursor{Seq: after, Incarnation: 1}, Max: max})
+				r := g.Reader(ReadOptions{After: Cursor{Seq: after, Incarnation: 1}, Max: most})
 				for {
 					recs, err := r.Next(ctx)
 					if err != nil {
@@ -297,7 +364,10 @@ func readersSeeTheLog(t *testing.T, rng *rand.Rand) {
 						done <- o
 						return
 					}
-					o.recs = append(o.recs, recs...)
+					o.recs, o.keptTo = append(o.recs, recs...), max(o.keptTo, r.keptTo)
+					if cut {
+						r = g.Reader(ReadOptions{After: r.Cursor(), Max: most})
+					}
 					if slow {
 						time.Sleep(time.Millisecond)
 					}
@@ -320,6 +390,13 @@ func readersSeeTheLog(t *testing.T, rng *rand.Rand) {
 			t.Fatal(o.err)
 		}
 		want := all[o.after:]
+		if len(o.recs) > 0 && o.recs[0].Seq == 0 {
+			if o.recs[0].Type != chunk.TypeTraceOmitted || o.after != 0 || o.keptTo == 0 {
+				t.Fatalf("a reader after %d is told %s of trace up to %d", o.after, o.recs[0].Data, o.keptTo)
+			}
+			o.recs = o.recs[1:]
+			want = slices.DeleteFunc(slices.Clone(all), func(r chunk.Record) bool { return r.Class == chunk.Trace && r.Seq <= o.keptTo })
+		}
 		if o.err != io.EOF {
 			want = want[:len(o.recs)]
 		}

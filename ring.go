@@ -1,6 +1,9 @@
 package spool
 
-import "sort"
+import (
+	"cmp"
+	"sort"
+)
 
 // mark is the end of a record's frames in a segment.
 type mark struct {
@@ -33,16 +36,18 @@ func rendered(frames []Frame) int {
 	return n
 }
 
-// add appends a record's frames.
-func (s *segment) add(seq uint64, frames []Frame, incarnation uint64) {
+// add appends a record's frames. An id with a sequence is that of each of them.
+func (s *segment) add(seq uint64, frames []Frame, id Cursor) {
 	m := mark{seq: seq}
 	s.buf = growTo(s.buf, rendered(frames))
 	for _, f := range frames {
 		if (f.Terminal || f.Cut) && !m.stop {
 			m.stop, m.plainBytes, m.plainFrames = true, len(s.buf), len(s.frames)
 		}
-		if f.Seq != 0 {
-			s.buf = Cursor{Seq: f.Seq, Incarnation: incarnation}.AppendID(s.buf)
+		if f.Seq != 0 || id.Seq != 0 {
+			id := id
+			id.Seq = cmp.Or(id.Seq, f.Seq)
+			s.buf = id.AppendID(s.buf)
 		}
 		from := len(s.buf)
 		s.buf = append(s.buf, f.Data...)
@@ -118,7 +123,7 @@ func (r *ring) add(seq uint64, frames []Frame, incarnation uint64) {
 		r.segs = append(r.segs, &segment{buf: make([]byte, 0, max(size, need))})
 		n++
 	}
-	r.segs[n-1].add(seq, frames, incarnation)
+	r.segs[n-1].add(seq, frames, Cursor{Incarnation: incarnation})
 	drop := 0
 	for drop < n-1 && r.old+r.segs[n-1].size() > r.max {
 		r.old -= r.segs[drop].size()

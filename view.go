@@ -85,7 +85,7 @@ func foldAll(ctx context.Context, f *fold.Fold, src *source) (n int, err error) 
 	for {
 		recs, err := src.next(ctx)
 		if err == nil && src.lossy {
-			err = ErrTrimmed.With(src.g.session, nil)
+			err = ErrTrimmed.With(src.r.g.session, nil)
 		}
 		if err != nil || len(recs) == 0 {
 			return n, err

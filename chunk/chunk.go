@@ -88,9 +88,12 @@ const (
 	TypeHistoryReplaced      Type = "history_replaced"
 )
 
-// TypeTraceOmitted is the type of records in a branch that take the place of trace
-// records of the source. They stand for those that opened a part, so that the parts
-// keep their order.
+// TypeTraceOmitted is the type of what stands for trace that is not there. A reader that
+// begins at the start of a log whose trace was trimmed is given one, first of all: its
+// throughSequence is the last sequence up to which only kept records follow. It is not
+// stored. Branches store records of this type, without throughSequence, in the place of
+// trace records that opened a part, so that the parts keep their order; such a reader
+// does not see them.
 const TypeTraceOmitted Type = "trace_omitted"
 
 // Unknown is a chunk of a type that this version does not know, or of a known

@@ -132,8 +132,11 @@ type Result struct {
 	Usage   chunk.Usage // of all runs of the turn
 }
 
-// Stream returns the session's records from fromOffset on, 0 being the first, to
-// the point where nothing runs any more. Use it as often as needed.
+// Stream returns the session's records after the sequence fromOffset, to the point where
+// nothing runs any more. Use it as often as needed. From 0, where trace was trimmed, it
+// returns what remains: a record with Seq 0 and of type [chunk.TypeTraceOmitted], then
+// the kept records up to the trace floor, then all. An offset inside trimmed trace is
+// [spool.ErrTrimmed].
 func (h *Handle) Stream(ctx context.Context, fromOffset uint64) iter.Seq2[chunk.Record, error] {
 	return func(yield func(chunk.Record, error) bool) {
 		head, err := h.g.Head(ctx)

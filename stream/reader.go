@@ -26,9 +26,6 @@ func (s StoredChunk) ChunkType() chunk.Type {
 	return s.Chunk.ChunkType()
 }
 
-// Stored returns the chunk and its sequence.
-func (s StoredChunk) Stored() (chunk.Chunk, uint64) { return s.Chunk, s.Sequence }
-
 // Info is the present state of a stream.
 type Info struct {
 	Status         chunk.Status `json:"status"`
@@ -60,7 +57,9 @@ func (e EndSentinel) MarshalJSON() ([]byte, error) {
 }
 
 // CreateReader returns a stream's chunks from the first until the stream is ended,
-// failed or paused. The iterator may be used once.
+// failed or paused. Where trace was trimmed, as in a branch, the kept chunks are left;
+// then the first chunk is a [*chunk.Unknown] of type [chunk.TypeTraceOmitted]. The
+// iterator may be used once.
 func (m *Manager) CreateReader(ctx context.Context, streamID string) iter.Seq2[chunk.Chunk, error] {
 	return func(yield func(chunk.Chunk, error) bool) {
 		g, err := m.logs.Log(streamID)
@@ -85,7 +84,9 @@ type ResumableReader struct {
 }
 
 // CreateResumableReader returns a reader of the chunks after fromSequence, or
-// nil if there is no such stream or it failed.
+// nil if there is no such stream or it failed. From 0 it reads what
+// [Manager.CreateReader] does; from a sequence inside trimmed trace, Next fails with
+// [spool.ErrTrimmed].
 func (m *Manager) CreateResumableReader(ctx context.Context, streamID string, fromSequence uint64) (*ResumableReader, error) {
 	g, err := m.logs.Log(streamID)
 	if err != nil {
@@ -233,7 +234,7 @@ func (m *Manager) GetStreamInfo(ctx context.Context, streamID string) (*Info, er
 }
 
 // GetAllChunks returns all stored chunks of a stream. Where trace was trimmed, only
-// kept chunks are left.
+// kept chunks are left. It fails with [spool.ErrNotFound] if there is no such stream.
 func (m *Manager) GetAllChunks(ctx context.Context, streamID string) ([]StoredChunk, error) {
 	return m.GetChunksFromSequence(ctx, streamID, 0)
 }
@@ -285,7 +286,11 @@ func (m *Manager) GetChunksFromStep(ctx context.Context, streamID string, step i
 func (m *Manager) records(ctx context.Context, streamID string, after uint64) ([]chunk.Record, error) {
 	const page = 1000
 	store := m.logs.Store()
-	h, err := store.Head(ctx, streamID)
+	g, err := m.logs.Log(streamID)
+	if err != nil {
+		return nil, err
+	}
+	h, err := g.Head(ctx) // a branch is not there before it is whole
 	if err != nil {
 		return nil, err
 	}
@@ -293,8 +298,10 @@ func (m *Manager) records(ctx context.Context, streamID string, after uint64) ([
 	after = max(after, h.Floor)
 	for after < h.Seq {
 		var some []chunk.Record
+		var at spool.Head
 		if after < h.TraceFloor {
-			if some, _, err = store.ReadKept(ctx, streamID, spool.KeptQuery{After: after, Max: page}); err != nil {
+			some, at, err = store.ReadKept(ctx, streamID, spool.KeptQuery{After: after, Max: page})
+			if err = sameLog(err, at, h); err != nil {
 				return nil, err
 			}
 			kept := some
@@ -311,7 +318,8 @@ func (m *Manager) records(ctx context.Context, streamID string, after uint64) ([
 			all = append(all, kept...)
 			continue
 		}
-		if some, _, err = store.Read(ctx, streamID, after, page); err != nil {
+		some, at, err = store.Read(ctx, streamID, after, page)
+		if err = sameLog(err, at, h); err != nil {
 			return nil, err
 		}
 		if len(some) == 0 {
@@ -321,4 +329,12 @@ func (m *Manager) records(ctx context.Context, streamID string, after uint64) ([
 		after = some[len(some)-1].Seq
 	}
 	return all, nil
+}
+
+// sameLog is a read's error, or that the log was deleted or lost since the first head.
+func sameLog(err error, at, first spool.Head) error {
+	if err == nil && at.Incarnation != first.Incarnation {
+		return spool.ErrCursorAhead
+	}
+	return err
 }

@@ -239,7 +239,7 @@ func (a *attach) cursor(ctx context.Context, c spool.Cursor) (Source, error) {
 		switch {
 		case c.Seq < t.Rolled: // the reader has seen content that was retracted
 			return nil, "", spool.ErrCursorRetracted.With(session, nil)
-		case c.Seq < a.g.At.TraceFloor:
+		case c.Seq > 0 && c.Seq < a.g.At.TraceFloor:
 			return nil, "", spool.ErrTrimmed.With(session, nil)
 		}
 		return t, "", nil
@@ -249,6 +249,9 @@ func (a *attach) cursor(ctx context.Context, c spool.Cursor) (Source, error) {
 // after reads a turn after a cursor. If the cursor is inside a plan, the same plan is
 // made again and its first frames are left out.
 func (a *attach) after(ctx context.Context, t *fold.Turn, c spool.Cursor) (Source, error) {
+	if c.Seq == 0 && t.Start() < a.g.At.TraceFloor {
+		return a.whole(ctx, t) // what remains of it
+	}
 	as := a.as
 	if !c.InPlan && !a.d.ContentReplay {
 		as = a.continuing() // it may have begun with a snapshot

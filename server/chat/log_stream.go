@@ -16,8 +16,12 @@ var ErrStreamFailed = &chunk.Error{Code: "stream_failed", Message: "the stream h
 
 // log is the view of a reader of the log itself: the records after a cursor. For a
 // cursor that cannot be served, the stream contains the reason. It fails with
+// [spool.ErrCursorMalformed] for a place in a plan that is not of the log, and with
 // [ErrStreamFailed] for a reader that has all of a failed log.
 func (a *attach) log(ctx context.Context, c spool.Cursor) (Source, error) {
+	if c.InPlan && c.InIncarnation(a.g.At) && c.Seq > a.g.At.TraceFloor {
+		return nil, spool.ErrCursorMalformed.Because("this position is inside a replay of a turn, and a reader of the log needs a position in the log")
+	}
 	if reason := lost(c, a.g.At); reason != "" {
 		return static(a.as.Log.Lost(reason)), nil
 	}
@@ -26,11 +30,11 @@ func (a *attach) log(ctx context.Context, c spool.Cursor) (Source, error) {
 			return nil, err
 		}
 	}
-	return &logStream{g: a.g, of: a.as.Log, f: a.g.projection(a.as, nil).Follow(a.g.At, c.Seq)}, nil
+	return &logStream{g: a.g, of: a.as.Log, f: a.g.projection(a.as, nil).FollowLog(a.g.At, c)}, nil
 }
 
 func lost(c spool.Cursor, h spool.Head) string {
-	switch err := c.Check(h); {
+	switch err := c.CheckInLog(h); {
 	case err == nil:
 		return ""
 	case errors.Is(err, spool.ErrTrimmed):
@@ -48,11 +52,11 @@ func (a *attach) failed(ctx context.Context, c spool.Cursor) error {
 		return err
 	}
 	head := a.g.At
-	if !a.g.Child() && (head.Due != 0 || c.Seq != head.Seq) {
+	if !a.g.Child() && (head.Due != 0 || c.Seq != head.Seq || c.InPlan) {
 		return nil
 	}
 	return a.g.View(ctx, func(f *fold.Fold) error {
-		if a.g.Child() && c.Seq < last(f) {
+		if a.g.Child() && (c.Seq < last(f) || c.InPlan) {
 			return nil
 		}
 		failed := ErrStreamFailed
@@ -140,7 +144,7 @@ func (s *logStream) childEnd(ctx context.Context) (end uint64, err error) {
 
 // upTo renders the frames of a batch up to a sequence; 0: all.
 func (s *logStream) upTo(end uint64, b spool.Batch) []byte {
-	if end == 0 || end >= b.At {
+	if end == 0 || end >= b.At || b.Remains {
 		return b.Bytes
 	}
 	var out []byte

@@ -1,8 +1,8 @@
 // Package native is the wire that shows a log unchanged: each record's chunk, as it was
 // written, in an SSE event whose id is the record's sequence.
 //
-// It copies records without decoding them. It has no plan: a new reader reads from the
-// start. [Wire] is the wire as a value; [Reader] is for clients.
+// It copies records without decoding them. A new reader reads from the start. Only where
+// trace was trimmed does it get a plan: the kept records, after one that says so. [Wire] is the wire as a value; [Reader] is for clients.
 package native
 
 import (
@@ -47,7 +47,7 @@ func NewProjector(s wire.Subject, o *Options) *Projector {
 
 // Apply appends the record's frame. It never fails.
 func (p *Projector) Apply(dst []spool.Frame, r chunk.Record) ([]spool.Frame, error) {
-	if !p.shows(r.Type, r.Agent) {
+	if r.Seq != 0 && !p.shows(r.Type, r.Agent) { // 0: it says to every reader that trace is missing
 		return dst, nil
 	}
 	return append(dst, spool.Frame{Data: render(p.framing, r.Seq, r.Data), Seq: r.Seq}), nil

@@ -22,10 +22,9 @@ type Options struct {
 // ?follow=session, ?wait=1 and ?agent=tree|self.
 func Wire() wire.Wire {
 	return wire.Wire{
-		Name:     "native",
-		Attach:   []string{"/stream/{session}"},
-		Follow:   "follow=session",
-		Position: position,
+		Name:   "native",
+		Attach: []string{"/stream/{session}"},
+		Follow: "follow=session",
 		Profile: func(r wire.Request) (wire.Profile, error) {
 			o, err := options(r)
 			if err != nil {
@@ -86,14 +85,6 @@ func options(r wire.Request) (o Options, err error) {
 		return o, chunk.ErrInvalid.Because("agent must be self or tree")
 	}
 	return o, nil
-}
-
-func position(r wire.Request) (wire.Position, error) {
-	pos, err := wire.ReadPosition(r)
-	if err == nil && pos.Cursor.InPlan {
-		return wire.Position{}, spool.ErrCursorMalformed.Because("this position is inside a replay, and the native wire needs a position in the log")
-	}
-	return pos, err
 }
 
 // read parses an event for programs that print it.

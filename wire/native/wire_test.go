@@ -153,25 +153,6 @@ func TestAskedProfiles(t *testing.T) {
 	}
 }
 
-func TestPositions(t *testing.T) {
-	t.Parallel()
-	w := native.Wire()
-	if pos, err := w.Position(request(t, "after=7")); err != nil || pos.Cursor.Seq != 7 || pos.Kind != wire.Seen {
-		t.Errorf("%+v, %v", pos, err)
-	}
-	inside := spool.Cursor{Seq: 7, InPlan: true, PlanFrames: 2}.String()
-	for _, query := range []string{"after=x", "after=" + inside} {
-		if _, err := w.Position(request(t, query)); !errors.Is(err, spool.ErrCursorMalformed) {
-			t.Errorf("?%s: %v", query, err)
-		}
-	}
-	r := request(t, "")
-	r.Header.Set(wire.HeaderLastEventID, inside)
-	if _, err := w.Position(r); !errors.Is(err, spool.ErrCursorMalformed) {
-		t.Errorf("a place in a plan as a header: %v", err)
-	}
-}
-
 func TestPrinted(t *testing.T) {
 	t.Parallel()
 	w := native.Wire()

@@ -1,4 +1,4 @@
-package spool
+package fold
 
 import (
 	"encoding/json"
@@ -7,18 +7,9 @@ import (
 	"github.com/spool-run/spool/internal/jsonenc"
 )
 
-// omitted returns the record that stands for trace that the branch leaves out.
-func (b *branching) omitted(at int64) chunk.Record {
-	data := jsonenc.Must(struct {
-		Type chunk.Type `json:"type"`
-		chunk.Base
-	}{chunk.TypeTraceOmitted, chunk.Base{AgentID: b.o.Session, Timestamp: at}})
-	return chunk.Record{Type: chunk.TypeTraceOmitted, Agent: b.o.Session, Time: at, Data: data}
-}
-
-// sequences calls fn with each sequence that a chunk refers to, and with whether it
+// Sequences calls fn with each sequence that a chunk refers to, and with whether it
 // orders parts. fn may change the sequence.
-func sequences(c chunk.Chunk, fn func(seq *uint64, part bool)) {
+func Sequences(c chunk.Chunk, fn func(seq *uint64, part bool)) {
 	parts := func(parts []chunk.Part) {
 		for i := range parts {
 			fn(&parts[i].First, true)
@@ -42,8 +33,8 @@ func sequences(c chunk.Chunk, fn func(seq *uint64, part bool)) {
 	}
 }
 
-// readdress encodes a chunk with the agents that it names renamed.
-func readdress(c chunk.Chunk, rename func(string) string) ([]byte, error) {
+// Readdress encodes a chunk with the agents that it names renamed.
+func Readdress(c chunk.Chunk, rename func(string) string) ([]byte, error) {
 	base := c.ChunkBase()
 	if u, ok := c.(*chunk.Unknown); ok {
 		data, err := jsonenc.SetMember(u.Raw, "agentId", rename(base.AgentID))
