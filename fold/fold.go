@@ -29,7 +29,7 @@ import (
 
 // Version changes whenever the same records fold into something else. Saved folds
 // of another version are ignored.
-const Version = 13
+const Version = 14
 
 // Fold is a session's state: what its log's records, folded in order, say. It
 // is a deterministic function of them, and the same from all records and from

@@ -14,13 +14,19 @@ import (
 
 func (m *MessageFold) toolArgStreamStart(seq uint64, c *chunk.ToolArgStreamStart) {
 	m.closeBlock()
-	t := m.tool(c.ToolCallID, c.ToolName, seq, true)
+	t := m.streamedTool(c.ToolCallID, c.ToolName, seq)
+	if t == nil {
+		return
+	}
 	t.State, t.InputText, t.ProviderExecuted = chunk.ToolStreaming, "", c.ProviderExecuted
 	m.args[c.ToolCallID] = new(strings.Builder)
 }
 
 func (m *MessageFold) toolArgStreamDelta(seq uint64, c *chunk.ToolArgStreamDelta) {
-	t := m.tool(c.ToolCallID, "", seq, true)
+	t := m.streamedTool(c.ToolCallID, "", seq)
+	if t == nil {
+		return
+	}
 	text := m.args[c.ToolCallID]
 	if text == nil {
 		text = new(strings.Builder)
@@ -31,7 +37,10 @@ func (m *MessageFold) toolArgStreamDelta(seq uint64, c *chunk.ToolArgStreamDelta
 }
 
 func (m *MessageFold) toolArgStreamEnd(seq uint64, c *chunk.ToolArgStreamEnd) {
-	t := m.tool(c.ToolCallID, c.ToolName, seq, true)
+	t := m.streamedTool(c.ToolCallID, c.ToolName, seq)
+	if t == nil {
+		return
+	}
 	t.State = chunk.ToolPending
 	setInput(t, c.Arguments)
 	if c.ProviderMetadata != nil {
@@ -42,14 +51,14 @@ func (m *MessageFold) toolArgStreamEnd(seq uint64, c *chunk.ToolArgStreamEnd) {
 
 func (m *MessageFold) toolStart(seq uint64, c *chunk.ToolStart) {
 	m.closeBlock()
-	t := m.tool(c.ToolCallID, c.ToolName, seq, false)
+	t := m.tool(c.ToolCallID, c.ToolName, seq)
 	t.State, t.EffectID, t.Client = chunk.ToolExecuting, c.EffectID, c.Client
 	setInput(t, c.Arguments)
 }
 
 func (m *MessageFold) toolEnd(seq uint64, c *chunk.ToolEnd) {
 	m.closeBlock()
-	t := m.tool(c.ToolCallID, c.ToolName, seq, false)
+	t := m.tool(c.ToolCallID, c.ToolName, seq)
 	if t.State.Done() {
 		return
 	}
@@ -66,7 +75,7 @@ func (m *MessageFold) toolEnd(seq uint64, c *chunk.ToolEnd) {
 
 func (m *MessageFold) toolInputError(seq uint64, c *chunk.ToolInputError) {
 	m.closeBlock()
-	t := m.tool(c.ToolCallID, c.ToolName, seq, false)
+	t := m.tool(c.ToolCallID, c.ToolName, seq)
 	if c.Input != nil {
 		setInput(t, c.Input)
 	}
@@ -76,12 +85,12 @@ func (m *MessageFold) toolInputError(seq uint64, c *chunk.ToolInputError) {
 
 func (m *MessageFold) toolOutputError(seq uint64, c *chunk.ToolOutputError) {
 	m.closeBlock()
-	fail(m.tool(c.ToolCallID, c.ToolName, seq, false), c.Error)
+	fail(m.tool(c.ToolCallID, c.ToolName, seq), c.Error)
 }
 
 func (m *MessageFold) toolApprovalRequest(seq uint64, c *chunk.ToolApprovalRequest) {
 	m.closeBlock()
-	t := m.tool(c.ToolCallID, c.ToolName, seq, false)
+	t := m.tool(c.ToolCallID, c.ToolName, seq)
 	t.Approval = &chunk.Approval{ID: c.ApprovalID}
 	if t.State == chunk.ToolExecuting {
 		t.State = chunk.ToolPending // its outcome was lost, and a human decides whether it runs again
@@ -114,10 +123,14 @@ func (m *MessageFold) toolResultSubmitted(_ uint64, c *chunk.ToolResultSubmitted
 	}
 }
 
-// tool returns a call, and opens a part for it if the turn has none. streamed says
-// whether the model's words open it.
-func (m *MessageFold) tool(callID, name string, seq uint64, streamed bool) *chunk.ToolPart {
-	if i := m.findTool(callID); i >= 0 {
+// tool returns a call, and opens a part for it if the turn has none.
+func (m *MessageFold) tool(callID, name string, seq uint64) *chunk.ToolPart {
+	return m.toolAt(m.findTool(callID), callID, name, seq, false)
+}
+
+// toolAt is tool for a call whose index is known.
+func (m *MessageFold) toolAt(i int, callID, name string, seq uint64, streamed bool) *chunk.ToolPart {
+	if i >= 0 {
 		t := m.message.Parts[i].Tool
 		if t.Name == "" {
 			t.Name = name
@@ -127,6 +140,17 @@ func (m *MessageFold) tool(callID, name string, seq uint64, streamed bool) *chun
 	t := &chunk.ToolPart{CallID: callID, Name: name, State: chunk.ToolPending}
 	m.insert(chunk.Part{Type: chunk.PartTool, First: seq, Tool: t}, streamed)
 	return t
+}
+
+// streamedTool returns a call whose arguments the model streams, as tool does. It
+// returns nil for a call that kept records hold already: a producer that uses its id
+// again must not change what they say.
+func (m *MessageFold) streamedTool(callID, name string, seq uint64) *chunk.ToolPart {
+	i := m.findTool(callID)
+	if i >= 0 && !m.streamed[i] {
+		return nil
+	}
+	return m.toolAt(i, callID, name, seq, true)
 }
 
 // findTool returns the index of a call's part, or -1.

@@ -237,11 +237,20 @@ func (w *world) fold(session string) *fold.Fold {
 			w.t.Fatal(err)
 		}
 	}
-	kept.Seq = all.Seq
+	samePosition(kept, all)
 	if a, b := string(mustMarshal(all)), string(mustMarshal(kept)); all.OpenRun() == nil && a != b {
 		w.t.Errorf("kept records say something else:\n%s\n%s", b, a)
 	}
 	return all
+}
+
+// samePosition gives a fold and its children the positions of another's, which has
+// folded trace besides.
+func samePosition(f, of *fold.Fold) {
+	f.Seq = of.Seq
+	for i := range min(len(f.Children), len(of.Children)) {
+		samePosition(f.Children[i], of.Children[i])
+	}
 }
 
 func mustMarshal(v any) []byte {
