@@ -26,6 +26,9 @@ func (s StoredChunk) ChunkType() chunk.Type {
 	return s.Chunk.ChunkType()
 }
 
+// Stored returns the chunk and its sequence.
+func (s StoredChunk) Stored() (chunk.Chunk, uint64) { return s.Chunk, s.Sequence }
+
 // Info is the present state of a stream.
 type Info struct {
 	Status         chunk.Status `json:"status"`

@@ -29,11 +29,14 @@ type TransformerOptions struct {
 // other agents' chunks are left out. [Transformer.Finalize] must be called at
 // the end.
 type Transformer struct {
-	o     TransformerOptions
-	p     *Projector
-	agent string
-	seq   uint64
-	done  bool
+	o      TransformerOptions
+	p      *Projector
+	agent  string
+	seq    uint64 // of the latest chunk
+	from   uint64 // of the first chunk, where chunks have sequences of their own
+	sealed uint64 // of the latest assistant_message
+	begun  bool   // a run or a step has begun, so that nothing is seen in part
+	done   bool
 }
 
 // NewTransformer returns a transformer. Nil options are the zero value.
@@ -51,8 +54,26 @@ func NewTransformer(o *TransformerOptions) *Transformer {
 // chunks there were so far.
 func (t *Transformer) Transform(c chunk.Chunk) (frames []spool.Frame, sequence uint64) {
 	t.seq++
+	return t.transform(c), t.seq
+}
+
+// TransformAt is Transform for a chunk of a stored stream, whose sequence is its own. The
+// first one may be in the middle of an answer: then the frames are those of what follows,
+// in a message of its own. A chunk that is not newer than the one before is left out.
+func (t *Transformer) TransformAt(c chunk.Chunk, sequence uint64) []spool.Frame {
+	if sequence <= t.seq {
+		return nil
+	}
+	if t.seq == 0 {
+		t.from = sequence
+	}
+	t.seq = sequence
+	return t.transform(c)
+}
+
+func (t *Transformer) transform(c chunk.Chunk) (frames []spool.Frame) {
 	if t.done || c == nil || chunk.IsCommand(c.ChunkType()) {
-		return nil, t.seq
+		return nil
 	}
 	// A chunk made by hand may hold what is no JSON; it is taken as a log would
 	// take it. An outcome without an error is a success.
@@ -68,7 +89,7 @@ func (t *Transformer) Transform(c chunk.Chunk) (frames []spool.Frame, sequence u
 		if t.o.Logger != nil {
 			t.o.Logger.Warn("chunk left out", "type", c.ChunkType(), "error", err)
 		}
-		return nil, t.seq
+		return nil
 	}
 	base := c.ChunkBase()
 	_, run := c.(*chunk.RunStarted)
@@ -80,10 +101,33 @@ func (t *Transformer) Transform(c chunk.Chunk) (frames []spool.Frame, sequence u
 		}
 	}
 	if base.AgentID != t.agent {
-		return frames, t.seq
+		return frames
 	}
+	if !t.prepare(c) {
+		return frames
+	}
+	r := chunk.Record{Seq: t.seq, Type: c.ChunkType(), Agent: base.AgentID, Time: base.Timestamp, Class: chunk.ClassOf(c), Data: data}
+	frames = t.p.apply(frames, r, c)
+	t.done = t.p.ended
+	return frames
+}
+
+// prepare completes a chunk with the options, and brings one that concerns what came before
+// the first chunk to what has been seen. It returns false for a chunk to be left out.
+func (t *Transformer) prepare(c chunk.Chunk) bool {
 	switch c := c.(type) {
+	case *chunk.AssistantMessage:
+		t.since(c)
+	case *chunk.Thinking:
+		t.rest(c)
+	case *chunk.StepStarted:
+		t.begun = true
+	case *chunk.ToolArgStreamDelta:
+		if !t.knows(c.ToolCallID) {
+			return false // the end of a call's arguments; they come again as a whole, and with its name
+		}
 	case *chunk.RunStarted:
+		t.begun = true
 		if c.MessageID == "" {
 			c.MessageID = messageID(t.o.GenerateMessageID, t.agent)
 		}
@@ -93,10 +137,7 @@ func (t *Transformer) Transform(c chunk.Chunk) (frames []spool.Frame, sequence u
 	case *chunk.RunSuspended:
 		c.Metadata = t.metadata(c.Metadata, t.o.FinishMetadata)
 	}
-	r := chunk.Record{Seq: t.seq, Type: c.ChunkType(), Agent: base.AgentID, Time: base.Timestamp, Class: chunk.ClassOf(c), Data: data}
-	frames = t.p.apply(frames, r, c)
-	t.done = t.p.ended
-	return frames, t.seq
+	return true
 }
 
 // Finalize closes what is open and returns the frames that end the stream, or
@@ -155,6 +196,24 @@ func (t *Transformer) metadata(own json.RawMessage, generate func(string) json.R
 // ToDataStream transforms chunks as they come and finalizes the stream. It ends
 // with the chunks' error, without final frames, if they have one.
 func ToDataStream(chunks iter.Seq2[chunk.Chunk, error], o *TransformerOptions) iter.Seq2[spool.Frame, error] {
+	return toDataStream(chunks, o, func(t *Transformer, c chunk.Chunk) []spool.Frame {
+		frames, _ := t.Transform(c)
+		return frames
+	})
+}
+
+// Stored is a chunk of a stored stream, such as a stream.StoredChunk.
+type Stored interface {
+	Stored() (c chunk.Chunk, sequence uint64)
+}
+
+// StoredToDataStream is ToDataStream for the chunks of a stored stream, from its start or
+// from any position on. The frames carry the chunks' own sequences.
+func StoredToDataStream[S Stored](chunks iter.Seq2[S, error], o *TransformerOptions) iter.Seq2[spool.Frame, error] {
+	return toDataStream(chunks, o, func(t *Transformer, s S) []spool.Frame { return t.TransformAt(s.Stored()) })
+}
+
+func toDataStream[C any](chunks iter.Seq2[C, error], o *TransformerOptions, transform func(*Transformer, C) []spool.Frame) iter.Seq2[spool.Frame, error] {
 	return func(yield func(spool.Frame, error) bool) {
 		t := NewTransformer(o)
 		for c, err := range chunks {
@@ -162,8 +221,7 @@ func ToDataStream(chunks iter.Seq2[chunk.Chunk, error], o *TransformerOptions) i
 				yield(spool.Frame{}, err)
 				return
 			}
-			frames, _ := t.Transform(c)
-			for _, f := range frames {
+			for _, f := range transform(t, c) {
 				if !yield(f, nil) {
 					return
 				}

@@ -2,7 +2,8 @@
 // written, in an SSE event whose id is the record's sequence.
 //
 // It copies records without decoding them. A new reader reads from the start. Only where
-// trace was trimmed does it get a plan: the kept records, after one that says so. [Wire] is the wire as a value; [Reader] is for clients.
+// trace was trimmed does it get a plan: the kept records, after one that says so. [Wire]
+// is the wire as a value; [Reader] is for clients.
 package native
 
 import (
