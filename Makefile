@@ -1,4 +1,8 @@
-.PHONY: test bench fuzz chaos screenshots web lint deps clean
+.PHONY: serve test bench fuzz chaos screenshots web lint deps release clean
+
+# The server. The first build takes a minute or two, and says so.
+serve:
+	scripts/serve $(ARGS)
 
 # Everything that CI checks. Needs Go and Node; installs the rest.
 test:
@@ -34,9 +38,14 @@ bench:
 	go test -run '^$$' -bench . -benchmem . ./store/... ./wire/... ./internal/sse ./runner
 	cd bench && go run .
 
+# Static binaries for each platform, with checksums, in dist/. VERSION names them;
+# by default that of git.
+release:
+	scripts/release $(VERSION)
+
 # What the other targets need beyond Go and Node.
 deps:
 	scripts/deps
 
 clean:
-	rm -rf web/node_modules web/conformance/clients/node_modules web/client/dist
+	rm -rf dist web/node_modules web/conformance/clients/node_modules web/client/dist

@@ -113,8 +113,14 @@ func webAddress(s string) bool {
 	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != ""
 }
 
+// stamped is the version of a release, set by the linker.
+var stamped string
+
 // version returns the version that the binary was built from.
 func version() string {
+	if stamped != "" {
+		return "spool " + stamped
+	}
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
 		return "spool " + info.Main.Version
 	}
