@@ -192,13 +192,13 @@ func (p *post) write(ctx context.Context, chunks []chunk.Chunk) error {
 			}
 			return p.end(ctx, c)
 		}
-		if err := p.fill(ctx, c, p.pending); err != nil {
-			return err
-		}
 		if p.loose && p.in.moveFor(k, 0) != (move{}) { // the assistant message refers to the sequences of its parts
 			if err := p.flush(ctx); err != nil {
 				return err
 			}
+		}
+		if err := p.fill(ctx, c, p.pending); err != nil {
+			return err
 		}
 		lead, err := p.lead(ctx, c)
 		if err != nil {

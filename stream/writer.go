@@ -3,6 +3,7 @@ package stream
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"slices"
 	"sync/atomic"
 
@@ -54,7 +55,8 @@ func (m *Manager) CreateWriter(ctx context.Context, streamID, agentID, agentType
 // of the stream's message.
 //
 // A tool_end without an error is a success. It and tool_output_error get their tool's
-// name from the call's start.
+// name from the call's start. A tool_start without arguments gets those that were
+// streamed, or {}.
 //
 // Errors: [ErrProducerKind] for commands and for what the writer writes by itself
 // (run_started, run_finished, run_suspended, assistant_message, step_…,
@@ -197,6 +199,11 @@ func (r *run) fill(ctx context.Context, c chunk.Chunk, before []chunk.Chunk) err
 		callID, name = c.ToolCallID, &c.ToolName
 	case *chunk.ToolOutputError:
 		callID, name = c.ToolCallID, &c.ToolName
+	case *chunk.ToolStart:
+		if len(c.Arguments) == 0 {
+			return r.fillArguments(ctx, c)
+		}
+		return nil
 	case *chunk.ErrorChunk:
 		c.Fatal = false // that would promise the run's end
 		return nil
@@ -220,6 +227,25 @@ func (r *run) fill(ctx context.Context, c chunk.Chunk, before []chunk.Chunk) err
 		}
 		return nil
 	})
+	return err
+}
+
+// fillArguments gives a call that names no arguments those that were streamed before it.
+func (r *run) fillArguments(ctx context.Context, c *chunk.ToolStart) error {
+	_, err := r.ask(ctx, func(f *fold.Fold) []chunk.Chunk {
+		if agent := f.Child(cmp.Or(c.AgentID, f.Session)); agent != nil {
+			if call := agent.Call(c.ToolCallID); call != nil {
+				c.Arguments = call.Input
+			}
+		}
+		return nil
+	})
+	if err == nil && len(c.Arguments) > 0 {
+		c.Arguments, err = r.log.Blob(ctx, c.Arguments) // the fold has large values as references
+	}
+	if len(c.Arguments) == 0 {
+		c.Arguments = json.RawMessage("{}")
+	}
 	return err
 }
 

@@ -199,6 +199,46 @@ func TestWriterCompletesOutcomes(t *testing.T) {
 	}
 }
 
+// A call that names no arguments has those that were streamed for it.
+func TestWriterCompletesArguments(t *testing.T) {
+	inWorld(t, func(w *world) {
+		m, e := stream.NewManager(w.logs, nil), stream.NewExternal(w.logs, nil)
+		large := `{"text":"` + strings.Repeat("x", 100_000) + `","$blob":1}`
+		chunks := func() []chunk.Chunk {
+			var list []chunk.Chunk
+			for id, text := range map[string]string{"a": `{"n":1}`, "b": ""} {
+				list = append(list, &chunk.ToolArgStreamStart{ToolCallID: id, ToolName: "look"})
+				if text != "" {
+					list = append(list, &chunk.ToolArgStreamDelta{ToolCallID: id, Delta: text})
+				}
+				list = append(list, &chunk.ToolArgStreamEnd{ToolCallID: id})
+			}
+			list = append(list, &chunk.ToolArgStreamEnd{ToolCallID: "c", ToolName: "look", Arguments: json.RawMessage(large)})
+			for _, id := range []string{"a", "b", "c", "d"} {
+				list = append(list, &chunk.ToolStart{ToolCallID: id, ToolName: "look"})
+			}
+			return list
+		}
+		out, err := m.CreateWriter(w.t.Context(), "s", "", "")
+		for _, c := range chunks() {
+			err = errors.Join(err, out.Write(w.t.Context(), c))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.produce(e, w.claim(e, "x"), 0, chunks()...)
+		for _, session := range []string{"s", "x"} {
+			f := w.fold(session)
+			for id, want := range map[string]string{"a": `{"n":1}`, "b": `{}`, "c": large, "d": `{}`} {
+				got, err := w.log(session).Blob(w.t.Context(), f.Call(id).Input)
+				if err != nil || string(got) != want {
+					t.Errorf("%s: the arguments of %s are %.60s, %v", session, id, got, err)
+				}
+			}
+		}
+	})
+}
+
 // The shortest stream is one text in one step.
 func TestWriterWritesOneStep(t *testing.T) {
 	t.Parallel()
