@@ -48,15 +48,16 @@ func (g *Log) Session() string { return g.session }
 // Head asks the store for the log's head. It fails with [ErrNotFound] if there
 // is no such session.
 func (g *Log) Head(ctx context.Context) (Head, error) {
+	seen := g.tail.current()
 	h, err := g.logs.store.Head(ctx, g.session)
 	switch {
 	case err == nil && h.Status == chunk.StatusCopying:
-		g.tail.vanish()
+		g.tail.vanish(seen)
 		return Head{}, ErrNotFound.With(g.session, nil)
 	case err == nil:
 		g.tail.observe(h)
 	case errors.Is(err, ErrNotFound):
-		g.tail.vanish()
+		g.tail.vanish(seen)
 	}
 	return h, err
 }

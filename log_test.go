@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
 )
 
 // bench is a store and the logs of one process over it.
@@ -285,6 +286,50 @@ func TestUnknownOutcomeEndsWithTheLease(t *testing.T) {
 		}
 		if d := time.Since(begun); d < lease.TTL || d > lease.TTL+2*time.Second {
 			t.Errorf("gave up after %v", d)
+		}
+	})
+}
+
+// lateHead is a store whose answer about the head arrives after something else happened.
+type lateHead struct {
+	*fakeStore
+	meanwhile func()
+}
+
+func (l *lateHead) Head(ctx context.Context, session string) (Head, error) {
+	h, err := l.fakeStore.Head(ctx, session)
+	if fn := l.meanwhile; fn != nil {
+		l.meanwhile = nil
+		fn()
+	}
+	return h, err
+}
+
+// A session that is created while somebody asks whether it exists is not forgotten when the
+// answer comes: what its creator does next sees it.
+func TestCreatedWhileAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &lateHead{fakeStore: newFakeStore()}
+		logs := NewLogs(store, nil)
+		defer logs.Close()
+		g, err := logs.Log("s")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var made Appended
+		store.meanwhile = func() {
+			if made, err = g.Command(t.Context(), Row{}, say("c1", "hi")); err != nil {
+				t.Error(err)
+			}
+		}
+		if _, err := g.Head(t.Context()); !errors.Is(err, ErrNotFound) {
+			t.Fatalf("the answer from before: %v", err)
+		}
+		if g.Known() != made.Head {
+			t.Errorf("known is %+v, and stored is %+v", g.Known(), made.Head)
+		}
+		if err := g.ViewAt(t.Context(), made.Head, func(f *fold.Fold) error { return nil }); err != nil {
+			t.Errorf("its creator's view: %v", err)
 		}
 	})
 }

@@ -97,11 +97,14 @@ func (t *tail) broadcastLocked() {
 	}
 }
 
-// vanish notes that the session does not exist, as the store has said.
-func (t *tail) vanish() {
+// vanish notes that the session does not exist, as the store has said since the head was
+// seen. If it is another one by now, the session was created in between.
+func (t *tail) vanish(seen Head) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.vanishLocked()
+	if t.head == seen {
+		t.vanishLocked()
+	}
 }
 
 func (t *tail) vanishLocked() {
@@ -202,14 +205,14 @@ func (t *tail) reach(ctx context.Context, just Head) error {
 func (t *tail) askHead(ctx context.Context) error {
 	t.mu.Lock()
 	t.started++
-	n := t.started
+	n, seen := t.started, t.head
 	t.mu.Unlock()
 	h, err := t.logs.store.Head(ctx, t.session)
 	switch {
 	case err == nil:
 		t.observe(h)
 	case errors.Is(err, ErrNotFound):
-		t.vanish()
+		t.vanish(seen)
 	default:
 		return err
 	}
@@ -270,7 +273,7 @@ func (t *tail) readChecked(ctx context.Context, after uint64, max int, incarnati
 // another incarnation now.
 func (t *tail) sameLog(h Head, incarnation uint64) error {
 	if h.Incarnation == 0 {
-		t.vanish()
+		t.vanish(t.current())
 	} else {
 		t.observe(h)
 	}
@@ -363,7 +366,7 @@ func (t *tail) watch() {
 			_ = t.logs.Sleep(t.logs.ctx, backoff(failures)) // the head has not changed
 			failures++
 		case errors.Is(err, ErrNotFound):
-			t.vanish()
+			t.vanish(seen)
 			_ = t.logs.Sleep(t.logs.ctx, backoff(failures))
 			failures++
 		case errors.Is(err, ErrClosed):
