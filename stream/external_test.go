@@ -52,6 +52,26 @@ func TestExternalRun(t *testing.T) {
 	})
 }
 
+// The error that the server writes for a failed run is no chunk of the producer's: what
+// comes after the end is refused, here and on another node, and a repeat of the end is
+// one.
+func TestAfterAFailureNothingIsTaken(t *testing.T) {
+	inWorld(t, func(w *world) {
+		e := stream.NewExternal(w.logs, nil)
+		x := w.claim(e, "s")
+		own := []chunk.Chunk{&chunk.ErrorChunk{Error: "careful"}}
+		w.produce(e, x, 0, append(own, ending(`{"type":"fail","error":"boom"}`)...)...)
+		for name, node := range map[string]*stream.External{"here": e, "elsewhere": stream.NewExternal(w.process(), nil)} {
+			if _, err := node.Append(w.t.Context(), "s", x.Epoch, 2, words("late")); !errors.Is(err, stream.ErrProducerFenced) {
+				t.Errorf("%s, after the end: %v", name, err)
+			}
+			if res := w.produce(node, x, 1, ending(`{"type":"fail","error":"boom"}`)...); !res.Repeated {
+				t.Errorf("%s, the end again: %+v", name, res)
+			}
+		}
+	})
+}
+
 func TestProducerRepeatsNeverDouble(t *testing.T) {
 	inWorld(t, func(w *world) {
 		e, other := stream.NewExternal(w.logs, nil), stream.NewExternal(w.logs, nil) // a second node

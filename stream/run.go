@@ -92,9 +92,17 @@ func (r *run) append(ctx context.Context, e spool.Entry) error {
 	r.sent += n
 	r.at = max(r.at, res.Last)
 	for i, c := range e.Chunks {
-		r.counts(c.ChunkType(), res.First+uint64(i))
+		if !fatal(c) {
+			r.counts(c.ChunkType(), res.First+uint64(i))
+		}
 	}
 	return nil
+}
+
+// fatal reports whether a chunk is the error that a failed run writes before its end.
+func fatal(c chunk.Chunk) bool {
+	e, ok := c.(*chunk.ErrorChunk)
+	return ok && e.Fatal
 }
 
 // counts notes a record of the run. The run's end counts as the chunk with which the
@@ -172,6 +180,11 @@ func (r *run) recount(ctx context.Context, from uint64) error {
 				continue
 			}
 			r.sent++
+			if rec.Type == chunk.TypeError {
+				if c, err := chunk.Decode(rec.Data); err == nil && fatal(c) {
+					continue
+				}
+			}
 			r.counts(rec.Type, rec.Seq)
 		}
 	}
