@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"encoding/json"
 	"iter"
 	"net/http"
 	"net/url"
@@ -32,6 +33,43 @@ type WaitingMessage struct {
 // Position is the snapshot's position in the log.
 func (s *Snapshot) Position() spool.Cursor {
 	return spool.Cursor{Seq: s.StreamSequence, Incarnation: s.Incarnation}
+}
+
+// UIMessage is a message as chat clients read it, and UIPart one part of it.
+type (
+	UIMessage = aisdk.UIMessage
+	UIPart    = aisdk.UIPart
+)
+
+// PendingCall is a call that waits for somebody's answer.
+type PendingCall struct {
+	ApprovalID string // for [Session.Decide]; "" if the client executes the call
+	CallID     string // for [Session.SubmitResult]
+	Tool       string
+	Input      json.RawMessage
+}
+
+// Pending returns the calls that a paused session waits for. Those of child agents are
+// among them if the snapshot was asked for with Agents: flatten.
+func (s *Snapshot) Pending() (list []PendingCall) {
+	if s.Status != chunk.StatusPaused {
+		return nil
+	}
+	for i := range s.Messages {
+		for _, p := range s.Messages[i].Parts {
+			c := PendingCall{CallID: p.ToolCallID, Tool: p.Tool(), Input: p.Input}
+			switch {
+			case !p.IsTool() || p.ProviderExecuted:
+				continue
+			case p.State == aisdk.StateApprovalRequested && p.Approval != nil:
+				c.ApprovalID = p.Approval.ID
+			case p.State != aisdk.StateInputAvailable:
+				continue
+			}
+			list = append(list, c)
+		}
+	}
+	return list
 }
 
 // SnapshotOptions select a snapshot. The zero value is the present.

@@ -408,6 +408,9 @@ func TestAnswersFit(t *testing.T) {
 	}
 	i := slices.IndexFunc(list, func(e client.Entry) bool { return e.Type == chunk.TypeToolApprovalRequest })
 	approval := list[i].Chunk.(*chunk.ToolApprovalRequest).ApprovalID
+	if snap, err := s.Snapshot(ctx, client.SnapshotOptions{}); err != nil || len(snap.Pending()) != 1 || snap.Pending()[0].ApprovalID != approval || snap.Pending()[0].Tool != "book" {
+		t.Errorf("%+v, %v", snap.Pending(), err)
+	}
 	for _, approved := range []bool{true, true, false} {
 		_, err := s.Decide(ctx, approval, client.Decision{Approved: approved, Reason: "why not"})
 		if ok := err == nil; ok != approved || !ok && chunk.CodeOf(err) != "already_answered" {

@@ -2,6 +2,7 @@
 // for its logs.
 //
 //	spool serve                     run everything on an embedded SQLite log
+//	spool chat [SESSION]            talk to a running server's agent
 //	spool tail SESSION              follow a session of a running server
 //	spool sessions                  list the sessions of a running server
 //	spool ingest --from NAME        turn a provider's bytes on standard input into chunks
@@ -31,6 +32,7 @@ type cli struct {
 	Version kong.VersionFlag `env:"-" help:"Print the version."`
 
 	Serve    serveCmd    `cmd:"" help:"Run the server."`
+	Chat     chatCmd     `cmd:"" help:"Talk to a running server's agent."`
 	Tail     tailCmd     `cmd:"" help:"Follow a session of a running server."`
 	Sessions sessionsCmd `cmd:"" help:"List the sessions of a running server."`
 	Ingest   ingestCmd   `cmd:"" help:"Turn a provider's bytes on standard input into chunks, one JSON object per line."`
@@ -72,7 +74,7 @@ func run(args []string, std streams) int {
 		fmt.Fprintln(std.err, "spool:", err)
 		return 2
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), endsOf(k)...)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal kills the process
 	k.BindTo(ctx, (*context.Context)(nil))
@@ -86,6 +88,14 @@ func run(args []string, std streams) int {
 		return 1
 	}
 	return 0
+}
+
+// endsOf returns the signals that end a command.
+func endsOf(k *kong.Context) []os.Signal {
+	if own, ok := k.Selected().Target.Addr().Interface().(interface{ signals() []os.Signal }); ok {
+		return own.signals()
+	}
+	return []os.Signal{os.Interrupt, syscall.SIGTERM}
 }
 
 // said returns an error as one line for the user, with a hint about what to do.

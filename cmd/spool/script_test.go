@@ -56,6 +56,7 @@ func TestScripts(t *testing.T) {
 			"post":   postScript,
 			"get":    getScript,
 			"follow": followScript,
+			"watch":  watchScript,
 			"text":   textScript,
 			"decide": decideScript,
 
@@ -275,6 +276,20 @@ func followScript(ts *testscript.TestScript, _ bool, args []string) {
 		}
 	}
 	ts.Fatalf("the stream ended before %q", args[4])
+}
+
+// watchScript is "watch NAME SESSION TEXT": it reads a session's log until a record
+// holds TEXT, and waits for the session before that.
+func watchScript(ts *testscript.TestScript, _ bool, args []string) {
+	res, err := http.Get(running(ts, args[0]).url + "/stream/" + args[1] + "?wait=1&follow=session")
+	ts.Check(err)
+	defer res.Body.Close()
+	for lines := bufio.NewScanner(res.Body); lines.Scan(); {
+		if strings.Contains(lines.Text(), args[2]) {
+			return
+		}
+	}
+	ts.Fatalf("the stream ended before %q", args[2])
 }
 
 // textScript is "text FILE": it prints the text that a client shows of the

@@ -5,80 +5,52 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/http"
-	"net/url"
 	"strings"
 	"time"
 	"unicode"
+
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/client"
 )
 
 type sessionsCmd struct {
-	URL    string `name:"url" default:"http://127.0.0.1:8080" help:"The server."`
+	remote
 	Status string `enum:",active,paused,ended,failed" default:"" help:"List only sessions with this status: active, paused, ended or failed."`
 	JSON   bool   `name:"json" help:"One JSON object a line."`
 }
 
 // Run lists all sessions, newest first, page by page.
 func (c *sessionsCmd) Run(ctx context.Context, std streams) error {
-	if !webAddress(c.URL) {
-		return wrong("--url", c.URL, "the address of a server, like http://127.0.0.1:8080")
+	remote, err := c.client(client.Retry{Max: 3})
+	if err != nil {
+		return err
 	}
-	c.URL = strings.TrimRight(c.URL, "/")
 	const columns = "%-36s  %-7s  %8v  %-19s  %s\n"
+	const page = 100
 	out := bufio.NewWriter(std.out)
 	if !c.JSON {
 		fmt.Fprintf(out, columns, "SESSION", "STATUS", "RECORDS", "UPDATED", "TITLE")
 	}
-	for after := ""; ; {
-		page, err := c.page(ctx, after)
+	n := 0
+	for s, err := range remote.AllSessions(ctx, client.SessionsOptions{Status: chunk.Status(c.Status), Limit: page}) {
 		if err != nil {
-			return err
+			return c.explained(err)
 		}
-		for _, raw := range page.Sessions {
-			if c.JSON {
-				fmt.Fprintf(out, "%s\n", raw)
-				continue
-			}
-			var s struct {
-				Session, Status, Title string
-				StreamSequence         uint64
-				Updated                int64
-			}
-			if err := json.Unmarshal(raw, &s); err != nil {
+		if c.JSON {
+			data, err := json.Marshal(s)
+			if err != nil {
 				return err
 			}
+			fmt.Fprintf(out, "%s\n", data)
+		} else {
 			fmt.Fprintf(out, columns, s.Session, s.Status, s.StreamSequence, time.UnixMilli(s.Updated).Format(time.DateTime), printable(s.Title))
 		}
-		if err := out.Flush(); err != nil {
+		if n++; n%page == 0 && out.Flush() != nil {
 			return nil // the reader of the output has closed it
 		}
-		if after = page.NextAfter; after == "" {
-			return nil
-		}
 	}
-}
-
-type sessionsPage struct {
-	Sessions  []json.RawMessage `json:"sessions"`
-	NextAfter string            `json:"nextAfter"`
-}
-
-func (c *sessionsCmd) page(ctx context.Context, after string) (page sessionsPage, err error) {
-	q := url.Values{"limit": {"100"}, "status": {c.Status}, "after": {after}}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.URL+"/sessions?"+q.Encode(), nil)
-	if err != nil {
-		return page, err
-	}
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return page, unreached(c.URL, err)
-	}
-	defer res.Body.Close()
-	if res.StatusCode != http.StatusOK {
-		return page, problem(res)
-	}
-	err = json.NewDecoder(res.Body).Decode(&page)
-	return page, err
+	_ = out.Flush()
+	return nil
 }
 
 // printable returns a title without control characters, which a terminal would

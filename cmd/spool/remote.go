@@ -1,0 +1,61 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+
+	"golang.org/x/term"
+
+	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/client"
+)
+
+// remote is the server that a command talks to.
+type remote struct {
+	Server string `aliases:"url" default:"http://127.0.0.1:8080" help:"The server's address."`
+}
+
+// client returns a client of the server. retry.Max is how often in a row it may fail.
+func (r *remote) client(retry client.Retry) (*client.Client, error) {
+	c, err := client.New(strings.TrimRight(r.Server, "/"), &client.Options{Retry: retry})
+	if errors.Is(err, client.ErrAddress) {
+		return nil, wrong("--server", r.Server, "the address of a server, like http://127.0.0.1:8080")
+	}
+	return c, err
+}
+
+// explained returns an error as a person at the terminal needs it.
+func (r *remote) explained(err error) error {
+	if answer, ok := errors.AsType[*client.Error](err); ok && !errors.Is(err, client.ErrUnreachable) {
+		hint := answer.Hint
+		if answer.Code == spool.ErrNotFound.Code {
+			hint = "list the sessions with: spool sessions"
+		}
+		text := answer.Message
+		if !strings.HasPrefix(answer.Code, "http_") {
+			text = answer.Code + ": " + text
+		}
+		return &chunk.Error{Code: answer.Code, Message: text, Hint: hint}
+	}
+	if unreached, ok := errors.AsType[*chunk.Error](err); ok && unreached.Code == client.ErrUnreachable.Code {
+		err = unreached.Err
+	}
+	if e, ok := errors.AsType[*net.OpError](err); ok {
+		return fmt.Errorf("%s cannot be reached: %w (is spool serve running there?)", r.Server, e.Err)
+	}
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return errors.New("the connection was lost")
+	}
+	return err
+}
+
+// terminal reports whether a stream is a terminal, and its file.
+func terminal(stream any) (*os.File, bool) {
+	f, ok := stream.(*os.File)
+	return f, ok && term.IsTerminal(int(f.Fd()))
+}
