@@ -64,7 +64,8 @@ const (
 	// bodyDepth bounds how deep a body's values are nested: as deep as a stored value, in
 	// the members around it.
 	bodyDepth = chunk.MaxDepth + 16
-	// firstRead is what a body gets at first. It then grows to twice its size.
+	// firstRead is what a body gets at first, unless it says that it is smaller. It then
+	// grows to twice its size as it arrives, whatever it says.
 	firstRead = 4 << 10
 	// smallBody is the size up to which a body may use the whole budget.
 	smallBody = 64 << 10
@@ -96,9 +97,13 @@ func (s *Server) body(w http.ResponseWriter, r *request, limit bodyLimit) ([]byt
 	in := http.MaxBytesReader(w, r.Body, int64(limit.bytes))
 	var buf []byte
 	var meter jsonenc.Meter
+	first := firstRead
+	if n := r.ContentLength; n >= 0 && n < firstRead {
+		first = int(n) + 1 // and the end is seen without growing
+	}
 	for {
 		if len(buf) == cap(buf) {
-			to := min(max(2*cap(buf), firstRead), limit.bytes+1)
+			to := min(max(2*cap(buf), first), limit.bytes+1)
 			if !s.bodies.take(int64(to-cap(buf)), r.held) {
 				return nil, refuse(in, errBodies)
 			}

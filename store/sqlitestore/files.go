@@ -15,7 +15,8 @@ var suffixes = [...]string{"", "-wal", "-shm"}
 // note remembers which files were opened.
 func (s *Store) note() (err error) {
 	for i, suffix := range suffixes {
-		if s.files[i], err = os.Stat(s.path + suffix); err != nil {
+		s.paths[i] = s.path + suffix
+		if s.files[i], err = os.Stat(s.paths[i]); err != nil {
 			return err
 		}
 	}
@@ -24,7 +25,7 @@ func (s *Store) note() (err error) {
 
 // there reports whether a path still names the file that was opened.
 func (s *Store) there(i int) bool {
-	now, err := os.Stat(s.path + suffixes[i])
+	now, err := os.Stat(s.paths[i])
 	return err == nil && os.SameFile(now, s.files[i])
 }
 

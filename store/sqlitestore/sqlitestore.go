@@ -69,6 +69,7 @@ const readers = 4
 // Store keeps logs in a SQLite file.
 type Store struct {
 	path   string
+	paths  [len(suffixes)]string      // of the files of the database
 	files  [len(suffixes)]os.FileInfo // the files as they were opened
 	now    func() time.Time
 	token  string // name of this store's mark in table unsynced
