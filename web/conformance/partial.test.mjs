@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { all, answers, oldest, open } from './lib/clients.mjs';
-import { measure, newSession, none, pool, references, snapshotOf } from './lib/cut.mjs';
+import { measure, newSession, none, pool, references, resuming, snapshotOf } from './lib/cut.mjs';
 import { startGate } from './lib/gate.mjs';
 import { Network } from './lib/net.mjs';
 import { start } from './lib/spool.mjs';
@@ -56,7 +56,7 @@ for (const scene of scenes) {
   test(`${scene}: a page from each half-written snapshot ends with the whole answer`, async () => {
     const { appends } = await measure(spool.url, gate, scene);
     const points = Array.from({ length: appends }, (_, n) => n + 1);
-    const wrong = await pool(points, 4, async n => {
+    const wrong = await pool(points, 6, async n => {
       const session = newSession(`${scene}-half-${n}`);
       gate.allow(session, 0);
       const refs = await references(spool.url, session, scene);
@@ -70,20 +70,23 @@ for (const scene of scenes) {
         const messages = structuredClone(snapshot.messages);
         const net = new Network();
         const page = open(client, { url: spool.url, session, fetch: net.fetch, messages, headers });
+        // One whose connection breaks, and that comes back with the id that it has seen.
+        const broken = new Network({ cutAfter: n % 5 });
+        const back = open(client, { url: spool.url, session, fetch: resuming(broken), messages: structuredClone(messages), headers });
         // Without the half-written message, and without a position, there is a replay for every client.
         const settled = messages.filter(m => !m.id.endsWith('-partial'));
         const other = new Network();
         const again = open(client, { url: spool.url, session, fetch: other.fetch, messages: settled.slice(0, 1) });
-        pages.push({ client, page, again, done: Promise.all([page.chat.resumeStream(), again.chat.resumeStream()]) });
-        await Promise.all([net.response(1), other.response(1)]);
+        pages.push({ client, page, back, again, done: Promise.all([page, back, again].map(r => r.chat.resumeStream())) });
+        await Promise.all([net, broken, other].map(n => n.response(1)));
       }
       gate.allow(session, Infinity);
       await Promise.all([...refs, ...pages].map(r => r.done));
       const wrong = [];
-      for (const { client, page, again } of pages) {
+      for (const { client, page, back, again } of pages) {
         const [whole] = answers(refs.find(r => r.client === client).chat);
         const half = answers(snapshot, client).flatMap(m => m.parts);
-        const complaints = [wrongWith(client, page, half, whole.parts)];
+        const complaints = [page, back].map(r => wrongWith(client, r, half, whole.parts));
         try {
           assert.deepEqual(answers(again.chat), [whole]);
         } catch (error) {
