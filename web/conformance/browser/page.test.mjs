@@ -134,7 +134,7 @@ test('two tabs', async () => {
 
 test('stop', async () => {
   const { session, page } = await held('stop', { records: 60 });
-  await say(page, 'long');
+  await say(page, 'bulk');
   await gate.asked(session, 61);
   await shows(page, 100);
   await stored(spool.url, session, () => page.getByRole('button', { name: 'Stop', exact: true }).click());

@@ -89,7 +89,7 @@ export const same = (page, url, answers = 1) =>
       messages: Array.from(document.querySelectorAll('.message')).map(m => ({
         role: m.dataset.role,
         id: m.dataset.id,
-        text: Array.from(m.querySelectorAll(':scope > .md, .bubble'), e => e.textContent).join(' '),
+        text: Array.from(m.querySelectorAll(':scope > .md, :scope > .as-is, .bubble'), e => e.textContent).join(' '),
       })),
     }));
     assert.deepEqual(shown.messages.map(plain), wanted.map(plain));
@@ -101,7 +101,7 @@ export const same = (page, url, answers = 1) =>
 
 /** A message as bare words: Markdown's signs and line ends left out. */
 function plain({ role, id, text }) {
-  return { role, id, text: text.replace(/^\s*(\d+\.|-|#+|```\w*)\s/gm, ' ').replace(/[*`]/g, '').replace(/\s+/g, ' ').trim() };
+  return { role, id, text: text.replace(/^[-| ]+$/gm, ' ').replace(/^\s*(\d+\.|-|>|#+|```\w*)\s/gm, ' ').replace(/[*`|]/g, '').replace(/\s+/g, ' ').trim() };
 }
 
 /** Waits until the last answer says so many characters. */
