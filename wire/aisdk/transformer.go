@@ -51,9 +51,13 @@ func NewTransformer(o *TransformerOptions) *Transformer {
 }
 
 // Transform returns the frames that a chunk becomes, and its sequence: how many
-// chunks there were so far.
+// chunks there were so far. A tool_end without an error is a success.
 func (t *Transformer) Transform(c chunk.Chunk) (frames []spool.Frame, sequence uint64) {
 	t.seq++
+	if end, ok := c.(*chunk.ToolEnd); ok && end != nil && end.Error == "" && !end.Success {
+		whole := *end
+		whole.Success, c = true, &whole
+	}
 	return t.transform(c), t.seq
 }
 
@@ -76,11 +80,7 @@ func (t *Transformer) transform(c chunk.Chunk) (frames []spool.Frame) {
 		return nil
 	}
 	// A chunk made by hand may hold what is no JSON; it is taken as a log would
-	// take it. An outcome without an error is a success.
-	if end, ok := c.(*chunk.ToolEnd); ok && end.Error == "" && !end.Success {
-		whole := *end
-		whole.Success, c = true, &whole
-	}
+	// take it.
 	data, err := chunk.Append(nil, c)
 	if err == nil {
 		c, err = chunk.Decode(data)
