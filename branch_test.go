@@ -82,6 +82,14 @@ var sameFold = cmp.Options{
 	cmpopts.EquateEmpty(),
 }
 
+// forget takes commands out of a fold.
+func forget(f *fold.Fold, ids ...string) {
+	for _, id := range ids {
+		delete(f.Verdicts, id)
+		delete(f.Asked, id)
+	}
+}
+
 // expected is the fold of the source at a checkpoint, and settled as a branch is.
 func expected(t *testing.T, records []chunk.Record, session, checkpoint string) *fold.Fold {
 	t.Helper()
@@ -101,14 +109,13 @@ func expected(t *testing.T, records []chunk.Record, session, checkpoint string) 
 		t.Fatalf("no run is open at %s", checkpoint)
 	}
 	for _, w := range f.Waiting {
-		delete(f.Verdicts, w.ID)
-		delete(f.Verdicts, w.EditID)
+		forget(f, w.ID, w.EditID)
 	}
 	if f.Stop != nil {
-		delete(f.Verdicts, f.Stop.ID)
+		forget(f, f.Stop.ID)
 	}
 	if f.Interrupt != nil {
-		delete(f.Verdicts, f.Interrupt.ID)
+		forget(f, f.Interrupt.ID)
 	}
 	f.Waiting, f.Stop, f.Interrupt = nil, nil, nil
 	// What the run did afterwards, if it did no more than end.

@@ -71,6 +71,7 @@ var codes = map[string]CodeInfo{
 
 	"not_found":           {CategorySession, 404, false},
 	"session_exists":      {CategorySession, 409, false},
+	"id_conflict":         {CategorySession, 409, false},
 	"no_such_message":     {CategorySession, 404, false},
 	"no_such_call":        {CategorySession, 404, false},
 	"no_such_checkpoint":  {CategorySession, 404, false},

@@ -78,5 +78,6 @@ var (
 	ErrTooLarge     = &Error{Code: "too_large", Message: "the value is too large"}
 	ErrInvalid      = &Error{Code: "invalid", Message: "the value is not valid"}
 	ErrInvalidChunk = &Error{Code: "invalid_chunk", Message: "the chunk is not valid"}
+	ErrIDConflict   = &Error{Code: "id_conflict", Message: "this id belongs to another message or command", Hint: "use a new id; to change an earlier message, send its id as messageId"}
 	ErrInvalidID    = &Error{Code: "invalid_id", Message: "the id is not valid", Hint: "an id has 1 to 256 bytes of UTF-8, contains no control character and no slash, and is not . or .."}
 )

@@ -66,6 +66,10 @@ type Fold struct {
 
 	// Verdicts of all commands, by command id.
 	Verdicts map[string]Verdict `json:"verdicts"`
+	// Asked says what the commands asked for, by command id: the [Digest] of the first
+	// command of an id. It tells a repeat from another command. Folds that earlier
+	// versions saved have none for the commands in them.
+	Asked map[string]string `json:"asked,omitempty"`
 
 	// Children are the folds of the child agents, in the order in which they began. A
 	// turn that waits for children goes on when none of them waits for an answer.
@@ -177,6 +181,7 @@ func New(session string) *Fold {
 		Messages: []*chunk.Message{},
 		Turns:    []*Turn{},
 		Verdicts: map[string]Verdict{},
+		Asked:    map[string]string{},
 	}
 }
 
@@ -208,6 +213,7 @@ func (f *Fold) ApplyChunk(r chunk.Record, c chunk.Chunk) {
 	case below:
 		f.applyBelow(r, c, agent)
 	case chunk.IsCommand(r.Type):
+		f.ask(c)
 		k.toSession(f, r, c)
 	case agent == "" || agent == f.Session:
 		k.toSession(f, r, c)

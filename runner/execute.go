@@ -10,6 +10,7 @@ import (
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/fold"
+	"github.com/spool-run/spool/internal/commandid"
 )
 
 // Input is what a turn begins with.
@@ -32,7 +33,7 @@ type Input struct {
 	// as an input with Messages or State always does.
 	WhenBusy chunk.WhenBusy
 	// CommandID makes Execute idempotent: with the same one again it returns the
-	// same turn. "": a new one.
+	// same turn, and another message with that id fails. "": a new one.
 	CommandID string
 }
 
@@ -43,6 +44,7 @@ func Text(text string) Input {
 
 // Execute begins a turn and returns at once; whichever runner serves the session
 // runs it, in this process or another. It fails with [spool.ErrBusy],
+// [chunk.ErrIDConflict] if the command's id, or an assistant message, has the id already,
 // [chunk.ErrInvalidChunk] for a message that is not the user's, and as
 // [spool.Log.Command] does.
 func Execute(ctx context.Context, logs *spool.Logs, in Input) (*Handle, error) {
@@ -60,12 +62,14 @@ func Execute(ctx context.Context, logs *spool.Logs, in Input) (*Handle, error) {
 		return nil, err
 	}
 	h := &Handle{g: g, command: in.CommandID}
-	if v, err := h.verdict(ctx); v.State == fold.VerdictUnknown && (err == nil || errors.Is(err, spool.ErrNotFound)) {
-		if _, err := g.Command(ctx, spool.Row{Agent: in.Agent, Principal: in.Principal}, in.chunks()...); err != nil {
+	chunks := in.chunks()
+	said := chunks[len(chunks)-1].(*chunk.UserMessage)
+	if v, err := h.asked(ctx, said); v.State == fold.VerdictUnknown && (err == nil || errors.Is(err, spool.ErrNotFound)) {
+		if _, err := g.Command(ctx, spool.Row{Agent: in.Agent, Principal: in.Principal}, chunks...); err != nil {
 			return nil, err
 		}
 	}
-	v, err := h.verdict(ctx)
+	v, err := h.asked(ctx, said)
 	if err == nil && v.State == fold.VerdictRefused {
 		err = refused(v.Code, in.Session)
 	}
@@ -95,7 +99,7 @@ func (in *Input) chunks() []chunk.Chunk {
 	if in.Messages == nil && in.State == nil {
 		return []chunk.Chunk{said}
 	}
-	r := &chunk.HistoryReplaced{CommandID: in.CommandID + "-replace", State: in.State}
+	r := &chunk.HistoryReplaced{CommandID: commandid.New("replace", in.CommandID), State: in.State}
 	if in.Messages != nil {
 		kept := []chunk.Message{}
 		for i, m := range in.Messages {
@@ -214,6 +218,21 @@ func resultOf(f *fold.Fold, turn *fold.Turn) (*Result, error) {
 		return r, e
 	}
 	return r, nil
+}
+
+// asked is verdict, for a message. It fails if the log has another command of its id, or an
+// assistant message has the message's id.
+func (h *Handle) asked(ctx context.Context, said *chunk.UserMessage) (v fold.Verdict, err error) {
+	err = h.g.View(ctx, func(f *fold.Fold) error {
+		v = f.Verdict(h.command)
+		switch {
+		case v.State == fold.VerdictUnknown && f.Assistant(said.Message.ID),
+			f.Asked[h.command] != "" && f.Asked[h.command] != fold.Digest(said):
+			return chunk.ErrIDConflict.With(f.Session, nil)
+		}
+		return nil
+	})
+	return v, err
 }
 
 func (h *Handle) verdict(ctx context.Context) (v fold.Verdict, err error) {

@@ -11,6 +11,7 @@ import (
 	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/model/scripted"
 	"github.com/spool-run/spool/runner"
+	"github.com/spool-run/spool/store/memstore"
 	"github.com/spool-run/spool/stream"
 	"github.com/spool-run/spool/tool"
 )
@@ -171,4 +172,23 @@ func TestExecuteRefuses(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A command id stands for one message, and an assistant message keeps its id.
+func TestExecuteWithAnIDInUse(t *testing.T) {
+	store := memstore.New(nil)
+	defer store.Close()
+	logs := spool.NewLogs(store, nil)
+	defer logs.Close()
+	in := runner.Text("hello")
+	in.Session, in.CommandID = "s", "c"
+	for range 2 {
+		if _, err := runner.Execute(t.Context(), logs, in); err != nil {
+			t.Fatal(err)
+		}
+	}
+	in.Message = runner.Text("something else").Message
+	if _, err := runner.Execute(t.Context(), logs, in); !errors.Is(err, chunk.ErrIDConflict) {
+		t.Errorf("another message under the same id: %v", err)
+	}
 }

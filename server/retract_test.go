@@ -99,7 +99,7 @@ func TestTrimmed(t *testing.T) {
 		t.Errorf("replay: %q", got)
 	}
 	// A repeated POST gets the whole message, since the segment is gone.
-	if got := textOf(fresh.say("s", "u1", "hi").all()); got != "one two" {
+	if got := textOf(fresh.say("s", "u1", "question u1").all()); got != "one two" {
 		t.Errorf("repeated POST: %q", got)
 	}
 }

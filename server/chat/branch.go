@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/spool-run/spool"
@@ -69,18 +70,19 @@ func Branch(ctx context.Context, d *Deps, session string, o BranchOptions) (*Bra
 		if m.ID == "" || chunk.CheckID(m.ID) != nil {
 			m.ID = id
 		}
+		m.Role = chunk.RoleUser
+		c := &chunk.UserMessage{CommandID: id, Message: m, WhenBusy: chunk.BusyQueue}
 		if err := b.View(ctx, func(f *fold.Fold) error {
-			if f.Verdict(id).State == fold.VerdictUnknown {
-				return nil
+			repeated, err := known(f, id, fold.Digest(c))
+			if !repeated {
+				return checkMessageID(f, m.ID)
 			}
-			o.Message = nil // a repeat
-			return refusal(f, []string{id})
+			o.Message = nil
+			return cmp.Or(err, refusal(f, []string{id}))
 		}); err != nil {
 			return nil, err
 		}
 		if o.Message != nil {
-			m.Role = chunk.RoleUser
-			c := &chunk.UserMessage{CommandID: id, Message: m, WhenBusy: chunk.BusyQueue}
 			if _, err := b.CommandFor(ctx, spool.Row{Principal: b.Known().Principal}, c); err != nil {
 				return nil, err
 			}

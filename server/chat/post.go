@@ -3,9 +3,7 @@ package chat
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"encoding/hex"
-	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,6 +19,7 @@ import (
 type decision struct {
 	chunks []chunk.Chunk
 	follow []string // command ids; the response streams the first one's run that exists
+	asks   string   // the digest of a message whose command has a client's id
 }
 
 func (d *Deps) post(ctx context.Context, p Params) (*Response, error) {
@@ -50,7 +49,7 @@ func (d *Deps) post(ctx context.Context, p Params) (*Response, error) {
 		if err := g.command(ctx, row, dec.chunks...); err != nil {
 			return nil, err
 		}
-		if err := g.View(ctx, func(f *fold.Fold) error { return refusal(f, dec.follow) }); err != nil {
+		if err := g.View(ctx, dec.verdict); err != nil {
 			return nil, err
 		}
 	}
@@ -65,6 +64,17 @@ func (d *Deps) post(ctx context.Context, p Params) (*Response, error) {
 		Stream:      a.segment(dec.follow, 0),
 		RunID:       runID(session, dec.follow[0]),
 	}, nil
+}
+
+// verdict returns the error of a decision that was appended. Another request may have been
+// first with its id.
+func (dec *decision) verdict(f *fold.Fold) error {
+	if dec.asks != "" {
+		if _, err := known(f, dec.follow[0], dec.asks); err != nil {
+			return err
+		}
+	}
+	return refusal(f, dec.follow)
 }
 
 // refusal returns the error of a decision that the log refused as a whole.
@@ -124,21 +134,21 @@ func (d *Deps) submit(f *fold.Fold, b *wire.Body) (decision, error) {
 			return d.edit(f, b)
 		}
 	}
-	id := b.CommandID
-	if id == "" {
-		id = b.Message.ID
-	}
+	id := cmp.Or(commandOf(f, b.CommandID), commandOf(f, b.Message.ID))
 	if id == "" {
 		id = d.Logs.NewID()
-	} else if chunk.CheckID(id) != nil {
-		id = "m-" + hash(id)
-	}
-	if f.Verdict(id).State != fold.VerdictUnknown {
-		return decision{follow: []string{id}}, refusal(f, []string{id})
 	}
 	m := *b.Message
 	if m.ID == "" || chunk.CheckID(m.ID) != nil {
 		m.ID = id
+	}
+	said := &chunk.UserMessage{CommandID: id, Message: m}
+	asks := fold.Digest(said)
+	if repeated, err := known(f, id, asks); repeated {
+		return decision{follow: []string{id}}, cmp.Or(err, refusal(f, []string{id}))
+	}
+	if err := checkMessageID(f, m.ID); err != nil {
+		return decision{}, err
 	}
 	when := whenBusy(b.WhenBusy, chunk.BusyReject)
 	var chunks []chunk.Chunk
@@ -156,8 +166,9 @@ func (d *Deps) submit(f *fold.Fold, b *wire.Body) (decision, error) {
 		}
 		chunks = append(chunks, r)
 	}
-	chunks = append(chunks, &chunk.UserMessage{CommandID: id, Message: m, WhenBusy: when})
-	return decision{chunks: chunks, follow: []string{id}}, busyUnless(f, when)
+	said.WhenBusy = when
+	chunks = append(chunks, said)
+	return decision{chunks: chunks, follow: []string{id}, asks: asks}, busyUnless(f, when)
 }
 
 // edit replaces an earlier user message and everything after it. It is a repeat if the
@@ -324,14 +335,6 @@ func whenBusy(w, otherwise chunk.WhenBusy) chunk.WhenBusy {
 		return otherwise
 	}
 	return w
-}
-
-func hash(parts ...string) string {
-	h := sha256.New()
-	for _, p := range parts {
-		_, _ = io.WriteString(h, strconv.Itoa(len(p))+":"+p)
-	}
-	return hex.EncodeToString(h.Sum(nil))[:16]
 }
 
 // runID names a session and, by a command, its run.

@@ -12,6 +12,7 @@ import (
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/fold"
+	"github.com/spool-run/spool/internal/commandid"
 	"github.com/spool-run/spool/wire"
 )
 
@@ -115,6 +116,9 @@ func Resume(ctx context.Context, d *Deps, session string, o ResumeOptions) (*Set
 	s := &Settled{Session: session}
 	_, err = s.await(ctx, g, resumePatience, func(f *fold.Fold) error {
 		v := f.Verdict(r.id)
+		if err := r.first(f); err != nil {
+			return err // another request was first with its id
+		}
 		s.take(f)
 		s.RunID = v.RunID
 		s.pend(v.State == fold.VerdictWaiting)
@@ -146,12 +150,40 @@ type resumption struct {
 
 	at     *fold.Checkpoint // of a rewind
 	resume *chunk.ResumeRequested
+	asks   []string // digests of a command that has a client's id, or a message's
+}
+
+// first fails with [chunk.ErrIDConflict] if the log has another command of this id.
+func (r *resumption) first(f *fold.Fold) error {
+	if r.asks == nil {
+		return nil
+	}
+	_, err := known(f, r.id, r.asks...)
+	return err
 }
 
 func (d *Deps) resumption(f *fold.Fold, o ResumeOptions) (resumption, error) {
-	if o.CommandID != "" && f.Verdict(o.CommandID).State != fold.VerdictUnknown {
-		return resumption{id: o.CommandID, repeated: true}, nil
+	if o.CommandID = commandOf(f, o.CommandID); o.CommandID != "" {
+		if repeated, err := known(f, o.CommandID, o.digests(f, o.CommandID)...); repeated {
+			return resumption{id: o.CommandID, repeated: true}, err
+		}
 	}
+	if o.Message != nil {
+		if err := checkMessageID(f, o.Message.ID); err != nil {
+			return resumption{}, err
+		}
+	}
+	r, err := o.resumption(f)
+	if err == nil && !r.repeated && !r.stop && (o.CommandID != "" || o.Message != nil) {
+		r.asks = o.digests(f, r.id)
+		if _, rewound := r.chunks[0].(*chunk.HistoryRewound); rewound {
+			r.asks = []string{fold.Digest(r.chunks[0])}
+		}
+	}
+	return r, err
+}
+
+func (o ResumeOptions) resumption(f *fold.Fold) (resumption, error) {
 	switch o.Mode {
 	case chunk.ModeWithMessage:
 		return withMessage(f, o)
@@ -187,9 +219,9 @@ func continued(f *fold.Fold, o ResumeOptions) (resumption, error) {
 }
 
 func withMessage(f *fold.Fold, o ResumeOptions) (resumption, error) {
-	r, m := numberedResume(f, o)
+	r, m, err := numberedResume(f, o)
 	if r.repeated {
-		return r, nil
+		return r, err
 	}
 	if f.Live() {
 		return r, busy(f)
@@ -203,9 +235,9 @@ func fromCheckpoint(f *fold.Fold, o ResumeOptions) (resumption, error) {
 	if at == nil {
 		return resumption{}, ErrNoSuchCheckpoint.With(f.Session, nil)
 	}
-	r, m := numberedResume(f, o)
+	r, m, err := numberedResume(f, o)
 	if r.repeated {
-		return r, nil
+		return r, err
 	}
 	if f.Live() {
 		return r, busy(f)
@@ -230,7 +262,7 @@ func retry(f *fold.Fold, o ResumeOptions) (resumption, error) {
 	broken := f.Status == chunk.StatusFailed || f.Interrupted() != nil ||
 		f.Status == chunk.StatusEnded && (f.Reason == string(chunk.OutcomeStopped) || f.Reason == string(chunk.OutcomeLimit))
 	switch {
-	case o.CommandID == "" && strings.HasPrefix(again, retryID) && (f.Live() || !broken):
+	case o.CommandID == "" && strings.HasPrefix(again, retryID) && commandid.Reserved(again) && (f.Live() || !broken):
 		return resumption{id: again, repeated: true}, nil
 	case f.Live():
 		return resumption{}, busy(f)
@@ -271,7 +303,7 @@ func latest(f *fold.Fold) string {
 // numberedResume returns the command of a resume that opens a turn, and its message, if
 // it has one. If neither the caller nor the message gives a key, the key is made from
 // the request and from how often it was made before.
-func numberedResume(f *fold.Fold, o ResumeOptions) (r resumption, message *chunk.UserMessage) {
+func numberedResume(f *fold.Fold, o ResumeOptions) (r resumption, message *chunk.UserMessage, err error) {
 	content, named := "", false
 	if o.Message != nil {
 		content, named = messageContent(o.Message), o.Message.ID != ""
@@ -281,7 +313,7 @@ func numberedResume(f *fold.Fold, o ResumeOptions) (r resumption, message *chunk
 		r.id = o.CommandID
 	case named:
 		r.id = "resume-" + hash(o.Mode, o.CheckpointID, o.Message.ID)
-		r.repeated = f.Verdict(r.id).State != fold.VerdictUnknown
+		r.repeated, err = known(f, r.id, o.digests(f, r.id)...)
 	default:
 		last := ""
 		for n := 1; r.id == ""; n++ {
@@ -297,15 +329,35 @@ func numberedResume(f *fold.Fold, o ResumeOptions) (r resumption, message *chunk
 		}
 	}
 	if o.Message == nil {
-		return r, nil
+		return r, nil, err
 	}
+	return r, o.said(f, r.id), err
+}
+
+// said is the message of a resume. Its command is the message's, unless another command
+// has that id already, as that of a message to which the session was rewound.
+func (o *ResumeOptions) said(f *fold.Fold, resume string) *chunk.UserMessage {
 	m := *o.Message
-	id := m.ID
-	if id == "" || chunk.CheckID(id) != nil {
-		id = "m-" + hash(r.id, id)
+	id := commandOf(f, m.ID)
+	if id == "" || id != m.ID || f.Verdict(id).State != fold.VerdictUnknown {
+		id = commandid.New("m", resume, m.ID)
+	}
+	if m.ID == "" || chunk.CheckID(m.ID) != nil {
 		m.ID = id
 	}
-	return r, &chunk.UserMessage{CommandID: id, Message: m, WhenBusy: chunk.BusyReject}
+	return &chunk.UserMessage{CommandID: id, Message: m, WhenBusy: chunk.BusyReject}
+}
+
+// digests are those of the commands that the same resume may have become.
+func (o *ResumeOptions) digests(f *fold.Fold, id string) []string {
+	digest := fold.Digest(&chunk.ResumeRequested{Mode: o.Mode, CheckpointID: o.CheckpointID})
+	switch {
+	case o.Message != nil:
+		digest = fold.With(digest, o.said(f, id))
+	case o.Mode == chunk.ModeRetry && strings.HasPrefix(f.Asked[id], "regenerate/"):
+		return []string{f.Asked[id]}
+	}
+	return []string{digest}
 }
 
 // messageContent has the fields that two equal messages have in common.
