@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -215,4 +216,27 @@ func TestAnswerByChatIsADecision(t *testing.T) {
 	if !slices.Equal(asked, []server.Action{server.ActionSend, server.ActionDecide}) {
 		t.Errorf("Authorize was asked for %v", asked)
 	}
+}
+
+// Who waits for a session that another principal then creates is refused like any other,
+// and nobody branches into another's session.
+func TestOwnerOnlyAcrossSessions(t *testing.T) {
+	t.Parallel()
+	k := newKit(t, &server.Options{Principal: named})
+	waits := k.stream("GET", "/stream/later?wait=1", "", "Who", "ann")
+	k.twoSteps("later", "Who", "bob")
+	if list, err := waits.rest(); errors.Is(err, io.EOF) || len(list) > 0 {
+		t.Errorf("ann got %v, %v of bob's session; want a broken connection", list, err)
+	}
+	k.twoSteps("anns", "Who", "ann")
+	k.twoSteps("anns-2", "Who", "ann")
+	branch := func(to string) string {
+		return mustJSON(map[string]any{"mode": "branch", "checkpointId": "cp-1", "sessionId": to})
+	}
+	k.problem(http.StatusNotFound, "not_found", "POST", "/api/chat/anns/resume", branch("later"), "Who", "ann")
+	k.problem(http.StatusNotFound, "not_found", "POST", "/api/chat/later/resume", branch("new"), "Who", "ann")
+	k.problem(http.StatusConflict, "session_exists", "POST", "/api/chat/anns/resume", branch("anns-2"), "Who", "ann")
+	k.status(http.StatusOK, "POST", "/api/chat/anns/resume", branch("new"), "Who", "ann")
+	k.problem(http.StatusNotFound, "not_found", "GET", "/api/chat/new/snapshot", "", "Who", "bob")
+	k.status(http.StatusOK, "GET", "/api/chat/new/snapshot", "", "Who", "ann")
 }

@@ -37,6 +37,12 @@ func (d *Deps) Arrive(ctx context.Context, session, principal string) (_ context
 	return context.WithValue(ctx, arrivalKey{}, a), a.owner, nil
 }
 
+// departed is the context of what a request does long after it arrived, and is authorised
+// for again.
+func departed(ctx context.Context) context.Context {
+	return context.WithValue(ctx, arrivalKey{}, (*arrival)(nil))
+}
+
 // head returns a head that is at least as new as the request that ctx belongs to, and
 // when it was asked for. The store is asked if the request did not arrive at this session,
 // or long ago.

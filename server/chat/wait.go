@@ -25,6 +25,7 @@ type waiting struct {
 }
 
 func (w *waiting) open(ctx context.Context) (Source, error) {
+	ctx = departed(ctx) // whoever creates the session, it exists then
 	g, err := w.await(ctx)
 	if err != nil {
 		return nil, err
