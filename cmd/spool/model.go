@@ -29,21 +29,7 @@ type namedModel interface {
 // else the scripted model.
 func chooseModel(ctx context.Context, flag string, rate, replayRate float64, log *slog.Logger) (model.Model, server.Info, error) {
 	env := os.Getenv
-	kind, name, named := strings.Cut(flag, ":")
-	if flag == "" {
-		switch {
-		case env("OPENAI_API_KEY") != "" || env("OPENAI_BASE_URL") != "":
-			kind, name = "openai", env("OPENAI_MODEL")
-		case env("ANTHROPIC_API_KEY") != "" || env("ANTHROPIC_BASE_URL") != "":
-			kind, name = "anthropic", env("ANTHROPIC_MODEL")
-		default:
-			kind = "scripted"
-		}
-	} else if flag == "scripted" || strings.HasPrefix(flag, "scripted?") {
-		kind, name = "scripted", strings.TrimPrefix(flag, "scripted")
-	} else if kind == "scripted" || !named || name == "" {
-		kind = "" // it has a name but takes none, or lacks one that it needs
-	}
+	kind, name := modelOf(flag, env)
 	var m namedModel
 	switch kind {
 	case "scripted":
@@ -60,10 +46,7 @@ func chooseModel(ctx context.Context, flag string, rate, replayRate float64, log
 	case "openai-responses":
 		o := openai.Options{APIKey: env("OPENAI_API_KEY"), BaseURL: env("OPENAI_BASE_URL")}
 		var err error
-		if o.Model, o.Background, err = backgroundOption(name, false); err == nil && o.Model == "" {
-			err = errors.New("the model has no name")
-		}
-		if err != nil {
+		if o.Model, o.Background, err = responsesName(name); err != nil {
 			return nil, server.Info{}, &usageError{"--model " + flag + ": " + err.Error()}
 		}
 		m = openai.NewResponses(&o)
@@ -86,6 +69,24 @@ func chooseModel(ctx context.Context, flag string, rate, replayRate float64, log
 	return m, server.Info{Model: kind + ":" + id}, nil
 }
 
+// modelOf returns the kind and the name of the model that the flag names, or else of the
+// one that the environment does. The kind is "" if the flag is wrong.
+func modelOf(flag string, env func(string) string) (kind, name string) {
+	kind, name, named := strings.Cut(flag, ":")
+	word, options, _ := strings.Cut(flag, "?")
+	switch {
+	case flag == "" && (env("OPENAI_API_KEY") != "" || env("OPENAI_BASE_URL") != ""):
+		return "openai", env("OPENAI_MODEL")
+	case flag == "" && (env("ANTHROPIC_API_KEY") != "" || env("ANTHROPIC_BASE_URL") != ""):
+		return "anthropic", env("ANTHROPIC_MODEL")
+	case flag == "" || word == "scripted":
+		return "scripted", "?" + options
+	case kind == "scripted" || !named || name == "":
+		return "", "" // it has a name but takes none, or lacks one that it needs
+	}
+	return kind, name
+}
+
 // checkProvider checks the environment variables of a model's provider.
 func checkProvider(flag, kind string, env func(string) string) error {
 	name, _, _ := strings.Cut(strings.ToUpper(kind), "-")
@@ -102,6 +103,15 @@ func checkProvider(flag, kind string, env func(string) string) error {
 		return &usageError{fmt.Sprintf("--model %s: %s_API_KEY is not set (if your server needs no key, set %s_BASE_URL)", flag, name, name)}
 	}
 	return nil
+}
+
+// responsesName parses the name of a model of the Responses API, and its option.
+func responsesName(s string) (name string, background bool, err error) {
+	name, background, err = backgroundOption(s, false)
+	if err == nil && name == "" {
+		err = errors.New("the model has no name")
+	}
+	return name, background, err
 }
 
 // backgroundOption parses NAME?background=1. Without an option it is as by default.
