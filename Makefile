@@ -18,7 +18,7 @@ web: deps
 
 # Pictures of the page for docs/img.
 screenshots: deps
-	cd web/conformance && node browser/screenshots.mjs
+	cd web/conformance && node browser/screenshots.mjs && node browser/recovery.mjs
 
 # Each fuzz target for a minute.
 fuzz:

@@ -39,7 +39,7 @@ async function producer(name) {
 const inDeltas = text => (text.match(/[^]{1,60000}/g) ?? []).map(delta => ({ type: 'text_delta', delta }));
 
 const overflows = ['> - '.repeat(1_000), '> '.repeat(5_000), '1. '.repeat(5_000), '+ '.repeat(5_000)];
-const freezes = ['a_b_'.repeat(10_000), `- x\n${'a\n'.repeat(20_000)}`, `- x\n${'|a|\n'.repeat(10_000)}`, 'x'.repeat(410_000)];
+const freezes = ['a_b_'.repeat(10_000), `- x\n${'a\n'.repeat(20_000)}`, `- x\n${'|a|\n'.repeat(10_000)}`, 'x'.repeat(1_000_001)];
 
 test('texts that no Markdown parser takes are shown as they are, live and after a reload', async () => {
   const { session, say: said } = await producer('overflow');

@@ -24,7 +24,7 @@ after(async () => {
 
 test('the start page of a real model names it, and suggests what any model can answer', async () => {
   const provider = await startProvider(['A needle ', 'follows the groove.']);
-  const real = await start({ env: { OPENAI_BASE_URL: provider.url, OPENAI_MODEL: 'groove-1' } });
+  const real = await start({ args: ['--model', 'openai:groove-1'], env: { OPENAI_BASE_URL: provider.url } });
   const page = await openPage(browser, real.url);
   await page.getByRole('heading', { name: 'Ask groove-1 anything' }).waitFor();
   await counts(page.locator('.demo'), 0);

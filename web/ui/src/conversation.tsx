@@ -12,7 +12,7 @@ import type { Session, WhenBusy } from './session';
 import { ChildNote, rootOf } from './subagent';
 import { Welcome } from './welcome';
 
-const states = { live: 'Connected', reconnecting: 'Reconnecting…', offline: 'Offline', lost: 'Disconnected' };
+const states = { live: 'Connected', recovering: 'Recovering…', reconnecting: 'Reconnecting…', offline: 'Offline', lost: 'Disconnected' };
 
 interface Props {
   session: Session;
@@ -47,7 +47,7 @@ export function Conversation({ session, info, behind, title, menu, onFirst, onNe
   const [draft, setDraft] = useState('');
   const [eager, setEager] = useState(false); // to send, before the session was here
   const [whenBusy, setWhenBusy] = useState(remembered);
-  const busy = status === 'submitted' || status === 'streaming';
+  const busy = status === 'submitted' || status === 'streaming' || state.recovering;
   const idle = !busy && state.phase === 'ready' && state.connection !== 'lost';
 
   const send = useCallback(
@@ -79,6 +79,8 @@ export function Conversation({ session, info, behind, title, menu, onFirst, onNe
     document.title = messages.length > 0 ? `${heading} · Spool` : 'Spool';
   }, [heading, messages.length]);
 
+  useEffect(() => session.shows(messages.at(-1)));
+
   const view = useStickyScroll(messages);
   const onEdit = useCallback((id: string, text: string) => session.send(text, id), [session]);
   const onRegenerate = useCallback((id: string) => session.regenerate(id), [session]);
@@ -109,6 +111,7 @@ export function Conversation({ session, info, behind, title, menu, onFirst, onNe
     edits?.[edits.length - 1]?.click();
   };
 
+  const connection = state.connection === 'live' && state.recovering ? 'recovering' : state.connection;
   const root = rootOf(session.id);
   const last = messages.at(-1);
   const waiting = busy && last?.role === 'user';
@@ -116,13 +119,13 @@ export function Conversation({ session, info, behind, title, menu, onFirst, onNe
   const problem = state.problem ?? (status === 'error' && error && !told && !/^(Resync|ConnectionLost)Error$/.test(error.name) ? error.message : undefined);
 
   return (
-    <main className="main" data-status={status} data-phase={state.phase} data-connection={state.connection} data-child={root !== undefined || undefined} inert={behind}>
+    <main className="main" data-status={status} data-phase={state.phase} data-connection={state.connection} data-recovering={state.recovering || undefined} data-child={root !== undefined || undefined} inert={behind}>
       <header>
         {menu}
         <h1>{heading}</h1>
-        <span className="connection" data-state={state.connection} role="status">
+        <span className="connection" data-state={connection} role="status">
           <span className="light" />
-          <span className="connection-word">{states[state.connection]}</span>
+          <span className="connection-word">{states[connection]}</span>
         </span>
         <button type="button" className="icon header-new" aria-label="New chat" onClick={onNew}>
           <IconPlus />
@@ -158,6 +161,8 @@ export function Conversation({ session, info, behind, title, menu, onFirst, onNe
               session={session}
               message={message}
               live={busy && i === messages.length - 1}
+              recovering={state.recovering && i === messages.length - 1}
+              held={state.held?.id === message.id ? state.held : undefined}
               idle={idle}
               last={i === messages.length - 1}
               onEdit={onEdit}

@@ -36,7 +36,7 @@ export class Guard extends Component<Props, State> {
 }
 
 // How much is shown of a text and of another value: more would freeze the page.
-const mostText = 1_000_000;
+const mostText = 4_000_000;
 const mostJSON = 100_000;
 
 /** A value as it is. */

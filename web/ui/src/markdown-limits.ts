@@ -4,7 +4,7 @@
 // texts to be read; they are shown as they are.
 
 /** The longest text that is taken for Markdown, and the longest list, in characters. */
-const longest = 400_000;
+const longest = 1_000_000;
 const longestList = 64_000;
 /** How many blocks (paragraphs, lists, blank lines, …) a text may have. */
 export const mostBlocks = 10_000;

@@ -22,9 +22,9 @@ DOMPurify.addHook('afterSanitizeAttributes', node => {
 // A box to tick would be a control that does nothing.
 marked.use({ renderer: { checkbox: ({ checked }) => (checked ? '☑ ' : '☐ ') } });
 
-const Block = memo(function Block({ source }: { source: string }) {
+const Block = memo(function Block({ source, stale }: { source: string; stale: boolean }) {
   const html = DOMPurify.sanitize(marked.parse(source, { async: false, gfm: true }), allowed);
-  const block = <div className="block" dir="auto" dangerouslySetInnerHTML={{ __html: html }} />;
+  const block = <div className="block" dir="auto" data-stale={stale || undefined} dangerouslySetInnerHTML={{ __html: html }} />;
   if (!/^ {0,3}(```|~~~)/.test(source)) return block;
   return (
     <div className="code-block">
@@ -54,26 +54,41 @@ function cut(text: string, before: Cut): Cut {
   return { text: fresh.join('') === end ? text : '', blocks: blocks.concat(fresh) };
 }
 
+interface Props {
+  text: string;
+  /** How many of its first characters are certain, where the rest is about to be replaced. */
+  solid?: number | undefined;
+}
+
 /** Text as Markdown; what cannot be taken for that is shown as it is. */
-export const Markdown = memo(function Markdown({ text }: { text: string }) {
+export const Markdown = memo(function Markdown({ text, solid }: Props) {
   const readable = useRef<Readable>(undefined);
   const last = useRef<Cut>({ text: '', blocks: [] });
   readable.current ??= new Readable();
   if (!readable.current.check(text)) return <Source value={text} />;
   return (
     <Guard source={text}>
-      <Blocks text={text} last={last} />
+      <Blocks text={text} solid={solid} last={last} />
     </Guard>
   );
 });
 
-function Blocks({ text, last }: { text: string; last: { current: Cut } }) {
+function Blocks({ text, solid = Infinity, last }: Props & { last: { current: Cut } }) {
   if (last.current.text !== text) last.current = cut(text, last.current);
   const { blocks } = last.current;
   if (blocks.length > mostBlocks) return <Source value={text} />;
+  let end = 0;
   return (
     <div className="md" data-long={blocks.length > 80 || undefined}>
-      {blocks.map((source, i) => (source.trim() === '' ? null : <Guard key={i} source={source}><Block source={source} /></Guard>))}
+      {blocks.map((source, i) => {
+        end += source.length;
+        if (source.trim() === '') return null;
+        return (
+          <Guard key={i} source={source}>
+            <Block source={source} stale={end > solid} />
+          </Guard>
+        );
+      })}
     </div>
   );
 }

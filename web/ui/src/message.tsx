@@ -1,5 +1,5 @@
 import { isToolUIPart } from 'ai';
-import { memo, useEffect, useRef, useState, type ReactNode } from 'react';
+import { memo, useEffect, useMemo, useRef, useState, type ReactNode } from 'react';
 import type { Message } from './api';
 import { CheckpointMark } from './checkpoints';
 import { Copy } from './copy';
@@ -7,6 +7,7 @@ import { asText, Guard } from './guard';
 import { IconChevron, IconEdit, IconPlay, IconRedo } from './icons';
 import { Markdown } from './markdown';
 import { asProgress, ProgressTree, Waiting, type ProgressEntry } from './progress';
+import { nothingStale, overlay, type Stale } from './recovery';
 import type { Session } from './session';
 import { familyOf, grouped, SubAgentView, type Family } from './subagent';
 import type { Timeline } from './timeline';
@@ -24,6 +25,10 @@ interface Props {
   session: Session;
   message: Message;
   live: boolean;
+  /** Its run is taken over, and has said nothing new yet. */
+  recovering: boolean;
+  /** What the page has shown of it, where it may say less now. */
+  held: Message | undefined;
   idle: boolean;
   last: boolean;
   onEdit(id: string, text: string): void;
@@ -107,7 +112,8 @@ function UserMessage({ message, idle, onEdit }: Props) {
   );
 }
 
-function AssistantMessage({ session, message, live, idle, last, onRegenerate, history }: Props) {
+function AssistantMessage({ session, message: come, live, recovering, held, idle, last, onRegenerate, history }: Props) {
+  const { message, stale } = useMemo(() => (held ? overlay(held, come) : { message: come, stale: nothingStale }), [held, come]);
   const empty = !message.parts.some(p => p.type !== 'step-start');
   const ends = idle && last ? history.goOn : undefined;
   const mark = (step: number, between: boolean) => {
@@ -124,8 +130,9 @@ function AssistantMessage({ session, message, live, idle, last, onRegenerate, hi
   const steps = message.parts.filter((p, i) => p.type === 'step-start' && i < said).length;
   return (
     <article className="message assistant" data-role="assistant" data-id={message.id} aria-busy={live}>
-      {partsOf(message, live, (idle || live) && last ? session : undefined, mark, ends, family)}
-      {live && empty && <Waiting />}
+      {partsOf(message, live, (idle || live) && last ? session : undefined, mark, ends, family, stale, recovering)}
+      {recovering && <Recovering again={stale.size > 0} />}
+      {live && empty && !recovering && <Waiting />}
       {!live && (
         <div className="actions">
           <Copy text={() => textOf(message)} />
@@ -154,6 +161,8 @@ export function partsOf(
   mark: (step: number, between: boolean) => ReactNode,
   goOn: History['goOn'],
   family: Family,
+  stale: Stale = nothingStale,
+  recovering = false,
 ): ReactNode[] {
   const calls = new Set(message.parts.filter(isToolUIPart).map(p => p.toolCallId));
   const ofCalls = new Map<string, ProgressEntry>();
@@ -173,8 +182,8 @@ export function partsOf(
     if (part.type === 'step-start') return steps++ > 0 && i < end ? mark(steps - 2, true) : null;
     let view: ReactNode;
     const entry = part.type === 'data-progress' ? asProgress(part.data) : undefined;
-    if (isToolUIPart(part)) view = <ToolCall part={part} live={live} session={session} progress={ofCalls.get(part.toolCallId)} />;
-    else if (!entry) view = plainPart(part, live, i === end ? goOn : undefined);
+    if (isToolUIPart(part)) view = <ToolCall part={part} live={live} session={session} stale={stale.has(part)} progress={ofCalls.get(part.toolCallId)} />;
+    else if (!entry) view = plainPart(part, live, i === end ? goOn : undefined, stale.get(part), recovering);
     else if (!shown && !calls.has(entry.id)) {
       shown = true;
       view = <ProgressTree entries={progress} live={live} />;
@@ -185,12 +194,12 @@ export function partsOf(
 }
 
 /** A part that is shown by itself, whatever the others are. */
-function plainPart(part: Message['parts'][number], live: boolean, goOn: History['goOn']): ReactNode {
+function plainPart(part: Message['parts'][number], live: boolean, goOn: History['goOn'], solid: number | undefined, recovering: boolean): ReactNode {
   switch (part.type) {
     case 'text':
-      return part.text === '' ? null : <Markdown text={part.text} />;
+      return part.text === '' ? null : <Markdown text={part.text} solid={solid} />;
     case 'reasoning':
-      return <Reasoning text={part.text} writing={live && part.state === 'streaming'} />;
+      return <Reasoning text={part.text} writing={live && part.state === 'streaming'} solid={solid} recovering={recovering} />;
     case 'data-error':
       return <Failure data={part.data} goOn={goOn} />;
     case 'data-run-interrupted':
@@ -209,13 +218,32 @@ function plainPart(part: Message['parts'][number], live: boolean, goOn: History[
   return part.type.startsWith('data-') ? <Custom name={part.type.slice(5)} data={(part as { data?: unknown }).data} /> : null;
 }
 
-function Reasoning({ text, writing }: { text: string; writing: boolean }) {
-  // Open while it is written, unless the reader decided.
+/** Says that the answer goes on in another process, and whether that begins with words that were shown already. */
+function Recovering({ again }: { again: boolean }) {
+  return (
+    <p className="recovering" role="status">
+      <span className="spinner" />
+      {again ? 'Recovering: what is dimmed is being written again.' : 'Recovering: the answer is about to continue.'}
+    </p>
+  );
+}
+
+interface ReasoningProps {
+  text: string;
+  writing: boolean;
+  solid: number | undefined;
+  recovering: boolean;
+}
+
+function Reasoning({ text, writing, solid, recovering }: ReasoningProps) {
+  // Open while it is written, unless the reader decided, and while what it was written by is replaced.
   const [chosen, setChosen] = useState<boolean>();
-  const open = chosen ?? writing;
+  const was = useRef(false);
+  was.current = writing || (recovering && was.current);
+  const open = chosen ?? was.current;
   if (text === '' && !writing) return null;
   return (
-    <section className="reasoning" data-open={open || undefined}>
+    <section className="reasoning" data-open={open || undefined} data-stale={solid !== undefined || undefined}>
       <button type="button" aria-expanded={open} onClick={() => setChosen(!open)}>
         <span className="chevron">
           <IconChevron />
@@ -224,7 +252,7 @@ function Reasoning({ text, writing }: { text: string; writing: boolean }) {
       </button>
       {open && (
         <div className="reasoning-text">
-          <Markdown text={text} />
+          <Markdown text={text} solid={solid} />
         </div>
       )}
     </section>

@@ -1,6 +1,7 @@
 import { Chat } from '@ai-sdk/react';
 import { interrupt, isConnectionLost, isResyncError, loadSnapshot, RequestError, ResumableChatTransport, resume, shouldResume, stop, SubAgentTracker, type ConnectionState, type Resume } from '@spool-run/client';
 import { base, chatAPI, loadStreamInfo, newID, postAnswer, postMessage, type Message } from './api';
+import { asShown, overtakes } from './recovery';
 import { checkpointsOf, noTimeline, ofSnapshot, type Timeline } from './timeline';
 
 /** What a message does that is sent while a run is at work. */
@@ -12,6 +13,10 @@ export interface SessionState {
   /** A run is at work; its stream may not be here yet, while the chat still calls itself ready. */
   following: boolean;
   connection: ConnectionState;
+  /** The answer's run is taken over, or its stream comes again: nothing of it is new yet. */
+  recovering: boolean;
+  /** The running answer as it was shown before that, until the new one says as much. */
+  held: Message | undefined;
   /** Why the last request failed, for a banner. */
   problem: string | undefined;
   stopping: boolean;
@@ -24,6 +29,9 @@ export interface SessionState {
 }
 
 const pollEvery = 2_500;
+
+// What the stream tells of a run that another process goes on with.
+const takenOver = new Set(['data-executor-superseded', 'data-step-discarded', 'data-stream-resync']);
 
 /** Why an answer to a call did not count. */
 const refusals: Record<string, string> = {
@@ -53,6 +61,8 @@ export class Session {
   #incarnation: number | undefined;
   #resumeAt: number | undefined;
   #waiting = 0;
+  #away = false; // the server did not answer
+  #over = false; // nothing more will come of the answer that is held
   #lost = false; // the last answer to a request was that there is none, too often
   #sent: { id: string; text: string } | undefined;
   #loading: Promise<void> | undefined;
@@ -69,6 +79,8 @@ export class Session {
       phase: fresh ? 'ready' : 'loading',
       following: false,
       connection: 'live',
+      recovering: false,
+      held: undefined,
       problem: undefined,
       stopping: false,
       interrupting: false,
@@ -84,7 +96,7 @@ export class Session {
       transport: new ResumableChatTransport<Message>({
         api: this.#api,
         resumeFromSequence: () => this.#resumeAt,
-        onState: connection => this.#set({ connection }),
+        onState: connection => this.#connected(connection),
         onPosition: id => {
           const at = /^(\d+)(?:\.\d+)?$/.exec(id);
           if (at) this.#position = Math.max(this.#position, Number(at[1]));
@@ -93,6 +105,7 @@ export class Session {
       onError: error => void this.#failed(error),
       onData: part => {
         this.agents.take(part);
+        if (takenOver.has(part.type)) this.#recover();
         if (part.type === 'data-checkpoint-created') void this.#lookBack();
       },
       onFinish: ({ isAbort, isDisconnect, isError }) => {
@@ -100,6 +113,7 @@ export class Session {
         this.#set({ stopping: false, interrupting: false });
         this.#tabs.postMessage('turn');
         this.onTurn?.();
+        if (!isDisconnect && !isError) this.#release();
         if (!isAbort && !isDisconnect && !isError) void this.#ended();
       },
     });
@@ -136,6 +150,7 @@ export class Session {
     removeEventListener('online', this.#seen);
     this.#tabs.close();
     this.#set({ connection: 'live' });
+    this.#release();
     void this.chat.stop(); // leaves the stream; the run goes on
   }
 
@@ -172,6 +187,48 @@ export class Session {
 
   #unreachable(): ConnectionState {
     return this.#lost ? 'lost' : navigator.onLine ? 'reconnecting' : 'offline';
+  }
+
+  /** Keeps what the page shows of the running answer until what comes says as much. */
+  #hold() {
+    const last = this.chat.messages.at(-1);
+    if (last?.role !== 'assistant') return;
+    const { held } = this.#state;
+    if (held?.id === last.id && !overtakes(last, held)) return;
+    this.#over = false;
+    this.#set({ held: asShown(last, this.agents) });
+  }
+
+  #recover() {
+    this.#hold();
+    this.#over = false;
+    if (this.#state.held && !this.#state.recovering) this.#set({ recovering: true });
+  }
+
+  /** The answer is over: what is held is let go as soon as the page shows its end. */
+  #release() {
+    this.#over = true;
+    if (this.#state.recovering) this.#set({ recovering: false });
+  }
+
+  /** Takes note of the answer as the page shows it, which may be somewhat later than it is here. */
+  shows(last: Message | undefined) {
+    const { held } = this.#state;
+    if (!held) return;
+    const over = this.#over && last === this.chat.messages.at(-1);
+    if (over || (last?.id === held.id && overtakes(last, held))) this.#set({ held: undefined, recovering: false });
+  }
+
+  #connected(connection: ConnectionState) {
+    if (connection !== 'live') {
+      if (this.#busy) this.#hold();
+      // Without a network it is not the server that was away.
+      this.#away = connection === 'reconnecting';
+    } else if (this.#away) {
+      this.#away = false;
+      if (this.#busy && this.#state.held) this.#recover();
+    }
+    this.#set({ connection });
   }
 
   /** Tries again by hand, after the connection was given up. */
@@ -234,6 +291,9 @@ export class Session {
     // The running answer is not in the snapshot. Where the page shows it already, it stays until the replay takes its place.
     if (live && last?.role === 'assistant' && last.id === snapshot?.existingMessageId && !messages.some(m => m.id === last.id)) {
       messages.push(last);
+      this.#hold();
+    } else {
+      this.#release();
     }
     this.#position = snapshot?.streamSequence ?? 0;
     this.#incarnation = snapshot?.incarnation;
@@ -260,15 +320,17 @@ export class Session {
     this.#set({ stopping: false });
     if (!this.#open) return;
     if (isResyncError(error)) {
+      this.#recover();
       await this.load();
       return;
     }
     if (isConnectionLost(error)) {
       this.#lost = true;
       this.#position = -1; // whatever the log holds by then is news
-      this.#set({ connection: 'lost' });
+      this.#set({ connection: 'lost', recovering: false });
       return;
     }
+    this.#release();
     // An answer that failed says so itself; what remains are refused requests.
     const last = this.chat.messages.at(-1);
     if (last?.role === 'assistant' && last.parts.some(p => p.type === 'data-error')) return;

@@ -1,14 +1,14 @@
 import { isToolUIPart } from 'ai';
-import { isSubAgentData, type SubAgentData } from '@spool-run/client';
 import { isValidElement, useEffect, useState, useSyncExternalStore, type ReactElement, type ReactNode } from 'react';
 import { addressOf, type Message } from './api';
 import { Guard } from './guard';
 import { IconAgent, IconCheck, IconChevron, IconCross, IconOpen } from './icons';
 import { Waiting } from './progress';
+import { extentOf } from './recovery';
 import type { Session } from './session';
+import { agentOf, type Agent } from './subagent-data';
 
 type MessagePart = Message['parts'][number];
-export type Agent = SubAgentData<MessagePart>;
 
 /** The sub-agents of one message, as seen by the agent whose parts are shown. */
 export interface Family {
@@ -21,12 +21,6 @@ export interface Family {
   at(part: MessagePart): Agent | null | undefined;
   /** The family as seen by one of the agents. */
   of(agent: Agent): Family;
-}
-
-/** The sub-agent that a part tells of, if it does. */
-function agentOf(part: MessagePart): Agent | undefined {
-  const data: unknown = part.type === 'data-subagent' ? (part as { data?: unknown }).data : undefined;
-  return isSubAgentData<MessagePart>(data) ? data : undefined;
 }
 
 export function familyOf(session: Session, message: Message, live: boolean): Family {
@@ -105,7 +99,7 @@ export function SubAgentView(props: Props) {
 function SubAgentSection({ data, family, partsOf }: Props) {
   const { session } = family;
   const told = useSyncExternalStore(session.agents.subscribe, () => session.agents.get(data.sessionId));
-  const agent = family.live && told ? told : data;
+  const agent = family.live && told && extentOf(told.messages) >= extentOf(data.messages) ? told : data;
   const [chosen, setChosen] = useState(() => session.unfolded.get(data.sessionId));
   const waits = agent.status === 'paused' && (agent.pending?.length ?? 0) > 0;
   const working = family.live && agent.status === 'active';

@@ -21,10 +21,12 @@ interface Props {
   /** Takes an answer, where the call may wait for one. */
   session: Session | undefined;
   progress?: ProgressEntry | undefined;
+  /** The log has it no more: its run is taken over. */
+  stale: boolean;
 }
 
 /** A tool call, what it was given and what came of it. */
-export function ToolCall({ part, live, session, progress }: Props) {
+export function ToolCall({ part, live, session, progress, stale }: Props) {
   const [open, setOpen] = useState(false);
   const [sending, setSending] = useState(false);
   const refused = session?.refused.get(part.toolCallId);
@@ -36,7 +38,7 @@ export function ToolCall({ part, live, session, progress }: Props) {
   const preliminary = part.state === 'output-available' && part.preliminary === true;
   const input = part.input ?? (part as { rawInput?: unknown }).rawInput;
   // While other calls run, the stream does not tell that an answer was taken.
-  const waits = session !== undefined && !(live && answered);
+  const waits = session !== undefined && !stale && !(live && answered);
   const approval = waits && part.state === 'approval-requested' ? part.approval.id : undefined;
   const located = waits && part.state === 'input-available' && name === 'get_location';
 
@@ -50,7 +52,7 @@ export function ToolCall({ part, live, session, progress }: Props) {
     setSending(false);
   };
   return (
-    <div className="tool" data-state={part.state} data-waits={approval !== undefined || located || undefined}>
+    <div className="tool" data-state={part.state} data-stale={stale || undefined} data-waits={approval !== undefined || located || undefined}>
       <details open={open} onToggle={e => setOpen(e.currentTarget.open)}>
         <summary ref={head}>
           <span className="tool-icon">
