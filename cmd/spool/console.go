@@ -73,7 +73,7 @@ func openConsole(ctx context.Context, std streams) (*console, error) {
 			io.Reader
 			io.Writer
 		}{c.keys, out}, "")
-		if w, h, err := term.GetSize(int(out.Fd())); err == nil {
+		if w, h, err := term.GetSize(int(out.Fd())); err == nil && w > 0 && h > 0 {
 			_ = c.editor.SetSize(w, h)
 		}
 		next = func(prompt string) (string, error) {

@@ -11,31 +11,39 @@ import (
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/agent"
+	"github.com/spool-run/spool/model"
 	"github.com/spool-run/spool/model/scripted"
 	"github.com/spool-run/spool/runner"
 	"github.com/spool-run/spool/server"
 	"github.com/spool-run/spool/store/memstore"
 )
 
+// serveDemo serves the demo's agent with a model until the test ends.
+func serveDemo(t *testing.T, m model.Model) *httptest.Server {
+	t.Helper()
+	store := memstore.New(nil)
+	logs := spool.NewLogs(store, nil)
+	runs, err := runner.New(logs, []*agent.Agent{demoAgent(m, 0, demoLimits{})}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = runs.Run(t.Context()) }()
+	s := httptest.NewServer(server.New(logs, nil))
+	t.Cleanup(func() {
+		s.CloseClientConnections()
+		s.Close()
+		_ = logs.Close()
+		_ = store.Close()
+	})
+	return s
+}
+
 // What the documents ask of a server by curl, in their order, is answered.
 func TestCurlInDocs(t *testing.T) {
 	t.Parallel()
 	words := regexp.MustCompile(`'[^']*'|\S+`)
 	for _, doc := range []string{"http.md", "merlin.md"} {
-		store := memstore.New(nil)
-		logs := spool.NewLogs(store, nil)
-		runs, err := runner.New(logs, []*agent.Agent{demoAgent(scripted.New(nil), 0, demoLimits{})}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		go func() { _ = runs.Run(t.Context()) }()
-		s := httptest.NewServer(server.New(logs, nil))
-		t.Cleanup(func() {
-			s.CloseClientConnections()
-			s.Close()
-			_ = logs.Close()
-			_ = store.Close()
-		})
+		s := serveDemo(t, scripted.New(nil))
 		text, err := os.ReadFile("../../docs/" + doc)
 		if err != nil {
 			t.Fatal(err)

@@ -37,6 +37,8 @@ type cli struct {
 	Sessions sessionsCmd `cmd:"" help:"List the sessions of a running server."`
 	Ingest   ingestCmd   `cmd:"" help:"Turn a provider's bytes on standard input into chunks, one JSON object per line."`
 	Project  projectCmd  `cmd:"" help:"Turn chunks on standard input, one JSON object per line, into a wire's bytes."`
+
+	Completion completionCmd `cmd:"" help:"Print a script that completes commands and flags in a shell."`
 }
 
 // streams are the command's standard input, output and error output.
@@ -78,7 +80,7 @@ func run(args []string, std streams) int {
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal kills the process
 	k.BindTo(ctx, (*context.Context)(nil))
-	k.Bind(std)
+	k.Bind(std, parser.Model)
 	if err := k.Run(); err != nil {
 		var usage *usageError
 		fmt.Fprintln(std.err, "spool:", said(err))

@@ -45,7 +45,7 @@ func newPrinter(w io.Writer, root string, width int, color bool) *printer {
 
 // widthOf is a terminal's width.
 func widthOf(f *os.File) int {
-	if w, _, err := term.GetSize(int(f.Fd())); err == nil {
+	if w, _, err := term.GetSize(int(f.Fd())); err == nil && w > 0 {
 		return w
 	}
 	return 80
