@@ -116,7 +116,7 @@ func TestChatOnATerminal(t *testing.T) {
 	s.await("session s;")
 	s.await("> ")
 	s.types("helo\x7flo\r") // a typing error, and a backspace
-	s.await("Hello!") // the scene of "hello"
+	s.await("Hello!")       // the scene of "hello"
 	s.await("> ")
 	s.types("long\r")
 	s.await("long\r\n")
