@@ -234,8 +234,3 @@ func (h *Handle) asked(ctx context.Context, said *chunk.UserMessage) (v fold.Ver
 	})
 	return v, err
 }
-
-func (h *Handle) verdict(ctx context.Context) (v fold.Verdict, err error) {
-	err = h.g.View(ctx, func(f *fold.Fold) error { v = f.Verdict(h.command); return nil })
-	return v, err
-}
