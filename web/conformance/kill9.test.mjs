@@ -6,7 +6,7 @@ import { all, answers, oldest } from './lib/clients.mjs';
 import { difference, measure, newSession, none, pool, references, reload, resuming, send, settled, snapshotOf, ways } from './lib/cut.mjs';
 import { startGate } from './lib/gate.mjs';
 import { Network } from './lib/net.mjs';
-import { endLeases, freePort, start, tempDir } from './lib/spool.mjs';
+import { freePort, leaveLeases, start, tempDir } from './lib/spool.mjs';
 
 const scenes = ['think', 'tools'];
 const rounds = Number(process.env.SPOOL_ROUNDS ?? 1);
@@ -73,7 +73,7 @@ function killAll(flags, check) {
     });
 
     await spool.kill9();
-    endLeases(server.store, 10_000);
+    leaveLeases(server.store, 10_000);
     const shown = running.map(({ readers }) => readers.map(r => words(r.chat)));
     for (const { session } of running) gate.allow(session, Infinity);
     spool = await start(server);

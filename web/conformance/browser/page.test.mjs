@@ -4,7 +4,7 @@ import { after, before } from 'node:test';
 import { counts, launch, openPage, same as sameOn, say, shows, stored, test } from '../lib/browser.mjs';
 import { newSession } from '../lib/cut.mjs';
 import { startGate } from '../lib/gate.mjs';
-import { endLeases, freePort, start, tempDir } from '../lib/spool.mjs';
+import { freePort, start, tempDir } from '../lib/spool.mjs';
 import { startWire } from '../lib/wire.mjs';
 
 let browser, gate, spool, server, plain;
@@ -100,7 +100,6 @@ test('the server is killed in mid-answer', async () => {
   await page.getByText('I thought about it first: half of seven').waitFor(); // the last of the records that were let through
   const shown = await page.locator('.assistant').last().innerText();
   await spool.kill9();
-  endLeases(server.store);
   await page.locator('main[data-connection=reconnecting]').waitFor();
   assert.equal(await page.locator('.assistant').last().innerText(), shown, 'what was shown is gone');
   gate.allow(session, Infinity);

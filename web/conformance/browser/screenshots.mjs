@@ -4,7 +4,7 @@ import { resolve } from 'node:path';
 import { launch, openPage, same, say, shows } from '../lib/browser.mjs';
 import { newSession } from '../lib/cut.mjs';
 import { startGate } from '../lib/gate.mjs';
-import { endLeases, freePort, start, tempDir } from '../lib/spool.mjs';
+import { freePort, start, tempDir } from '../lib/spool.mjs';
 
 const out = resolve(import.meta.dirname, '../../../docs/img');
 mkdirSync(out, { recursive: true });
@@ -73,7 +73,6 @@ for (const [device, options] of Object.entries(devices)) {
   await shoot(tab, 'second-tab');
 
   await spool.kill9();
-  endLeases(server.store);
   await refresh.page.locator('main[data-connection=reconnecting]').waitFor();
   await shoot(refresh.page, 'killed');
   gate.allow(refresh.session, Infinity);

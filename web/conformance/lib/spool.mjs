@@ -45,9 +45,13 @@ export async function freePort() {
   }
 }
 
-/** Ends the leases of a server that was killed, after so many milliseconds, so that nobody waits for them. */
-export function endLeases(store, after = 0) {
+/**
+ * Makes a server that was killed one whose death cannot be proved, as on a network file system: its leases have to
+ * expire. They do after so many milliseconds.
+ */
+export function leaveLeases(store, after) {
   const at = Date.now() + after;
+  rmSync(`${store}-owners`, { recursive: true });
   execFileSync('sqlite3', [store, `UPDATE session SET lease_expires = ${at}, ready = MIN(ready, ${at}) WHERE lease_owner <> ''`]);
 }
 
