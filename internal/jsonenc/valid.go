@@ -33,3 +33,33 @@ func Shallow(data []byte) bool {
 	}
 	return true
 }
+
+// Nesting follows how deep a JSON text is nested that comes in pieces.
+type Nesting struct {
+	depth    int
+	inString bool
+	escaped  bool
+}
+
+// Fit takes the text's next piece, and returns how many of its bytes come before the
+// first that is nested deeper than [MaxDepth]. After that it must not be called again.
+func (n *Nesting) Fit(s string) int {
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		switch {
+		case n.escaped:
+			n.escaped = false
+		case n.inString:
+			n.escaped, n.inString = c == '\\', c != '"'
+		case c == '"':
+			n.inString = true
+		case c == '[' || c == '{':
+			if n.depth++; n.depth > MaxDepth {
+				return i
+			}
+		case c == ']' || c == '}':
+			n.depth--
+		}
+	}
+	return len(s)
+}

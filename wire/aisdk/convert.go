@@ -169,7 +169,12 @@ func convertTool(t *chunk.ToolPart, o *shape) UIPart {
 		part.Approval = &UIApproval{ID: t.Approval.ID, Approved: t.Approval.Approved, Reason: t.Approval.Reason}
 	}
 	outcome := outcomeOf(t)
-	if outcome == outcomeNone && t.Approval == nil && (t.State == chunk.ToolStreaming || len(t.Input) == 0 && t.InputText != "") {
+	if outcome == outcomeNone && t.Approval == nil && unfinished(t) {
+		if text := fitting(t.InputText); len(text) < len(t.InputText) {
+			part.State, part.ErrorText, part.Input = StateOutputError, tooDeep, jsonenc.AppendString(nil, text)
+			part.invalid(o)
+			return part
+		}
 		part.State = StateInputStreaming
 		if jsonenc.Valid([]byte(t.InputText)) {
 			part.Input = json.RawMessage(t.InputText)
@@ -185,8 +190,8 @@ func convertTool(t *chunk.ToolPart, o *shape) UIPart {
 		}
 	case outcomeError:
 		part.State, part.ErrorText = StateOutputError, t.Error
-		if t.InputInvalid && o.StaticTools && !o.UI7 {
-			part.RawInput, part.Input = part.Input, nil
+		if t.InputInvalid {
+			part.invalid(o)
 		}
 	case outcomeDenied:
 		part.State = StateOutputDenied
@@ -201,6 +206,13 @@ func convertTool(t *chunk.ToolPart, o *shape) UIPart {
 		}
 	}
 	return part
+}
+
+// invalid puts a call's input where clients of the profile have what is not valid.
+func (p *UIPart) invalid(o *shape) {
+	if o.StaticTools && !o.UI7 {
+		p.RawInput, p.Input = p.Input, nil
+	}
 }
 
 func withoutResult(p *UIPart) {

@@ -171,5 +171,5 @@ func (s *sentTool) lacksInput(t *chunk.ToolPart) bool {
 	if t.State == chunk.ToolStreaming {
 		return false
 	}
-	return !s.available || s.outcome == outcomeNone && !sameJSON(s.input, inputOf(t))
+	return !s.available || s.tooDeep && !unfinished(t) || s.outcome == outcomeNone && !sameJSON(s.input, inputOf(t))
 }

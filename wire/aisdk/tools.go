@@ -13,7 +13,9 @@ type sentTool struct {
 	step      int    // the step in which it was opened, as an ordinal
 	started   bool   // tool-input-start
 	text      string // argument text so far
-	available bool   // the input, whole
+	nesting   jsonenc.Nesting
+	tooDeep   bool // the text is nested too deep for clients: they were told an error instead
+	available bool // the input, whole
 	input     json.RawMessage
 	approval  string // id of the request
 	decided   bool
@@ -67,10 +69,14 @@ func (v *view) syncTool(p *Projector, part *chunk.Part) {
 		v.tools[t.CallID] = s
 	}
 	want := outcomeOf(t)
-	switch {
-	case t.State == chunk.ToolStreaming, len(t.Input) == 0 && t.InputText != "" && want == outcomeNone && t.Approval == nil:
+	if unfinished(t) {
 		v.syncArguments(p, t, s)
 		return
+	}
+	if s.tooDeep && s.step == v.steps { // what became of the call takes the place of the error
+		s.tooDeep, s.available, s.outcome, s.err = false, false, outcomeNone, ""
+	}
+	switch {
 	case t.InputInvalid && want == outcomeError && s.step == v.steps:
 		if s.outcome != outcomeError || s.err != t.Error {
 			s.available, s.input = true, inputOf(t)
@@ -94,10 +100,40 @@ func (v *view) syncArguments(p *Projector, t *chunk.ToolPart, s *sentTool) {
 	}
 	if !s.started || !strings.HasPrefix(t.InputText, s.text) {
 		p.inputStart(t)
-		s.started, s.text = true, ""
+		s.started, s.text, s.nesting = true, "", jsonenc.Nesting{}
 	}
-	p.w.text("tool-input-delta", "toolCallId", t.CallID, "inputTextDelta", t.InputText[len(s.text):])
-	s.text = t.InputText
+	s.grow(p, t, t.CallID)
+}
+
+// grow writes the rest of a call's argument text, given the id under which the client
+// has the call. Clients parse the text with each delta, and fail on what is nested too
+// deep: there it ends with an error, as it will for the agent.
+func (s *sentTool) grow(p *Projector, t *chunk.ToolPart, id string) {
+	more := t.InputText[len(s.text):]
+	fits := s.nesting.Fit(more)
+	p.w.text("tool-input-delta", "toolCallId", id, "inputTextDelta", more[:fits])
+	if fits == len(more) {
+		s.text = t.InputText
+		return
+	}
+	s.tooDeep, s.available, s.outcome, s.err = true, true, outcomeError, tooDeep
+	s.input = jsonenc.AppendString(nil, s.text+more[:fits])
+	p.w.open("tool-input-error").str("toolCallId", id).str("toolName", t.Name).raw("input", s.input).str("errorText", tooDeep)
+	p.dynamic(t).close()
+}
+
+// unfinished reports whether a call's arguments are still written, or are text that is no
+// JSON and that nobody has answered yet.
+func unfinished(t *chunk.ToolPart) bool {
+	return t.State == chunk.ToolStreaming || len(t.Input) == 0 && t.InputText != "" && outcomeOf(t) == outcomeNone && t.Approval == nil
+}
+
+const tooDeep = "the arguments are nested deeper than 256 levels"
+
+// fitting returns as much of a call's argument text as clients can parse.
+func fitting(text string) string {
+	var n jsonenc.Nesting
+	return text[:n.Fit(text)]
 }
 
 // growArguments is sync for a delta of a call's arguments, given the parts of its
@@ -112,8 +148,7 @@ func (v *view) growArguments(p *Projector, parts []chunk.Part, callID, id string
 			if t.State != chunk.ToolStreaming || len(t.InputText) < len(s.text) {
 				return false
 			}
-			p.w.text("tool-input-delta", "toolCallId", id, "inputTextDelta", t.InputText[len(s.text):])
-			s.text = t.InputText
+			s.grow(p, t, id)
 			return true
 		}
 	}
