@@ -320,7 +320,7 @@ func TestBranchSurvivesItsMaker(t *testing.T) {
 	}
 }
 
-// Whoever asks for the same branch at once gets the same.
+// Callers that ask for the same branch at once get the same.
 func TestBranchTwiceAtOnce(t *testing.T) {
 	records := wiretest.Corpus()
 	mem := memstore.New(nil)

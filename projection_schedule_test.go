@@ -242,7 +242,7 @@ func TestFollowerKeepsItsIncarnation(t *testing.T) {
 	}
 }
 
-// Whoever waits for something in a log does not look for it in the log's next
+// A reader that waits for something in a log does not look for it in the log's next
 // incarnation.
 func TestUntilEndsWithTheIncarnation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

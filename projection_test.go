@@ -170,7 +170,7 @@ func TestProjectionIsShared(t *testing.T) {
 	})
 }
 
-// Frames that the ring has dropped are made again, for whoever needs them, and a
+// Frames that the ring has dropped are made again, for readers that need them, and a
 // batch ends with every terminal frame.
 func TestProjectionBehindTheRing(t *testing.T) {
 	store, g := newTestLog(t, &Options{TailBytes: 64 << 10})

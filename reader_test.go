@@ -548,7 +548,7 @@ func (c *closedStore) Wait(ctx context.Context, _ string, _ Head) (Head, error) 
 	}
 }
 
-func TestClosedStoreEndsWhoeverWaits(t *testing.T) {
+func TestClosedStoreEndsWaiters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &closedStore{newFakeStore(), make(chan struct{})}
 		logs := NewLogs(store, nil)

@@ -122,7 +122,7 @@ func TestViewIsTheFold(t *testing.T) {
 }
 
 // Trimming trace of settled turns does not change the fold, whether it is read
-// anew or was half folded before.
+// again or was half folded before.
 func TestViewOfTrimmedLog(t *testing.T) {
 	store, g := newTestLog(t, nil)
 	ctx := context.Background()

@@ -295,7 +295,7 @@ func TestReattachedAnswerRestarts(t *testing.T) {
 }
 
 // What an answer that cannot be taken up again has shown is retracted, and the
-// model is asked anew.
+// model is asked again.
 func TestReattachFails(t *testing.T) {
 	for code, want := range map[string]struct {
 		retryable, asked, cancelled bool

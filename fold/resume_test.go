@@ -50,7 +50,7 @@ func TestContentOfACheckpoint(t *testing.T) {
 }
 
 // A history of any size goes into a series whose records fit, and comes out of it
-// whole, whoever else writes one meanwhile; one that lacks a record counts for
+// whole, whichever process writes another one meanwhile; one that lacks a record counts for
 // nothing.
 func TestContentInSeries(t *testing.T) {
 	matrix.WithoutRace(t)
@@ -128,7 +128,7 @@ func TestContentInSeries(t *testing.T) {
 			t.Errorf("without record %d: %+v", lost, v)
 		}
 	}
-	for _, n := range []int{1, last / 2, last - 1} { // whoever wrote it died
+	for _, n := range []int{1, last / 2, last - 1} { // its writer died
 		if f := state(series[:n]...); f.Message("u") == nil || f.Live() {
 			t.Errorf("after %d records: %d messages", n, len(f.Messages))
 		}

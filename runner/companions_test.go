@@ -190,7 +190,7 @@ func TestCompanionsAreChecked(t *testing.T) {
 
 // An interrupt pauses background children as well, each at a step boundary of its
 // own, and the next run takes them up there: in the same message, with no call made
-// again. Steering stops them, and so does whoever stops that next run.
+// again. Steering stops them, and so does a stop of that next run.
 func TestInterruptWithABackgroundChild(t *testing.T) {
 	const steps = 30
 	for name, next := range map[string]func(w *world){
@@ -270,7 +270,7 @@ func TestInterruptWithABackgroundChild(t *testing.T) {
 	}
 }
 
-// Whoever goes back to before a companion began ends it, also one that waits for an
+// Going back to before a companion began ends it, also one that waits for an
 // answer: nobody is asked any more. One that had begun by then lives on.
 func TestCompanionsThatTheHistoryForgets(t *testing.T) {
 	back := func(w *world, c *chunk.ResumeRequested) {

@@ -96,7 +96,7 @@ func (w *world) hasten(s scenario) {
 	*w.ends = append(*w.ends, func() { cancel(); <-done })
 }
 
-// Whoever answers while other calls run is not asked again: the run goes on
+// A call that is answered while others run is not asked for again: the run goes on
 // without a pause, or pauses for the rest alone.
 func TestAnswersWhileTheRunIsOpen(t *testing.T) {
 	for _, s := range hasty() {

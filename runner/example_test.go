@@ -14,7 +14,7 @@ import (
 )
 
 // An agent with one tool answers a message. The program that executes it need not
-// be the one that runs the agent, and whoever reads the log may come and go.
+// be the one that runs the agent, and readers of the log may come and go.
 func Example() {
 	type question struct {
 		City string `json:"city" jsonschema:"name of the city"`

@@ -177,7 +177,7 @@ func TestStopInTheMomentOfTheInterrupt(t *testing.T) {
 	})
 }
 
-// Whoever takes over a run that was asked to pause pauses it: at once if it was
+// An owner that takes over a run that was asked to pause pauses it: at once if it was
 // in a model phase, which is dropped.
 func TestNewOwnerObeysTheInterrupt(t *testing.T) {
 	for _, shown := range []bool{false, true} {

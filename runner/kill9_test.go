@@ -94,7 +94,7 @@ func victim(args []string) error {
 }
 
 // play runs a scenario's session to its end and returns its fold. Effects go to a
-// file, so that they are counted whoever dies.
+// file, so that they are counted whichever process dies.
 func play(store spool.Store, dir string, s scenario, begin bool) (*fold.Fold, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute) // only so that nothing hangs for ever
 	defer cancel()

@@ -59,7 +59,7 @@ func TestStepTimeout(t *testing.T) {
 	})
 }
 
-// The time of a run counts from its start, whoever has it.
+// The time of a run counts from its start, with any owner.
 func TestRunTimeoutAcrossOwners(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a := demo(map[string]scripted.Scene{"go": sayFor(1000, time.Second)})

@@ -192,7 +192,7 @@ func TestReattachToTheWhole(t *testing.T) {
 }
 
 // An answer that the provider does not have any more is retracted, if any of it
-// was shown, and asked for anew.
+// was shown, and asked for again.
 func TestReattachToNothing(t *testing.T) {
 	t.Parallel()
 	const name = "reasoning"
@@ -228,7 +228,7 @@ func TestReattachToNothing(t *testing.T) {
 	}
 }
 
-// Whoever ends a run in its model phase ends the provider's work too: its owner,
+// Ending a run in its model phase ends the provider's work too: its owner,
 // the next owner, or who takes the run from an owner that does not obey.
 func TestStopCancelsTheAnswer(t *testing.T) {
 	stall := func(b *modeltest.Background) (reached chan struct{}) {
@@ -250,7 +250,7 @@ func TestStopCancelsTheAnswer(t *testing.T) {
 			w.t.Errorf("%s: %s %s, asked %d, cancelled %v\n%s", how, f.Status, f.Reason, b.Asked(), b.Cancelled(), kinds(w.settled("s")))
 		}
 	}
-	orphan := func(w *world) *modeltest.Background { // an answer whose owner dies in its midst
+	orphan := func(w *world) *modeltest.Background { // an answer whose owner dies in the middle of it
 		b := background(t, "text")
 		reached := stall(b)
 		first, store := w.second("first")
@@ -337,7 +337,7 @@ func (h hanging) RoundTrip(r *http.Request) (*http.Response, error) {
 	return h.Background.RoundTrip(r)
 }
 
-// Whoever reads an answer that two processes have heard on the AI SDK wire, and
+// A reader of an answer that two processes have heard on the AI SDK wire, and
 // attaches anywhere in it, ends with what the log says.
 func TestReattachedRunsOnTheWire(t *testing.T) {
 	t.Parallel()

@@ -157,7 +157,7 @@ type watched struct {
 	err     error
 }
 
-// watch attaches a reader over HTTP that stays to the end, whoever dies.
+// watch attaches a reader over HTTP that stays to the end, whichever process dies.
 func watch(t *testing.T, logs *spool.Logs) <-chan watched {
 	t.Helper()
 	h := server.New(logs, nil)

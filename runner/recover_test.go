@@ -174,7 +174,7 @@ func takeOver(t *testing.T, w *world, s scenario, l life, died moment) {
 	}
 }
 
-// Whatever append an owner's store fails at, for good, the owner ends: nothing of
+// Whatever append an owner's store fails at permanently, the owner ends: nothing of
 // it goes on, and it has done nothing that it had not stored to be about to do.
 func TestOwnerEndsWithItsStoreAtEveryAppend(t *testing.T) {
 	t.Parallel()
@@ -241,7 +241,7 @@ func (w *world) peek() *fold.Fold {
 	return f
 }
 
-// A run that kills whoever runs it does not go round for ever.
+// A run that kills its owners is not continued for ever.
 func TestRecoveriesAreBounded(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a := demo(map[string]scripted.Scene{"endless": sayFor(10_000, time.Second)})

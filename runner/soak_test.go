@@ -33,7 +33,7 @@ const envSeed = "SPOOL_SEED"
 
 // Many runs at once on one SQLite file, stopped, approved, denied and answered at
 // random, while their runners are closed or lost in mid-run and others take over:
-// every session comes to rest, whoever read it has what its log holds, its fold is
+// every session comes to rest, its readers have what its log holds, its fold is
 // the same everywhere, and nothing is left running. Fifty runs for twenty seconds;
 // two hundred for two minutes with SPOOL_CHAOS.
 func TestRunsSoak(t *testing.T) {
@@ -528,5 +528,5 @@ func (u *soakUser) compare(ctx context.Context, session string) error {
 	return nil
 }
 
-// story is what happened in the session, for whoever must find out why.
+// story is what happened in the session, to find out why.
 func (u *soakUser) story() string { return kinds(u.seen) }

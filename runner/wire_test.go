@@ -26,7 +26,7 @@ func recoveredLog(t *testing.T, s scenario, died moment) (records []chunk.Record
 	return records
 }
 
-// Whoever reads a run on the AI SDK wire that died, paused or both, and attaches
+// A reader of a run on the AI SDK wire that died, paused or both, that attaches
 // anywhere in it, ends with what the log says.
 func TestRecoveredRunsOnTheWire(t *testing.T) {
 	t.Parallel()
@@ -57,7 +57,7 @@ func TestRecoveredRunsOnTheWire(t *testing.T) {
 	}
 }
 
-// onTheWire checks that whoever attaches anywhere in a log ends with what it says.
+// onTheWire checks that a reader that attaches anywhere in a log ends with what it says.
 func onTheWire(t *testing.T, log []chunk.Record, ui7 bool) {
 	t.Helper()
 	wiretest.Run(t, wiretest.Wire{

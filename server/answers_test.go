@@ -291,7 +291,7 @@ func TestStopOfAPause(t *testing.T) {
 	}
 }
 
-// Whoever writes on instead of answering gives up what waits.
+// A new message instead of an answer gives up what waits.
 func TestMessageInsteadOfAnAnswer(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, nil)

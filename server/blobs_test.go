@@ -85,7 +85,7 @@ func TestLargeValues(t *testing.T) {
 	if err := k.store.Trim(t.Context(), "s", k.snapshot("s").StreamSequence, 0); err != nil {
 		t.Fatal(err)
 	}
-	fresh := k.anew()
+	fresh := k.restarted()
 	holds("replay from kept records", datas(fresh.stream("GET", "/api/chat/s/stream", "").all()), true)
 	holds("snapshot from kept records", string(fresh.status(http.StatusOK, "GET", "/api/chat/s/snapshot", "")), false)
 }

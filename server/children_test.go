@@ -233,7 +233,7 @@ func TestChildStreams(t *testing.T) {
 			t.Errorf("cut after %s: %q", e.ID, got)
 		}
 	}
-	// Whose owner is lost in the midst of a child's words, and again in the midst of
+	// Whose owner is lost in the middle of a child's words, and again in the middle of
 	// the records that close them: cut anywhere, the child's records fold into what
 	// the child has said.
 	spoken := k.childMessages(planes)
@@ -246,7 +246,7 @@ func TestChildStreams(t *testing.T) {
 	k.status(http.StatusGone, "GET", "/stream/"+planes, "", "Last-Event-ID", fmt.Sprint(k.snapshot(planes).StreamSequence))
 }
 
-// TestChildSessions: what is read of a session is read of a child's, for whoever
+// TestChildSessions: what is read of a session is read of a child's, for any caller that
 // may read its root's; only its parent tells it what to do.
 func TestChildSessions(t *testing.T) {
 	t.Parallel()

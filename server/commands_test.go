@@ -352,7 +352,7 @@ func TestSessionsAndDelete(t *testing.T) {
 	k.problem(http.StatusNotFound, "not_found", "DELETE", "/api/chat/a", "")
 	k.problem(http.StatusNotFound, "not_found", "GET", "/api/chat/a/snapshot", "")
 	k.status(http.StatusNoContent, "GET", "/api/chat/a/stream", "")
-	// The same id begins anew, in the next incarnation.
+	// The same id begins again, in the next incarnation.
 	e := k.say("a", "u1", "hi")
 	if got := e.res.Header.Get("X-Stream-Incarnation"); got != "2" {
 		t.Errorf("incarnation %s", got)

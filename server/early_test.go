@@ -81,7 +81,7 @@ func (k *kit) asked(e *events) (seen []event, approval string) {
 }
 
 // A user who decides while another call of the step runs is not refused, and the
-// run goes on without a pause; whoever watches sees one answer.
+// run goes on without a pause; a watching reader sees one answer.
 func TestAnswerByRouteWhileTheRunIsOpen(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, nil)

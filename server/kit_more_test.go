@@ -34,8 +34,8 @@ func (k *kit) beside(o *server.Options) *kit {
 	return k.over(k.logs, o)
 }
 
-// anew is another process on the same store, which remembers nothing.
-func (k *kit) anew() *kit {
+// restarted is another process on the same store, which remembers nothing.
+func (k *kit) restarted() *kit {
 	k.Helper()
 	logs := spool.NewLogs(k.store, nil)
 	k.Cleanup(func() { _ = logs.Close() })

@@ -175,7 +175,7 @@ func TestMerlin(t *testing.T) {
 				if back.all(); tt.version == "v1" && back.longest > 5 {
 					t.Errorf("after event %d (%s) content came in slices of %d characters", n+1, id, back.longest)
 				}
-				if id != "0" { // before the first id a client begins anew
+				if id != "0" { // before the first id a client begins again
 					same(t, fmt.Sprintf("a client that came back after event %d (%s)", n+1, id), back.c, live.c)
 				}
 			}
@@ -194,7 +194,7 @@ func same(t *testing.T, who string, got, want *merlin.Client) {
 	}
 }
 
-// What a tool shows reaches whoever watches while the tool is still at it.
+// What a tool shows reaches watching readers while the tool is still at it.
 func TestMerlinProgressAtOnce(t *testing.T) {
 	t.Parallel()
 	for _, version := range []string{"v1", "v2"} {
@@ -281,7 +281,7 @@ func TestMerlinAttach(t *testing.T) {
 	}
 }
 
-// A discarded model phase cuts those who saw it; they begin anew. A failure is
+// A discarded model phase cuts those who saw it; they begin again. A failure is
 // told.
 func TestMerlinRetracts(t *testing.T) {
 	t.Parallel()
@@ -372,14 +372,14 @@ func TestMerlinPause(t *testing.T) {
 			}
 			k.status(http.StatusOK, "POST", "/api/chat/s/tools/c1", `{"output":"here"}`)
 			back := k.merlin("GET", path, "", "Last-Event-ID", post.r.Cursor().String())
-			anew := k.merlin("GET", path, "")
+			later := k.merlin("GET", path, "")
 			o = k.own("s")
 			o.start(chat.AnswerID(wire.Answer{CallID: "c1"}), "m1")
 			o.text("You are here.")
 			o.finish()
 			back.c = post.c
 			back.all()
-			same(t, "who came back after the pause", post.c, anew.all().c)
+			same(t, "who came back after the pause", post.c, later.all().c)
 			if text := post.c.Text(); text != "Let me see. You are here." || !post.c.Ended {
 				t.Errorf("the client has %q, ended %v", text, post.c.Ended)
 			}

@@ -29,7 +29,7 @@ func (o *owner) ask(call string) {
 	o.release()
 }
 
-// TestCutAcrossPause: a turn went through a pause and is over. Whoever saw it up
+// TestCutAcrossPause: a turn went through a pause and is over. A reader that saw it up
 // to any event gets all of the rest, and not only what came before the pause.
 func TestCutAcrossPause(t *testing.T) {
 	t.Parallel()

@@ -163,7 +163,7 @@ func TestRetry(t *testing.T) {
 	}
 }
 
-// A turn that was stopped before its first checkpoint is answered anew.
+// A turn that was stopped before its first checkpoint is answered again.
 func TestRetryWithoutACheckpoint(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, nil)
@@ -258,7 +258,7 @@ func TestRewindOfALongHistory(t *testing.T) {
 	}
 }
 
-// Whoever resumes at the same moment gets the same run.
+// Two callers that resume at the same moment get the same run.
 func TestResumedByManyTabs(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, nil)

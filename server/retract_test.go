@@ -89,12 +89,12 @@ func TestTrimmed(t *testing.T) {
 		t.Fatal(err)
 	}
 	k.problem(http.StatusConflict, "cursor_trimmed", "GET", "/api/chat/s/stream", "", "Last-Event-ID", middle)
-	// Whoever has seen the end lacks nothing.
+	// A reader that has seen the end lacks nothing.
 	k.status(http.StatusNoContent, "GET", "/api/chat/s/stream", "", "Last-Event-ID", list[len(list)-1].ID)
 	if got := k.stream("GET", "/stream/s?after="+middle, "").all(); len(got) != 1 || got[0].Data != `{"type":"resync","reason":"trimmed"}` {
 		t.Errorf("native: %v", got)
 	}
-	fresh := k.anew()
+	fresh := k.restarted()
 	if got := textOf(fresh.stream("GET", "/api/chat/s/stream", "").all()); got != "one two" {
 		t.Errorf("replay: %q", got)
 	}

@@ -62,7 +62,7 @@ func TestRepeatedPostRunning(t *testing.T) {
 	}
 }
 
-// TestCursor: whoever comes back after any event gets exactly the rest.
+// TestCursor: a reader that comes back after any event gets exactly the rest.
 func TestCursor(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, nil)
@@ -420,7 +420,7 @@ func TestCountedBehindSilentRecords(t *testing.T) {
 		}
 		o.commit(spool.Row{}, nil, reports...)
 	}
-	again := k.anew().stream("GET", "/api/chat/"+run+"/stream?startIndex=0", "")
+	again := k.restarted().stream("GET", "/api/chat/"+run+"/stream?startIndex=0", "")
 	again.until("one ")
 }
 

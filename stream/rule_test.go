@@ -98,7 +98,7 @@ func TestLostAnswers(t *testing.T) {
 	}
 }
 
-// TestNodesAreAskedForPartsOfTheSame: whoever is asked for which part of what a
+// TestNodesAreAskedForPartsOfTheSame: whichever node is asked for which part of what a
 // producer says, at the same time and again, every chunk is in the log once.
 func TestNodesAreAskedForPartsOfTheSame(t *testing.T) {
 	for seed := range uint64(20) {

@@ -17,9 +17,9 @@ import (
 	"github.com/spool-run/spool/wire/aisdk"
 )
 
-// Whoever branches at any checkpoint and continues comes to what the source came
+// A session that branches at any checkpoint and continues comes to what the source came
 // to: the same message, but for the mark of the pause, and the same state. And so
-// does whoever branches that branch.
+// does a branch of that branch.
 func TestEveryBranchGoesOn(t *testing.T) {
 	t.Parallel()
 	store, err := sqlitestore.Open(filepath.Join(t.TempDir(), "branch.db"), nil)

@@ -91,7 +91,7 @@ func TestCorpusInTheLog(t *testing.T) {
 	})
 }
 
-// Whoever attaches to an ingested stream anywhere, on any wire, ends with the same
+// A reader that attaches to an ingested stream anywhere, on any wire, ends with the same
 // message.
 func TestCorpusOnTheWires(t *testing.T) {
 	clients := map[string]struct {
@@ -171,7 +171,7 @@ func TestCorpusOnMerlin(t *testing.T) {
 			var stream []byte
 			for _, f := range frames {
 				if f.Cut {
-					return // a provider that began again; who attaches anew is another test
+					return // a provider that began again; attaching again is another test
 				}
 				stream = append(stream, f.Data...)
 			}

@@ -14,7 +14,7 @@ import (
 )
 
 // The binary's other commands, and a server with other flags, say what they said.
-func TestCommandsSayAsEver(t *testing.T) {
+func TestCommandsSayUnchanged(t *testing.T) {
 	matrix.WithoutRace(t)
 	t.Parallel()
 	for _, dir := range storedLogs(t) {

@@ -14,7 +14,7 @@ import (
 	"unicode/utf8"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "write the golden files again")
 
 // A golden file holds what was answered, byte by byte, as text that a person can
 // read and compare. Answers repeat each other: a stream after a cursor is the end

@@ -25,7 +25,7 @@ import (
 	"github.com/spool-run/spool/wire/wiretest"
 )
 
-var framesTo = flag.String("frames", "", "folder for what TestFramesAreAsEver takes the digests of")
+var framesTo = flag.String("frames", "", "folder for what TestFramesAreUnchanged takes the digests of")
 
 const framesFile = "testdata/frames.txt"
 
@@ -85,7 +85,7 @@ func logOf(o native.Options) func(agent, turn string) spool.Projector {
 // What each wire makes of each log, frame by frame, and what a reader gets who
 // attaches anywhere, is what it was. The golden file has digests; to see what stands
 // behind them, run this test with -frames DIR here and on an older commit.
-func TestFramesAreAsEver(t *testing.T) {
+func TestFramesAreUnchanged(t *testing.T) {
 	matrix.WithoutRace(t)
 	t.Parallel()
 	got := map[string]string{}
@@ -270,6 +270,6 @@ func compareDigests(t *testing.T, got map[string]string) {
 		t.Errorf("%s: it is new", name)
 	}
 	if wrong > 0 {
-		t.Logf("to see what is different: go test ./cmd/spool -run TestFramesAreAsEver -frames DIR, here and on an older commit; then diff -r")
+		t.Logf("to see what is different: go test ./cmd/spool -run TestFramesAreUnchanged -frames DIR, here and on an older commit; then diff -r")
 	}
 }

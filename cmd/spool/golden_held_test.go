@@ -344,7 +344,7 @@ func loseRuns(t *testing.T, h *holder, db string) {
 	// slow machine that may come before the end of this one.
 	defer h.begin(s, "lost-stopped", "hello", "text_delta", 5)()
 	s.orphan("lost-stopped", chatPath("lost-stopped")+"/stop", nil)
-	// Whoever opens the file next may take all of them over at once, and finds it as
+	// The next process that opens the file may take all of them over at once, and finds it as
 	// it was left: not even this changes more than the write-ahead log.
 	_ = s.cmd.Process.Signal(syscall.SIGSTOP)
 	execSQL(t, db, endLeases)

@@ -192,8 +192,8 @@ func writeLibraryLogs(t *testing.T, db string) {
 	}
 }
 
-// Sessions of programs with agents of their own go on as ever.
-func TestLibraryRunsGoOnAsEver(t *testing.T) {
+// Sessions of programs with agents of their own go on as before.
+func TestLibraryRunsGoOnUnchanged(t *testing.T) {
 	matrix.WithoutRace(t)
 	t.Parallel()
 	for _, dir := range storedLogs(t) {

@@ -28,7 +28,7 @@ func storing() bool { return *keepLogs != "" }
 
 // What is run today becomes the log that it became under the version that wrote the
 // latest stored ones, but for ids and times.
-func TestRunsAreWrittenAsEver(t *testing.T) {
+func TestRunsAreWrittenUnchanged(t *testing.T) {
 	matrix.WithoutRace(t)
 	t.Parallel()
 	db := filepath.Join(t.TempDir(), "runs.db")
@@ -68,7 +68,7 @@ func notReplayed(t *testing.T, db string) *answers {
 }
 
 // So do runs of programs with agents of their own.
-func TestLibraryRunsAreWrittenAsEver(t *testing.T) {
+func TestLibraryRunsAreWrittenUnchanged(t *testing.T) {
 	matrix.WithoutRace(t)
 	t.Parallel()
 	dir := t.TempDir()
@@ -89,7 +89,7 @@ func TestLibraryRunsAreWrittenAsEver(t *testing.T) {
 }
 
 // And runs that are lost today are recovered as those that were lost then.
-func TestLostRunsAreWrittenAsEver(t *testing.T) {
+func TestLostRunsAreWrittenUnchanged(t *testing.T) {
 	matrix.WithoutRace(t)
 	t.Parallel()
 	db := filepath.Join(t.TempDir(), "lost.db")
@@ -258,7 +258,7 @@ func playPlainScenes(t *testing.T, db string) map[string][2]uint64 {
 	return floors
 }
 
-// pack stores a database's files compressed. One that was closed is written anew
+// pack stores a database's files compressed. One that was closed is written again
 // first, without what it has deleted.
 func pack(t *testing.T, db, name string) {
 	closed := filepath.Join(t.TempDir(), name+".db")

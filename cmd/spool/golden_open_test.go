@@ -13,9 +13,9 @@ import (
 	"github.com/spool-run/spool/internal/matrix"
 )
 
-// Runs that nobody has ended are shown as ever, too, as far as they have come: their
+// Runs that nobody has ended are shown unchanged, too, as far as they have come: their
 // owner is held to be alive, so that nobody takes them over.
-func TestOpenRunsAreServedAsEver(t *testing.T) {
+func TestOpenRunsAreServedUnchanged(t *testing.T) {
 	matrix.WithoutRace(t)
 	t.Parallel()
 	for _, dir := range storedLogs(t) {

@@ -48,7 +48,7 @@ const (
 	streamRoute = "/stream/*"
 )
 
-// wrongBodies are refused by whoever reads a chat body.
+// wrongBodies are refused by every reader of a chat body.
 var wrongBodies = []string{``, `x`, `[]`, `"hello"`, `{"message":`, `{"message":1}`, `{"message":{"id":1,"role":"user"}}`, `{"message":{"role":"robot","parts":[]}}`, `{"messages":1}`,
 	`{"messages":[1]}`, `{"messages":["hello"]}`, `{"message":{"role":"user","parts":[]}}`, `{"messages":[]}`, `{}`, `{"id":1}`, `{"message":"hello","whenBusy":"later"}`,
 	`{"message":"hello","trigger":"guess"}`, `{"message":"hello","state":{}}`, `{"message":"hello","messages":[]}`, `{"trigger":"regenerate-message","messageId":"nobody"}`, `{"messageId":"x"}`,
@@ -142,9 +142,9 @@ func busyPosts() (list []post) {
 	return append(list, post{session: "lost-producer", path: chatRoute + "/interrupt"})
 }
 
-// What is refused, and what was answered before, is answered byte by byte as ever,
+// What is refused, and what was answered before, is answered byte by byte as before,
 // and changes nothing.
-func TestRefusalsAndRepeatsAreAsEver(t *testing.T) {
+func TestRefusalsAndRepeatsAreUnchanged(t *testing.T) {
 	matrix.WithoutRace(t)
 	t.Parallel()
 	for _, dir := range storedLogs(t) {

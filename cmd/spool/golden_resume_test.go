@@ -179,7 +179,7 @@ var resumptions = []resumption{
 }
 
 // Sessions that an earlier version has left go on as they did there.
-func TestStoredLogsGoOnAsEver(t *testing.T) {
+func TestStoredLogsGoOnUnchanged(t *testing.T) {
 	matrix.WithoutRace(t)
 	t.Parallel()
 	for _, dir := range storedLogs(t) {
@@ -237,7 +237,7 @@ func recovered(t *testing.T, db string, args ...string) *answers {
 
 // Runs whose owner was killed under an earlier version are recovered, or ended, as
 // that version did.
-func TestLostRunsGoOnAsEver(t *testing.T) {
+func TestLostRunsGoOnUnchanged(t *testing.T) {
 	matrix.WithoutRace(t)
 	t.Parallel()
 	for _, dir := range storedLogs(t) {

@@ -29,7 +29,7 @@ func storedLogs(t *testing.T) []string {
 
 // Every GET of sessions that an earlier version has written is answered byte by
 // byte as by that version.
-func TestStoredLogsAreServedAsEver(t *testing.T) {
+func TestStoredLogsAreServedUnchanged(t *testing.T) {
 	matrix.WithoutRace(t)
 	t.Parallel()
 	for _, dir := range storedLogs(t) {

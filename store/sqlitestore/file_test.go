@@ -115,7 +115,7 @@ func TestForeignFiles(t *testing.T) {
 }
 
 // What may have lost acknowledged records says so by a new incarnation: only
-// without full sync, and only if the host was started anew meanwhile.
+// without full sync, and only if the host was restarted meanwhile.
 func TestIncarnationAfterAnUncleanEnd(t *testing.T) {
 	for _, test := range []struct {
 		name, mode, boot string

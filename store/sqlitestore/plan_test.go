@@ -121,7 +121,7 @@ func everyCall(t *testing.T, s *Store, round int) {
 }
 
 // eachStatement calls fn for what the store's connections keep prepared, by
-// whoever uses the connection.
+// for any user of the connection.
 func eachStatement(t *testing.T, s *Store, fn func(c *conn, sql string, stmt driver.Stmt)) {
 	t.Helper()
 	each := func(c *conn) {
@@ -223,7 +223,7 @@ func TestQueryPlans(t *testing.T) {
 	}
 }
 
-// prepares counts how often SQLite prepared a statement anew by itself.
+// prepares counts how often SQLite prepared a statement again by itself.
 func prepares(t *testing.T, stmt driver.Stmt) int {
 	t.Helper()
 	s := reflect.ValueOf(stmt).Elem()

@@ -258,7 +258,7 @@ func TestProcessDies(t *testing.T) {
 
 // A server over HTTP that is gone is an error for the model, and one that has
 // come back, with other sessions, is used again.
-func TestServerStartsAnew(t *testing.T) {
+func TestServerRestarts(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

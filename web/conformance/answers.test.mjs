@@ -112,7 +112,7 @@ for (const client of [newest6, newest7]) {
     await other.stop();
     other = await start(brief);
     await finished(other.url, session);
-    // Whoever comes now is told, and a page that is loaded again shows what became of it.
+    // A client that comes now is told, and a page that is loaded again shows what became of it.
     await chat.addToolApprovalResponse({ id: call(chat).approval.id, approved: true });
     await chat.sendMessage();
     assert.equal(chat.status, 'error');

@@ -76,7 +76,7 @@ for (const client of all) {
     assert.ok(parts.some(p => p.toolCallId?.startsWith(`${session}.1/`) && p.state === 'output-available'));
   });
 
-  test(`cut in the midst of two sub-agents, as parts of the message: ${client.name}`, async () => {
+  test(`cut in the middle of two sub-agents, as parts of the message: ${client.name}`, async () => {
     for (let k = 3; k < 60; k += 8) {
       const session = newSession(`flat-cut-${client.name}`);
       const net = new Network({ cutAfter: k });

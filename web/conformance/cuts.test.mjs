@@ -130,7 +130,7 @@ test('automatic sending does not go on after a settled turn', async () => {
     await chat.sendMessage({ text: 'tools' });
     assert.deepEqual(errors, []);
     assert.equal(net.requests.length, 1, client.name);
-    // And whoever sends all the same is refused, at once.
+    // And a client that sends all the same is refused, at once.
     await chat.sendMessage();
     assert.equal(net.requests.length, 2);
     assert.equal(net.answered[1].status, 409);

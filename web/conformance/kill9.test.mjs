@@ -173,7 +173,7 @@ async function checkResumed(url, session, shown, undisturbed) {
   return wrong;
 }
 
-/** A run that died and went on: whoever was told that what it shows is taken back loads the page again. */
+/** A run that died and went on: a client that was told that what it shows is retracted loads the page again. */
 async function checkRecovered(url, { session, k, readers }, shown, undisturbed) {
   const wrong = [];
   const complain = (who, what) => wrong.push(`${session}, killed after ${k}: ${who}: ${what}`);

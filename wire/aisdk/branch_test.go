@@ -106,7 +106,7 @@ func checkShown(t *testing.T, name string, want, got *fold.Fold) {
 	}
 }
 
-// checkBranchOnTheWire says that whoever attaches is shown the branch's messages.
+// checkBranchOnTheWire says that a reader that attaches is shown the branch's messages.
 func checkBranchOnTheWire(t *testing.T, f *fold.Fold, records []chunk.Record) {
 	t.Helper()
 	o := aisdk.Options{}

@@ -143,7 +143,7 @@ func (w *crowd) play(acts int) *crowd {
 }
 
 // TestFlattenedCrowds: agents that all speak at once, over each other's steps,
-// are one message, whoever reads it from where.
+// are one message for every reader, wherever it begins.
 func TestFlattenedCrowds(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"flatten", "flatten7"} {
@@ -239,7 +239,7 @@ func TestFlatten(t *testing.T) {
 }
 
 // TestFlattenedArguments: what a sub-agent writes of a call is shown as it is
-// written, to whoever is there and whoever comes; behind a step of the message it
+// written, to those who are there and those who come; behind a step of the message it
 // waits until it is whole, and then readers are cut.
 func TestFlattenedArguments(t *testing.T) {
 	t.Parallel()

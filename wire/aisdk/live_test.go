@@ -144,7 +144,7 @@ func TestLiveSubAgents(t *testing.T) {
 	}
 }
 
-// TestSubAgentsCostWhatTheySay: telling a sub-agent of many steps anew costs a
+// TestSubAgentsCostWhatTheySay: telling a sub-agent of many steps again costs a
 // few times its size, not its square.
 func TestSubAgentsCostWhatTheySay(t *testing.T) {
 	t.Parallel()

@@ -98,7 +98,7 @@ func converting(l *logOf, o *aisdk.Options) *aisdk.ConvertOptions {
 }
 
 // checkLog checks the law for each turn of a log: attached at any cut, a reader
-// ends with the message of whoever never left, which is the converted message;
+// ends with the message of a reader that never left, which is the converted message;
 // and the kept records alone give the same plan.
 func checkLog(t *testing.T, l *logOf, o aisdk.Options) {
 	t.Helper()

@@ -146,7 +146,7 @@ func expect(t *testing.T, what string, records []chunk.Record, o merlin.Options,
 }
 
 // A sub-agent's model phase that is discarded is taken back without a cut: the
-// result so far is sent anew.
+// result so far is sent again.
 func TestSubAgentDiscards(t *testing.T) {
 	t.Parallel()
 	child := chunk.Base{AgentID: session + ".1", AgentType: "helper", RunID: "r"}

@@ -19,7 +19,7 @@ import (
 	"github.com/spool-run/spool/wire/merlin"
 )
 
-var update = flag.Bool("update", false, "write the transcripts anew")
+var update = flag.Bool("update", false, "write the transcripts again")
 
 const session = "s1"
 

@@ -73,7 +73,7 @@ func TestWirePaces(t *testing.T) {
 	}
 }
 
-// Who asks for a summary gets nobody's words, whoever the server suppresses; what
+// Who asks for a summary gets nobody's words, whichever the server suppresses; what
 // the wire cannot show is refused.
 func TestWireAgents(t *testing.T) {
 	t.Parallel()

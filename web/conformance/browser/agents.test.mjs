@@ -38,7 +38,7 @@ async function shown(page) {
 const textOf = a =>
   a.messages.filter(m => m.role === 'assistant').flatMap(m => m.parts).filter(p => p.type === 'text').map(p => p.text.trim()).join(' ');
 
-test('two sub-agents at once, over a reload in their midst', async () => {
+test('two sub-agents at once, over a reload in the middle', async () => {
   const session = newSession('agents');
   gate.allow(session, Infinity);
   const page = await openPage(browser, `${spool.url}/?session=${session}`);

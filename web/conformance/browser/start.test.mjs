@@ -88,7 +88,7 @@ test('a connection that is given up is tried again by hand', async () => {
   while (!(await given.count())) await page.clock.runFor(10_000);
   assert.equal(await page.locator('.assistant').innerText().then(t => t.startsWith(shown.trim())), true, 'what was shown is gone');
   const again = page.getByRole('button', { name: 'Try again' });
-  await again.click(); // in vain
+  await again.click(); // without effect
   await again.waitFor();
   gate.allow(session, Infinity);
   wire.mend();

@@ -16,7 +16,7 @@ export async function eventually(check) {
 
 /** The promise, or an error that says what has not happened. */
 export function awaited(promise, what) {
-  const late = new Promise((_, fail) => setTimeout(() => fail(new Error(`waited in vain: ${what()}`)), patience).unref());
+  const late = new Promise((_, fail) => setTimeout(() => fail(new Error(`waited too long: ${what()}`)), patience).unref());
   const either = Promise.race([promise, late]);
   either.catch(() => {}); // who is gone by then need not know
   return either;
