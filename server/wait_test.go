@@ -26,7 +26,7 @@ func TestWaitForSession(t *testing.T) {
 	k.problem(http.StatusBadRequest, "invalid_id", "GET", "/stream/%01?wait=1", "")
 	early := k.stream("GET", "/stream/s?wait=1", "")
 	child := k.stream("GET", "/stream/s.1?wait=1", "")
-	elsewhere := k.restarted().stream("GET", "/stream/s?wait=1", "")         // another process
+	elsewhere := k.restarted().stream("GET", "/stream/s?wait=1", "")    // another process
 	k.problem(http.StatusNotFound, "not_found", "GET", "/stream/s", "") // waiting creates nothing
 	post := k.say("s", "u1", "hi")
 	early.until("user_message")
