@@ -80,7 +80,7 @@ for (const client of [newest6, newest7]) {
     const other = open(client, { url: spool.url, session, messages: forged });
     await other.chat.sendMessage();
     assert.equal(other.errors.length, 1);
-    assert.match(other.errors[0].message, /nothing_to_continue/);
+    assert.match(other.errors[0].message, /No pending call of this session matches these answers/);
     assert.equal((await snapshotOf(spool.url, session)).status, 'paused');
     await chat.addToolApprovalResponse({ id: call(chat).approval.id, approved: true });
     await chat.sendMessage();
@@ -116,7 +116,7 @@ for (const client of [newest6, newest7]) {
     await chat.addToolApprovalResponse({ id: call(chat).approval.id, approved: true });
     await chat.sendMessage();
     assert.equal(chat.status, 'error');
-    assert.match(String(errors[0]), /nothing_to_continue/);
+    assert.match(String(errors[0]), /No pending call of this session matches these answers/);
     const again = await reload(client, other.url, session, 'snapshot', []);
     await again.done;
     assert.deepEqual(again.errors, []);

@@ -134,7 +134,7 @@ test('automatic sending does not go on after a settled turn', async () => {
     await chat.sendMessage();
     assert.equal(net.requests.length, 2);
     assert.equal(net.answered[1].status, 409);
-    assert.match(String(errors[0]?.message), /nothing_to_continue/);
+    assert.match(String(errors[0]?.message), /No pending call of this session matches these answers/);
   }
 });
 
