@@ -4,6 +4,7 @@ import { after, before } from 'node:test';
 import { counts, launch, openPage, say, test } from '../lib/browser.mjs';
 import { newSession } from '../lib/cut.mjs';
 import { hostile } from '../lib/hostile.mjs';
+import { claim } from '../lib/producer.mjs';
 import { start } from '../lib/spool.mjs';
 
 let browser, spool;
@@ -19,21 +20,7 @@ after(async () => {
 /** A session in which an agent elsewhere is at work; it says what it is given. */
 async function producer(name) {
   const session = newSession(name);
-  let seq = 0;
-  const post = async (query, body, headers = {}) => {
-    const response = await fetch(`${spool.url}/stream/${session}${query}`, { method: 'POST', body, headers });
-    assert.equal(response.status < 300, true, await response.clone().text());
-    return response.json();
-  };
-  const { epoch } = await post('?claim', '');
-  return {
-    session,
-    say: (...chunks) => {
-      const at = seq;
-      seq += chunks.length;
-      return post('', chunks.map(c => JSON.stringify(c)).join('\n'), { 'Producer-Epoch': String(epoch), 'Producer-Seq': String(at) });
-    },
-  };
+  return { session, say: await claim(spool.url, session) };
 }
 
 const inDeltas = text => (text.match(/[^]{1,60000}/g) ?? []).map(delta => ({ type: 'text_delta', delta }));

@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { after, before } from 'node:test';
 import { launch, openPage, test } from '../lib/browser.mjs';
 import { newSession } from '../lib/cut.mjs';
+import { claim } from '../lib/producer.mjs';
 import { freePort, start, tempDir } from '../lib/spool.mjs';
 
 let browser, spool;
@@ -20,14 +21,8 @@ const phone = { viewport: { width: 390, height: 700 }, hasTouch: true, isMobile:
 /** A session in which an agent elsewhere has said this. */
 async function saying(text) {
   const session = newSession('said');
-  const post = async (query, body, headers = {}) => {
-    const response = await fetch(`${spool.url}/stream/${session}${query}`, { method: 'POST', body, headers });
-    assert.equal(response.status < 300, true, await response.clone().text());
-    return response.json();
-  };
-  const { epoch } = await post('?claim', '');
-  const chunks = [{ type: 'text_delta', delta: text }, { type: 'end' }];
-  await post('', chunks.map(c => JSON.stringify(c)).join('\n'), { 'Producer-Epoch': String(epoch), 'Producer-Seq': '0' });
+  const say = await claim(spool.url, session);
+  await say({ type: 'text_delta', delta: text }, { type: 'end' });
   return session;
 }
 
