@@ -5,7 +5,7 @@ const scenes = [
   ['hello', 'A short answer'],
   ['think', 'Reasoning first'],
   ['tools', 'Tools, steps, progress'],
-  ['long', 'A long answer'],
+  ['long', 'An essay of a few minutes'],
   ['approve', 'A call that needs your approval'],
   ['meanwhile', 'Approve a call while another one runs'],
   ['client-tool', 'A call that this page executes'],
