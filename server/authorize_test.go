@@ -50,7 +50,7 @@ func TestOwnerOnly(t *testing.T) {
 		}
 		was[session] = h
 	}
-	open := []string{"/api/info", "/healthz", "/readyz"}
+	open := []string{"/api/info", "/healthz", "/readyz", "/openapi.json"}
 	vars := strings.NewReplacer("{id}", "x", "{call}", "x", "{hash}", "sha256:x", "{chat}", "x")
 	k.srv.Routes(func(pattern, method string, _ server.Action) {
 		if slices.Contains(open, pattern) {

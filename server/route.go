@@ -58,6 +58,7 @@ func (s *Server) table() []route {
 		{pattern: "/stream/{session}", methods: map[string]method{"POST": {action: ActionAppend, do: s.produce}}},
 		{pattern: "/stream/{session}/info", methods: map[string]method{"GET": {action: ActionRead, do: s.streamInfo}}},
 		{pattern: "/sessions", methods: map[string]method{"GET": {action: ActionList, do: s.sessions}}},
+		{pattern: "/openapi.json", methods: map[string]method{"GET": {do: s.openAPI}}},
 		{pattern: "/healthz", methods: map[string]method{"GET": {do: s.healthz}}},
 		{pattern: "/readyz", methods: map[string]method{"GET": {do: s.readyz}}},
 		{pattern: "/metrics", methods: map[string]method{"GET": {action: ActionOps, do: s.metricsText}}},
