@@ -223,8 +223,8 @@ type Trimmer interface {
 	Delete(ctx context.Context, session string) error
 }
 
-// SavedFold is a cached fold of log[1..Seq]. It is used only if Version and Incarnation
-// match the reader's.
+// SavedFold is a cached fold of log[1..Seq]. It is used only if Incarnation and, unless
+// the records are gone, Version match the reader's.
 type SavedFold struct {
 	Version     int
 	Incarnation uint64

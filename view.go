@@ -114,15 +114,16 @@ func (g *Log) openFold(ctx context.Context, just Head, upTo uint64) (*fold.Fold,
 	return fold.New(g.session), src, nil
 }
 
-// savedFold returns the saved fold if it is one of this version, this
-// incarnation and not too new. It is a cache: no error matters.
+// savedFold returns the saved fold if it is one of this version, this incarnation and
+// not too new. It is a cache: no error matters. Where the records that it holds are gone,
+// an earlier version's is better than none.
 func (g *Log) savedFold(ctx context.Context, store FoldStore, just Head, upTo uint64) (*fold.Fold, *source) {
 	saved, err := store.LoadFold(ctx, g.session, savedName)
-	if err != nil || saved.Version != fold.Version || saved.Seq == 0 || upTo > 0 && saved.Seq > upTo {
+	if err != nil || saved.Version < fold.Oldest || saved.Version > fold.Version || saved.Seq == 0 || upTo > 0 && saved.Seq > upTo {
 		return nil, nil
 	}
 	src, err := newSource(ctx, g, just, saved.Seq, upTo)
-	if err != nil || src.incarnation != saved.Incarnation {
+	if err != nil || src.incarnation != saved.Incarnation || saved.Version != fold.Version && g.tail.current().Floor == 0 {
 		return nil, nil
 	}
 	f, err := fold.Load(saved.Data)

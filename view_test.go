@@ -162,6 +162,8 @@ func TestForeignSavedFoldIsIgnored(t *testing.T) {
 	want := plainFold(t, store.log("s"))
 	for _, saved := range []SavedFold{
 		{Version: fold.Version + 1, Incarnation: 1, Seq: 5, Data: []byte(`{"session":"s","seq":5}`)},
+		{Version: fold.Oldest, Incarnation: 1, Seq: 5, Data: []byte(`{"session":"s","seq":5}`)},
+		{Version: fold.Oldest - 1, Incarnation: 1, Seq: 5, Data: []byte(`{"session":"s","seq":5}`)},
 		{Version: fold.Version, Incarnation: 2, Seq: 5, Data: []byte(`{"session":"s","seq":5}`)},
 		{Version: fold.Version, Incarnation: 1, Seq: 5000, Data: []byte(`{"session":"s","seq":5000}`)},
 		{Version: fold.Version, Incarnation: 1, Seq: 5, Data: []byte(`nonsense`)},
@@ -174,5 +176,37 @@ func TestForeignSavedFoldIsIgnored(t *testing.T) {
 			t.Errorf("with %+v: %s", saved, got)
 		}
 		logs.Close()
+	}
+}
+
+// Where kept records are gone, a saved fold of an earlier version is all that is left of
+// them, and is used.
+func TestSavedFoldOfGoneRecords(t *testing.T) {
+	store, g := newTestLog(t, nil)
+	ctx := context.Background()
+	w := g.Writer(store.claim("s"), WriterOptions{})
+	turn(t, g, w, "a", 5)
+	f := fold.New("s")
+	for _, r := range store.log("s") {
+		if err := f.Apply(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	data, err := f.Save()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := store.SaveFold(ctx, "s", savedName, SavedFold{Version: fold.Oldest, Incarnation: 1, Seq: f.Seq, Data: data}); err != nil {
+		t.Fatal(err)
+	}
+	turn(t, g, w, "b", 5)
+	want := plainFold(t, store.log("s"))
+	if err := store.Trim(ctx, "s", f.Seq, f.Seq); err != nil {
+		t.Fatal(err)
+	}
+	logs := NewLogs(store, nil)
+	defer logs.Close()
+	if got := viewJSON(t, mustLog(t, logs)); got != want {
+		t.Errorf("%s\nwant\n%s", got, want)
 	}
 }

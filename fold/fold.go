@@ -28,8 +28,12 @@ import (
 )
 
 // Version changes whenever the same records fold into something else. Saved folds
-// of another version are ignored.
-const Version = 14
+// of another version are ignored, except that those since [Oldest] are read where the
+// records that they hold are gone.
+const (
+	Version = 14
+	Oldest  = 13
+)
 
 // Fold is a session's state: what its log's records, folded in order, say. It
 // is a deterministic function of them, and the same from all records and from
