@@ -139,10 +139,14 @@ func caused(ctx context.Context, err error) error {
 	return err
 }
 
-// unaddressed takes the address out of a transport's error: it may hold credentials.
+// unaddressed takes the address out of a transport's error: it may hold credentials. A
+// connection that was closed before its answer is no end of anything.
 func unaddressed(err error) error {
 	if e, ok := errors.AsType[*url.Error](err); ok {
-		return e.Err
+		err = e.Err
+	}
+	if errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
 	}
 	return err
 }

@@ -334,15 +334,19 @@ func TestHalfARecord(t *testing.T) {
 		n++
 		body := "data: a\n\ndata: b\n\n"
 		switch n {
+		case 4:
+			return nil, io.EOF // closed before its answer
 		case 2:
 			body = "data: a\n\ndata: b\n\nid: 1\ndata: c\n\ndata: d\n\n"
 		case 3:
-			body = "data: d\n\nid: 2\ndata: e\n\ndata: [DONE]\n\n"
+			body = "data: d\n\nid: 2\ndata: e\n\n"
+		case 5:
+			body = "data: [DONE]\n\n"
 		}
 		return answer(r, 200, strings.NewReader(body)), nil
 	}, client.Options{Retry: client.Retry{Jitter: func(int64) int64 { return 0 }}})
 	got := events(t, c.Session("s").Attach(t.Context(), client.AttachOptions{Wire: aisdk.Wire(aisdk.Options{})}))
-	if s := strings.Join(got, "|"); s != "  a|  b|1  c|  d|2  e|  [DONE]" || n != 3 {
+	if s := strings.Join(got, "|"); s != "  a|  b|1  c|  d|2  e|  [DONE]" || n != 5 {
 		t.Errorf("%q after %d connections", s, n)
 	}
 }

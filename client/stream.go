@@ -149,7 +149,7 @@ func (st *Stream) advance() error {
 		return nil
 	case st.ctx.Err() != nil:
 		return context.Cause(st.ctx)
-	case errors.Is(err, io.EOF): // nothing to show, or nothing more
+	case errors.Is(err, errNothing):
 		return io.EOF
 	case lost(err):
 		return st.resync(err)
@@ -246,8 +246,10 @@ func (st *Stream) drop() {
 	st.con = nil
 }
 
-// connect opens the stream after its position. It fails with io.EOF if there is nothing
-// to show.
+// errNothing is the answer that there is nothing to show, or nothing more.
+var errNothing = errors.New("nothing to show")
+
+// connect opens the stream after its position. It fails with [errNothing].
 func (st *Stream) connect() error {
 	q := maps.Clone(st.o.Query)
 	if q == nil {
@@ -282,8 +284,8 @@ func (st *Stream) connect() error {
 	}
 	if res.StatusCode == http.StatusNoContent {
 		_ = res.Body.Close()
-		cancel(io.EOF)
-		return io.EOF
+		cancel(errNothing)
+		return errNothing
 	}
 	st.con = &connection{body: res.Body, cancel: cancel, ctx: ctx, since: time.Now()}
 	st.con.idle = newAlarm(st.s.c.o.Idle, errIdle, cancel)

@@ -88,6 +88,9 @@ func survive(t *testing.T, kind chunk.Type, args ...string) {
 		t.Fatal(err)
 	}
 	var said strings.Builder
+	if len(snap.Messages) < 2 {
+		t.Fatalf("%s %s %+v; the log ended %+v at %v", snap.Status, snap.Reason, snap.Messages, log.Ending(), log.Cursor())
+	}
 	for _, p := range snap.Messages[1].Parts {
 		if p.Type == "text" {
 			said.WriteString(p.Text)
