@@ -80,6 +80,9 @@ func TestCodeInDocs(t *testing.T) {
 		}
 		have := given[name]
 		for n, block := range goBlock.FindAllStringSubmatch(string(text), -1) {
+			if strings.HasPrefix(block[1], "package main\n") {
+				continue // TestQuickstart builds and runs it
+			}
 			if err := check(compiled, have.names, have.of, block[1]); err != nil {
 				t.Errorf("%s, example %d: %v\n%s", name, n+1, err, block[1])
 			}
