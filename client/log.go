@@ -21,7 +21,8 @@ type LogOptions struct {
 	Resync   bool         // begin again when the position cannot be served: see [AttachOptions]
 }
 
-// Entry is one entry of a log.
+// Entry is one entry of a log. If trace was trimmed, a log that is read from the start
+// begins with a trace_omitted that says so, whose Seq is 0, and the records that remain.
 type Entry struct {
 	chunk.Record
 	Chunk chunk.Chunk // the record, decoded
@@ -48,12 +49,13 @@ type LogStream struct {
 
 // Log returns the session's log. It connects when Next is called, and ends with ctx.
 func (s *Session) Log(ctx context.Context, o LogOptions) *LogStream {
-	a := AttachOptions{Snapshot: o.Snapshot, Follow: o.Follow, Wait: o.Wait, Resync: o.Resync}
+	// The framing carries sequences where ids cannot: in the plan of a trimmed log.
+	a := AttachOptions{Query: set("framing", "event"), Snapshot: o.Snapshot, Follow: o.Follow, Wait: o.Wait, Resync: o.Resync}
 	if o.After != (spool.Cursor{}) {
 		a.After = o.After.String()
 	}
 	if o.Self {
-		a.Query = set("agent", "self")
+		a.Query.Set("agent", "self")
 	}
 	return &LogStream{st: s.Attach(ctx, a)}
 }

@@ -181,6 +181,25 @@ func TestResync(t *testing.T) {
 		t.Errorf("trimmed: %v", err)
 	}
 
+	// From the start: what remains, whatever is cut, with its sequences.
+	kept := k.rest(s.Log(ctx, client.LogOptions{}))
+	if len(kept) == 0 || len(kept) >= len(whole) {
+		t.Errorf("%d of %d records remain", len(kept), len(whole))
+	}
+	k.through(cutting(2, false))
+	for i, e := range k.rest(s.Log(ctx, client.LogOptions{})) {
+		if e.Seq == 0 {
+			if e.Type != chunk.TypeTraceOmitted {
+				t.Errorf("%s has no sequence", e.Data)
+			}
+			continue
+		}
+		if want := whole[e.Seq-1]; e.Seq != kept[i].Seq || string(e.Data) != string(want.Data) || e.Class != chunk.Kept {
+			t.Errorf("record %d is %s, want %s", e.Seq, e.Data, want.Data)
+		}
+	}
+	k.through(nil)
+
 	// With Resync: the snapshot has everything, and then the next turn comes.
 	for name, o := range profiles() {
 		o.Resync, o.After = true, "3"
