@@ -205,6 +205,9 @@ type Citation struct {
 	MediaType string `json:"mediaType,omitempty"` // set for documents
 	Filename  string `json:"filename,omitempty"`
 	CitedText string `json:"citedText,omitempty"`
+	// DocumentIndex counts the documents of the request, from 0, if the provider says
+	// which of them is cited.
+	DocumentIndex *int `json:"documentIndex,omitempty"`
 }
 
 func (*Citation) ChunkType() Type { return TypeCitation }

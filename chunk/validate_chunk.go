@@ -116,6 +116,9 @@ func (v validator) statePatch(c *StatePatch) validator {
 
 func (v validator) citation(c *Citation) validator {
 	v.name("sourceId", c.SourceID)
+	if c.DocumentIndex != nil {
+		v.count("documentIndex", int64(*c.DocumentIndex))
+	}
 	return v
 }
 

@@ -38,7 +38,7 @@ func sampleChunks() []Chunk {
 		&Custom{b, "note", raw, "n1", true, "c"},
 		&Progress{b, "p", "q", "label", "running", new(50.0), raw},
 		&StatePatch{b, []PatchOperation{{"add", "/a/-", "", json.RawMessage(`1`)}, {"move", "/b", "/a~1b", nil}, {"remove", "", "", nil}}, "c"},
-		&Citation{b, "src", "https://example.com", "T", "text/html", "f", "quoted"},
+		&Citation{b, "src", "https://example.com", "T", "text/html", "f", "quoted", new(1)},
 		&File{b, "data:,x", "text/plain", "f", raw},
 		&UsageReport{b, usage},
 		&ErrorChunk{b, "boom", "code", true, true},

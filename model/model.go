@@ -99,7 +99,11 @@ type ToolResult struct {
 }
 
 // Source is something that the answer cites.
-type Source struct{ ID, URL, Title, MediaType, Filename, CitedText string }
+type Source struct {
+	ID, URL, Title, MediaType, Filename, CitedText string
+
+	Document *int // index of the document among those of the request, if the provider gives it
+}
 
 // File is a file that the model made.
 type File struct{ URL, MediaType, Filename string }

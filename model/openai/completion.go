@@ -209,7 +209,7 @@ type citation struct {
 	URL           string `json:"url"`
 	Title         string `json:"title"`
 	DocumentTitle string `json:"document_title"`
-	DocumentIndex index  `json:"document_index"`
+	DocumentIndex *index `json:"document_index"`
 	CitedText     string `json:"cited_text"`
 }
 
@@ -220,8 +220,13 @@ func (c *citation) source() model.Source {
 		if s.Title == "" {
 			s.Title = c.DocumentTitle
 		}
+		at := 0
+		if c.DocumentIndex != nil && *c.DocumentIndex >= 0 {
+			at = int(*c.DocumentIndex)
+			s.Document = &at
+		}
 		if s.Title == "" && s.CitedText != "" {
-			s.Title = "Document " + strconv.Itoa(int(c.DocumentIndex)+1)
+			s.Title = "Document " + strconv.Itoa(at+1)
 		}
 	}
 	return s

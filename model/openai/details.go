@@ -14,6 +14,8 @@ import (
 type details struct {
 	blocks []*block
 	opaque string // GitHub Copilot's signature
+
+	id, signature string // of reasoning that came as an object
 }
 
 type block struct {
@@ -48,6 +50,21 @@ func (d *details) add(raw []json.RawMessage) (shown string) {
 	return shown
 }
 
+// name takes the id and the signature of reasoning that is an object.
+func (d *details) name(raw json.RawMessage) {
+	var o struct {
+		ID        string `json:"id"`
+		Signature string `json:"signature"`
+	}
+	if len(raw) == 0 || raw[0] != '{' || provider.Decode(raw, &o) != nil {
+		return
+	}
+	if o.ID != "" {
+		d.id = o.ID
+	}
+	d.signature += o.Signature
+}
+
 // continues reports whether a piece belongs to b.
 func (b *block) continues(piece map[string]any) bool {
 	same := func(key string) bool { return reflect.DeepEqual(b.members[key], piece[key]) }
@@ -80,12 +97,15 @@ type kept struct {
 	Field   string            `json:"field,omitempty"` // in which the text goes back
 	Opaque  string            `json:"reasoning_opaque,omitempty"`
 	Item    json.RawMessage   `json:"item,omitempty"` // of the Responses API
+
+	ID        string `json:"id,omitempty"`
+	Signature string `json:"signature,omitempty"`
 }
 
 // metadata returns what a reasoning block must keep, and forgets it. Field is the
 // member that the text came in.
 func (d *details) metadata(field, from string) json.RawMessage {
-	k := kept{From: from}
+	k := kept{From: from, ID: d.id, Signature: d.signature}
 	for _, b := range d.blocks {
 		if data, err := provider.Marshal(b); err == nil {
 			k.Details = append(k.Details, data)
@@ -97,10 +117,11 @@ func (d *details) metadata(field, from string) json.RawMessage {
 		k.Field, k.Opaque = "reasoning_text", d.opaque
 	case field == "reasoning_content":
 		k.Field = field
+	case k.ID+k.Signature != "":
 	default:
 		return nil
 	}
-	d.blocks, d.opaque = nil, ""
+	*d = details{}
 	data, err := provider.Marshal(map[string]kept{"openai": k})
 	if err != nil {
 		return nil

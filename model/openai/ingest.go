@@ -115,7 +115,7 @@ func (in *ingester) chunk(data []byte) {
 		in.take(&c.Choices[i])
 	}
 	for _, url := range c.Citations {
-		in.source(model.Source{URL: url})
+		in.source(model.Source{URL: url}, nil)
 	}
 	in.countAll(&c)
 	switch failure := c.failure(); {
@@ -230,6 +230,7 @@ func (in *ingester) delta(d *delta) {
 		}
 	}
 	in.reasoning(field, said)
+	in.details.name(d.Reasoning)
 	if in.quoted != nil && d.Index != nil && *d.Index > *in.quoted && text != "" {
 		in.endText() // so that a quotation is shown with the words that it belongs to
 		in.quoted = nil
@@ -242,10 +243,10 @@ func (in *ingester) delta(d *delta) {
 		in.sound.add(d.Audio.Data)
 	}
 	for _, a := range d.Annotations {
-		in.source(model.Source{URL: a.URL.URL, Title: a.URL.Title, CitedText: a.URL.Content})
+		in.source(model.Source{URL: a.URL.URL, Title: a.URL.Title, CitedText: a.URL.Content}, nil)
 	}
 	if d.Citation != nil {
-		in.source(d.Citation.source())
+		in.source(d.Citation.source(), d.Index)
 		in.quoted = d.Index
 	}
 	for _, url := range files {
@@ -330,14 +331,17 @@ func (in *ingester) tool(d *toolDelta) {
 	}
 }
 
-// source emits what the answer cites. Each quotation is emitted once, and so is each
-// source without one.
-func (in *ingester) source(s model.Source) {
+// source emits what the answer cites. Each quotation is emitted once in each block, and
+// each source without one once. Block is nil if the provider does not give it.
+func (in *ingester) source(s model.Source, block *index) {
 	document := s.URL
 	if document == "" {
 		document = s.Title
 	}
 	quotation := document + "\x00" + s.CitedText
+	if block != nil {
+		quotation += "\x00" + strconv.Itoa(int(*block))
+	}
 	if document == "" || in.sources[quotation] || s.CitedText == "" && in.sources[document] {
 		return
 	}

@@ -58,6 +58,9 @@ func (p *Projector) Collected() StreamedChunks {
 			event := ReasoningChunk{Text: b.text, Index: p.index(i)}
 			if part := reasons[b.first]; part != nil {
 				event.ID, event.Signature = part.ID, signature(part.ProviderMetadata)
+				if id := providersID(part.ProviderMetadata); id != "" {
+					event.ID = id
+				}
 			}
 			out.ReasoningContent = append(out.ReasoningContent, event)
 		case TypeToolCalls:
@@ -75,7 +78,7 @@ func (p *Projector) Collected() StreamedChunks {
 			}
 		}
 	}
-	_, quotes := attach(s.sources, nil)
+	_, quotes := p.attach(s.sources, nil)
 	for i, src := range s.sources {
 		if src.text != "" {
 			out.Citations = append(out.Citations, Citation{quotes[i].doc, src.text})
@@ -88,14 +91,20 @@ func (p *Projector) Collected() StreamedChunks {
 }
 
 // signature returns the signature in the metadata of any provider.
-func signature(metadata json.RawMessage) string {
-	var providers map[string]struct {
-		Signature string `json:"signature"`
-	}
+func signature(metadata json.RawMessage) string { return member(metadata, "signature") }
+
+// providersID returns the provider's own id in its metadata.
+func providersID(metadata json.RawMessage) string { return member(metadata, "id") }
+
+// member returns a text in the metadata of any provider.
+func member(metadata json.RawMessage, name string) string {
+	var providers map[string]map[string]json.RawMessage
 	_ = json.Unmarshal(metadata, &providers)
 	found := ""
 	for _, p := range providers {
-		found = max(found, p.Signature)
+		var s string
+		_ = json.Unmarshal(p[name], &s)
+		found = max(found, s)
 	}
 	return found
 }

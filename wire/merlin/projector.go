@@ -19,6 +19,10 @@ type Projector struct {
 	children map[string]*child // its sub-agents, and theirs, by their sessions
 	byCall   map[string]*child // the latest sub-agent of each of its own calls
 
+	// Of a Streamer:
+	voices    []*child     // streams of the root beside its message
+	documents []Attachment // that the model was given
+
 	values   values
 	view     view // what a client has that was connected all the time
 	begun    bool // the turn's first run has begun
@@ -170,6 +174,13 @@ func (p *Projector) adopt(siblings map[string]*child, c *chunk.SubAgentStart) {
 	maps.DeleteFunc(siblings, func(_ string, k *child) bool { return k.session == kid.session })
 	p.children[c.SubSessionID] = kid
 	siblings[c.CallID] = kid
+}
+
+// join adds a stream of the root beside its message. Its chunks are those of this agent.
+func (p *Projector) join(agent string) {
+	voice := &child{session: agent, fold: fold.NewMessageFold(agent), byCall: map[string]*child{}}
+	p.children[agent] = voice
+	p.voices = append(p.voices, voice)
 }
 
 // applyChild folds a record of a sub-agent of the turn, at whatever depth.

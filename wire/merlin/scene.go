@@ -56,6 +56,7 @@ type step struct {
 // source is a citation, or a link that nothing is quoted from.
 type source struct {
 	first      uint64
+	id         string
 	at         int // index of the block it belongs to; -1 before the first
 	doc        string
 	url, title string
@@ -64,53 +65,98 @@ type source struct {
 
 // scene makes the scene of the turn's message and its sub-agents'.
 func (p *Projector) scene() *scene {
-	s := &scene{}
-	group := -1
-	var calls []attached
-	parents := map[string]string{}
-	parts := p.fold.Message().Parts
-	for i := range parts {
-		part := &parts[i]
-		switch part.Type {
-		case chunk.PartStep:
-			group = -1
-		case chunk.PartText, chunk.PartReasoning:
-			if part.Text == "" {
-				continue
-			}
-			group = -1
-			kind := TypeText
-			if part.Type == chunk.PartReasoning {
-				kind = TypeReasoning
-			}
-			s.blocks = append(s.blocks, block{kind: kind, first: part.First, text: part.Text})
-		case chunk.PartTool:
-			earlier := 0
-			if group >= 0 {
-				earlier = len(s.blocks[group].calls)
-			}
-			c, ok := p.call(part.Tool, earlier)
-			if !ok {
-				continue
-			}
-			if group < 0 {
-				group = len(s.blocks)
-				s.blocks = append(s.blocks, block{kind: TypeToolCalls, first: part.First})
-			}
-			s.blocks[group].calls = append(s.blocks[group].calls, c)
-			calls = append(calls, attached{c.id, group})
-		case chunk.PartData:
-			if part.Name == "progress" {
-				p.place(s, part, parents, calls)
-			}
-		case chunk.PartSource:
-			s.sources = append(s.sources, newSource(part, len(s.blocks)-1))
-		case chunk.PartFile:
-			s.files = append(s.files, Attachment{URL: p.values.url(part), Title: part.Filename, MediaType: part.MediaType})
+	b := sceneBuilder{p: p, s: &scene{}, parents: map[string]string{}}
+	if len(p.voices) > 0 {
+		b.addAll()
+	} else {
+		group := -1
+		parts := p.fold.Message().Parts
+		for i := range parts {
+			group = b.add(&parts[i], group)
 		}
 	}
-	p.addChildren(s)
-	return s
+	p.addChildren(b.s)
+	return b.s
+}
+
+// sceneBuilder adds the parts of the turn's message to a scene, one by one.
+type sceneBuilder struct {
+	p       *Projector
+	s       *scene
+	calls   []attached
+	parents map[string]string // of progress parts
+}
+
+// addAll adds the parts of the message and those of the voices beside it, in the order
+// in which they were opened.
+func (b *sceneBuilder) addAll() {
+	type spoken struct {
+		part  *chunk.Part
+		voice int
+	}
+	var list []spoken
+	for v := range len(b.p.voices) + 1 {
+		f := b.p.fold
+		if v > 0 {
+			f = b.p.voices[v-1].fold
+		}
+		parts := f.Message().Parts
+		for i := range parts {
+			list = append(list, spoken{&parts[i], v})
+		}
+	}
+	slices.SortStableFunc(list, func(x, y spoken) int { return cmp.Compare(x.part.First, y.part.First) })
+	groups := make([]int, len(b.p.voices)+1)
+	for i := range groups {
+		groups[i] = -1
+	}
+	for _, x := range list {
+		groups[x.voice] = b.add(x.part, groups[x.voice])
+	}
+}
+
+// add adds a part. Group is the block of the calls of its model phase so far, -1 if
+// there is none; add returns what it is after the part.
+func (b *sceneBuilder) add(part *chunk.Part, group int) int {
+	p, s := b.p, b.s
+	switch part.Type {
+	case chunk.PartStep:
+		return -1
+	case chunk.PartText, chunk.PartReasoning:
+		if part.Text == "" {
+			return group
+		}
+		kind := TypeText
+		if part.Type == chunk.PartReasoning {
+			kind = TypeReasoning
+		}
+		s.blocks = append(s.blocks, block{kind: kind, first: part.First, text: part.Text})
+		return -1
+	case chunk.PartTool:
+		earlier := 0
+		if group >= 0 {
+			earlier = len(s.blocks[group].calls)
+		}
+		c, ok := p.call(part.Tool, earlier)
+		if !ok {
+			return group
+		}
+		if group < 0 {
+			group = len(s.blocks)
+			s.blocks = append(s.blocks, block{kind: TypeToolCalls, first: part.First})
+		}
+		s.blocks[group].calls = append(s.blocks[group].calls, c)
+		b.calls = append(b.calls, attached{c.id, group})
+	case chunk.PartData:
+		if part.Name == "progress" {
+			p.place(s, part, b.parents, b.calls)
+		}
+	case chunk.PartSource:
+		s.sources = append(s.sources, newSource(part, len(s.blocks)-1))
+	case chunk.PartFile:
+		s.files = append(s.files, Attachment{URL: p.values.url(part), Title: part.Filename, MediaType: part.MediaType})
+	}
+	return group
 }
 
 // attached is a call and the block it is in.
@@ -333,10 +379,7 @@ func (s *step) step() Step {
 }
 
 func newSource(part *chunk.Part, at int) source {
-	doc := part.URL
-	if doc == "" { // a document without a URL is told by its name
-		doc = "\x00" + part.Filename + "\x00" + part.Title
-	}
+	doc := document(part.URL, part.Filename, part.Title)
 	if doc == "\x00\x00" {
 		doc += part.ID
 	}
@@ -344,23 +387,41 @@ func newSource(part *chunk.Part, at int) source {
 	if title == "" {
 		title = part.Filename
 	}
-	return source{first: part.First, at: at, doc: doc, url: part.URL, title: title, text: part.Text}
+	return source{first: part.First, id: part.ID, at: at, doc: doc, url: part.URL, title: title, text: part.Text}
 }
 
 // quote is the place of a source's text among the attachments.
 type quote struct{ doc, text int } // from 0; text is -1 for a link without a quotation
 
+// document is what tells a document apart: its URL, or without one its name.
+func document(url, filename, title string) string {
+	if url != "" {
+		return url
+	}
+	return "\x00" + filename + "\x00" + title
+}
+
 // attach returns the attachments of sources and files, and the place of each
-// source. Each document is listed once, and each text once in its document.
-func attach(sources []source, files []Attachment) ([]Attachment, []quote) {
+// source. Each document is listed once, and each text once in its document. The
+// documents that the model was given come first.
+func (p *Projector) attach(sources []source, files []Attachment) ([]Attachment, []quote) {
 	var list []Attachment
-	docs := map[string]int{}
+	docs := map[string]int{} // indexes + 1
+	if len(sources) > 0 {
+		for i, d := range p.documents {
+			d.CitedText = slices.Clone(d.CitedText)
+			list = append(list, d)
+			if key := document(d.URL, "", d.Title); docs[key] == 0 {
+				docs[key] = i + 1
+			}
+		}
+	}
 	quotes := make([]quote, len(sources))
 	for i, s := range sources {
-		doc, ok := docs[s.doc]
-		if !ok {
+		doc := docs[s.doc] - 1
+		if doc < 0 {
 			doc = len(list)
-			docs[s.doc] = doc
+			docs[s.doc] = doc + 1
 			list = append(list, Attachment{URL: s.url, Title: s.title})
 		}
 		quotes[i] = quote{doc, -1}
@@ -375,6 +436,16 @@ func attach(sources []source, files []Attachment) ([]Attachment, []quote) {
 		quotes[i].text = at
 	}
 	return append(list, files...), quotes
+}
+
+// links returns the documents that a citation's index counts: those that the model was
+// given, and those that have been cited.
+func (p *Projector) links() []Attachment {
+	if sources := p.scene().sources; len(sources) > 0 {
+		list, _ := p.attach(sources, nil)
+		return list
+	}
+	return p.documents
 }
 
 // sameAttachments reports whether two lists are the same to a client.

@@ -1,15 +1,15 @@
 package merlin
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"iter"
+	"log/slog"
 	"net/http"
 	"sync"
 
+	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/internal/sse"
 )
@@ -23,15 +23,34 @@ import (
 type Streamer struct {
 	w     io.Writer
 	flush func() error
+	o     StreamerOptions
 
 	mu    sync.Mutex
 	p     *Projector
 	seq   uint64
 	steps int
-	kids  int
 	begun bool
 	ended bool
 	err   error // the client is gone
+
+	own      []*modelStream    // the agent's own streams that run or wait, in the order in which they began
+	calls    map[string]string // who made each call, by their agent ids; "" if the call is not shown
+	kids     map[string]string // agent id of each call's sub-agent
+	speakers int               // agent ids that have been used besides the answer's own
+}
+
+// StreamerOptions are the options of a [Streamer].
+type StreamerOptions struct {
+	Options
+	// Documents are the attachments that the model was given, in the order in which its
+	// citations count them. Clients are sent them with the first citation.
+	Documents []Attachment
+	// AnyOrigin allows pages of all origins to read the response: it sets
+	// Access-Control-Allow-Origin and Access-Control-Allow-Headers to *.
+	AnyOrigin bool
+	// Logger is told what is left out because the provider sent it broken; nil tells
+	// nobody.
+	Logger *slog.Logger
 }
 
 // StreamConfig says what a stream is. The zero value is the agent's own words.
@@ -43,15 +62,24 @@ type StreamConfig struct {
 	Suppress bool
 }
 
-// ErrEnded is returned by a [Streamer] that has ended.
-var ErrEnded = errors.New("merlin: the answer has ended")
+// Errors of a [Streamer].
+var (
+	ErrEnded       = errors.New("merlin: the answer has ended")
+	ErrUnknownCall = errors.New("merlin: no stream has made this call")
+	ErrNoDocument  = errors.New("merlin: there is no document at this index")
+)
 
 const streamed = "stream" // session, turn and run of a Streamer's records
 
 // NewStreamer returns a streamer that writes to w and flushes it, if it can, after
 // every chunk. Options may be nil.
-func NewStreamer(w io.Writer, o *Options) *Streamer {
-	s := &Streamer{w: w, p: NewProjector(streamed, o), flush: func() error { return nil }}
+func NewStreamer(w io.Writer, o *StreamerOptions) *Streamer {
+	if o == nil {
+		o = new(StreamerOptions)
+	}
+	s := &Streamer{w: w, o: *o, p: NewProjector(streamed, &o.Options), flush: func() error { return nil },
+		calls: map[string]string{}, kids: map[string]string{}}
+	s.p.documents = o.Documents
 	if rw, ok := w.(http.ResponseWriter); ok {
 		s.flush = func() error {
 			if err := http.NewResponseController(rw).Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
@@ -64,8 +92,8 @@ func NewStreamer(w io.Writer, o *Options) *Streamer {
 }
 
 // Init sends the response's headers, and in V1 the event with which it begins.
-// Other methods call it if nobody has. It sets no Access-Control headers: a program
-// that needs them sets them before.
+// Other methods call it if nobody has. It sets no Access-Control headers unless
+// [StreamerOptions.AnyOrigin] is set: a program that needs others sets them before.
 func (s *Streamer) Init() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -83,6 +111,10 @@ func (s *Streamer) init() error {
 	if rw, ok := s.w.(http.ResponseWriter); ok {
 		sse.SetHeaders(rw.Header())
 		rw.Header().Set("Connection", "keep-alive")
+		if s.o.AnyOrigin {
+			rw.Header().Set("Access-Control-Allow-Origin", "*")
+			rw.Header().Set("Access-Control-Allow-Headers", "*")
+		}
 		rw.WriteHeader(http.StatusOK)
 	}
 	return s.feed(&chunk.RunStarted{TurnID: streamed, MessageID: streamed, Mode: "start"})
@@ -106,11 +138,16 @@ func (s *Streamer) feed(c chunk.Chunk) error {
 	if err != nil {
 		return err
 	}
+	return s.write(frames)
+}
+
+// write sends frames.
+func (s *Streamer) write(frames []spool.Frame) error {
 	var out []byte
 	for _, f := range frames {
 		out = append(out, f.Data...)
 	}
-	if len(out) > 0 {
+	if len(out) > 0 && s.err == nil {
 		if _, s.err = s.w.Write(out); s.err == nil {
 			s.err = s.flush()
 		}
@@ -118,110 +155,25 @@ func (s *Streamer) feed(c chunk.Chunk) error {
 	return s.err
 }
 
-// Stream writes a model's answer as it comes, and returns it when it has ended. It
-// takes text, reasoning, calls, progress, citations, files and usage, and ignores
-// other chunks.
-//
-// When the stream fails, Stream returns the error and what came before, without its
-// calls, which may be incomplete. The answer is not ended by that: the caller calls
-// End, or Stream again. Nothing more is read when ctx ends or the client is gone.
-func (s *Streamer) Stream(ctx context.Context, chunks iter.Seq2[chunk.Chunk, error], c StreamConfig) (StreamedChunks, error) {
-	v, err := s.open(c)
-	if err != nil {
-		return v.collected.Collected(), err
-	}
-	for event, failed := range chunks {
-		if err = failed; err == nil {
-			err = context.Cause(ctx)
-		}
-		if err == nil {
-			err = s.take(v, event)
-		}
-		if err != nil {
-			break
-		}
-	}
-	out := v.collected.Collected()
-	if err != nil {
-		out.ToolCalls = nil
-	}
-	return out, err
-}
-
-// modelStream is one call of [Streamer.Stream].
-type modelStream struct {
-	base      chunk.Base
-	collected *Projector // of this stream alone
-	hidden    bool       // it is suppressed; the projector suppresses sub-agents by itself
-}
-
-// open begins a stream.
-func (s *Streamer) open(c StreamConfig) (*modelStream, error) {
+// Result shows the outcome of a call. Failure is "" if it did not fail. The calls of
+// sub-agents are known, but not shown, and neither are their outcomes. A call that no
+// stream has made is [ErrUnknownCall].
+func (s *Streamer) Result(callID, tool string, result json.RawMessage, failure string) error {
+	c := &chunk.ToolEnd{ToolCallID: callID, ToolName: tool, Result: result, Success: failure == "", Error: failure}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	o := s.p.o
-	err := s.init()
-	if err == nil {
-		o.FirstIndex += len(s.p.scene().blocks)
+	if err := s.init(); err != nil {
+		return err
 	}
-	v := &modelStream{chunk.Base{AgentID: streamed, RunID: streamed}, NewProjector(streamed, &o), c.Suppress && c.AsResultOf == ""}
-	if err == nil && c.AsResultOf != "" {
-		s.kids++
-		v.base.AgentID = fmt.Sprintf("%s.%d", streamed, s.kids)
-		if err = s.feed(&chunk.SubAgentStart{SubAgentType: "agent", SubSessionID: v.base.AgentID, CallID: c.AsResultOf}); err == nil {
-			s.p.children[v.base.AgentID].suppressed = c.Suppress
-		}
-	}
-	if err == nil {
-		err = collect(v.collected, &chunk.RunStarted{Base: v.base, TurnID: streamed, MessageID: streamed, Mode: "start"}, 1)
-	}
-	if err == nil {
-		s.steps++
-		err = s.feed(&chunk.StepStarted{Base: v.base, StepID: fmt.Sprint(s.steps)})
-	}
-	return v, err
-}
-
-// take projects a chunk of a stream.
-func (s *Streamer) take(v *modelStream, event chunk.Chunk) error {
-	thought := false
-	switch event.(type) {
-	case *chunk.Thinking:
-		thought = true
-	case *chunk.TextDelta, *chunk.ToolArgStreamStart, *chunk.ToolArgStreamDelta, *chunk.ToolArgStreamEnd,
-		*chunk.ToolStart, *chunk.ToolEnd, *chunk.ToolInputError, *chunk.Progress, *chunk.Citation, *chunk.File, *chunk.UsageReport:
-	default:
+	caller, known := s.calls[callID]
+	switch {
+	case !known:
+		return fmt.Errorf("%w: %q", ErrUnknownCall, callID)
+	case caller == "":
 		return nil
 	}
-	b := event.ChunkBase()
-	b.AgentID, b.RunID = v.base.AgentID, v.base.RunID
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.ended {
-		return ErrEnded
-	}
-	if err := collect(v.collected, event, s.seq+2); err != nil {
-		return err
-	}
-	if v.hidden && !(thought && s.p.o.Literal.revealsThoughts()) {
-		return s.err
-	}
-	return s.feed(event)
-}
-
-// collect folds a chunk of a stream for its caller.
-func collect(p *Projector, c chunk.Chunk, seq uint64) error {
-	data, err := chunk.Append(nil, c)
-	if err != nil {
-		return err
-	}
-	_, err = p.Apply(nil, chunk.Record{Seq: seq, Type: c.ChunkType(), Agent: c.ChunkBase().AgentID, Class: chunk.ClassOf(c), Data: data})
-	return err
-}
-
-// Result shows the outcome of a call. Failure is "" if it did not fail.
-func (s *Streamer) Result(callID, tool string, result json.RawMessage, failure string) error {
-	return s.emit(&chunk.ToolEnd{ToolCallID: callID, ToolName: tool, Result: result, Success: failure == "", Error: failure})
+	c.AgentID, c.RunID = caller, streamed
+	return s.feed(c)
 }
 
 // EmitProgress shows a step. It is what [NewEventManager] takes.
@@ -266,6 +218,11 @@ func (s *Streamer) End(failure error) error {
 	defer s.mu.Unlock()
 	if err := s.init(); err != nil {
 		return err
+	}
+	for _, v := range s.own { // what waits is shown before the end
+		if err := s.show(v); err != nil {
+			return err
+		}
 	}
 	err := s.feed(c)
 	s.ended = true

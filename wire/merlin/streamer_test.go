@@ -18,32 +18,7 @@ import (
 
 // chunksOf turns a provider's bytes into the chunks that a streamer takes.
 func chunksOf(stream string) iter.Seq2[chunk.Chunk, error] {
-	return func(yield func(chunk.Chunk, error) bool) {
-		for part, err := range openai.Ingest(strings.NewReader(stream), nil) {
-			var c chunk.Chunk
-			switch p := part.(type) {
-			case model.TextDelta:
-				c = &chunk.TextDelta{Delta: p.Delta, PartID: p.ID}
-			case model.ReasoningDelta:
-				c = &chunk.Thinking{Content: p.Delta, PartID: p.ID}
-			case model.ReasoningEnd:
-				c = &chunk.Thinking{IsComplete: true, PartID: p.ID}
-			case model.ToolCallStart:
-				c = &chunk.ToolArgStreamStart{ToolCallID: p.ID, ToolName: p.Name}
-			case model.ToolCallDelta:
-				c = &chunk.ToolArgStreamDelta{ToolCallID: p.ID, Delta: p.Delta}
-			case model.ToolCallEnd:
-				c = &chunk.ToolArgStreamEnd{ToolCallID: p.ID, ToolName: p.Name}
-			case model.Source:
-				c = &chunk.Citation{SourceID: p.ID, URL: p.URL, Title: p.Title, CitedText: p.CitedText}
-			case model.UsageUpdate:
-				c = &chunk.UsageReport{Usage: p.Usage}
-			}
-			if (c != nil || err != nil) && !yield(c, err) {
-				return
-			}
-		}
-	}
+	return model.Chunks(openai.Ingest(strings.NewReader(stream), nil))
 }
 
 func delta(d string) string { return `data: {"choices":[{"delta":` + d + `}]}` + "\n\n" }
@@ -58,7 +33,7 @@ func TestStreamer(t *testing.T) {
 		t.Run(fmt.Sprint("V", version), func(t *testing.T) {
 			t.Parallel()
 			w := httptest.NewRecorder()
-			s := merlin.NewStreamer(w, &merlin.Options{Version: version})
+			s := merlin.NewStreamer(w, &merlin.StreamerOptions{Options: merlin.Options{Version: version}})
 			check(t, s.Init())
 			if got := w.Header(); got.Get("Content-Type") != "text/event-stream" || !strings.HasPrefix(got.Get("Cache-Control"), "no-cache") || got.Get("Connection") != "keep-alive" || !w.Flushed && version == merlin.V1 {
 				t.Errorf("the headers are %v", got)
@@ -163,7 +138,7 @@ func TestStreamerCitations(t *testing.T) {
 		merlin.V2: "Tea is old. And hot.",
 	} {
 		w := httptest.NewRecorder()
-		s := merlin.NewStreamer(w, &merlin.Options{Version: version})
+		s := merlin.NewStreamer(w, &merlin.StreamerOptions{Options: merlin.Options{Version: version}})
 		said, err := s.Stream(t.Context(), chunksOf(answer), merlin.StreamConfig{})
 		check(t, err)
 		check(t, s.End(nil))
@@ -188,7 +163,7 @@ func TestStreamerSuppression(t *testing.T) {
 	}{{false, `[{"index":0,"text":"Hi."}]`}, {true, `[{"index":0,"reasoning":"hm"},{"index":1,"text":"Hi."}]`}} {
 		w := httptest.NewRecorder()
 		w.Header().Set("Access-Control-Allow-Origin", "https://a.example")
-		s := merlin.NewStreamer(w, &merlin.Options{Literal: merlin.Literal{Suppression: tt.literal}})
+		s := merlin.NewStreamer(w, &merlin.StreamerOptions{Options: merlin.Options{Literal: merlin.Literal{Suppression: tt.literal}}})
 		said, err := s.Stream(t.Context(), chunksOf(delta(`{"reasoning":"hm"}`)+delta(`{"content":"secret"}`)+stops), merlin.StreamConfig{Suppress: true})
 		check(t, err)
 		_, err = s.Stream(t.Context(), chunksOf(delta(`{"content":"Hi."}`)+stops), merlin.StreamConfig{})

@@ -43,7 +43,7 @@ func (v *viewV1) grow(p *Projector, part *chunk.Part) bool {
 func (p *Projector) content(s *scene) []piece {
 	var list []piece
 	var held []int
-	_, quotes := attach(s.sources, nil)
+	_, quotes := p.attach(s.sources, nil)
 	flush := func() {
 		for _, i := range p.o.Literal.marked(held) {
 			list = append(list, piece{s.sources[i].first, marker(quotes[i]), i + 1})
@@ -105,7 +105,7 @@ func (v *viewV1) sync(p *Projector, s *scene) bool {
 	for i := range list {
 		cites = max(cites, list[i].cites)
 	}
-	attachments, _ := attach(s.sources[:cites], s.files)
+	attachments, _ := p.attach(s.sources[:cites], s.files)
 	if v.attachments != nil && len(attachments) == 0 {
 		return false
 	}

@@ -57,7 +57,7 @@ func (v *viewV2) retracted(s *scene, cites int) bool {
 }
 
 func (v *viewV2) sync(p *Projector, s *scene) bool {
-	attachments, quotes := attach(s.sources, s.files)
+	attachments, quotes := p.attach(s.sources, s.files)
 	cites := p.o.Literal.cited(len(s.sources))
 	if v.retracted(s, cites) || len(attachments) == 0 && v.attachments != nil {
 		return false

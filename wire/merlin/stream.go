@@ -1,0 +1,337 @@
+package merlin
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"slices"
+
+	"github.com/spool-run/spool/chunk"
+)
+
+// logTag marks what a [Streamer] logs.
+const logTag = "ERROR/STREAMER"
+
+// Stream writes a model's answer as it comes, and returns it when it has ended. It
+// takes text, reasoning, calls, progress, citations, files and usage, and ignores
+// other chunks. A call without a name is logged and left out.
+//
+// Streams may run at the same time. In V2 each has blocks of its own. V1 has one
+// content, in which one stream is written after the other, in the order in which they
+// began.
+//
+// When the stream fails, Stream returns the error and what came before, without its
+// calls, which may be incomplete. The answer is not ended by that: the caller calls
+// End, or Stream again. Nothing more is read when ctx ends or the client is gone.
+func (s *Streamer) Stream(ctx context.Context, chunks iter.Seq2[chunk.Chunk, error], c StreamConfig) (StreamedChunks, error) {
+	v, err := s.open(c)
+	if err != nil {
+		return v.collected.Collected(), err
+	}
+	for event, failed := range chunks {
+		if err = failed; err == nil {
+			err = context.Cause(ctx)
+		}
+		if err == nil {
+			err = s.take(v, event)
+		}
+		if err != nil {
+			break
+		}
+	}
+	out, closed := s.close(v)
+	if err == nil {
+		err = closed
+	}
+	if err != nil {
+		out.ToolCalls = nil
+	}
+	return out, err
+}
+
+// modelStream is one call of [Streamer.Stream].
+type modelStream struct {
+	base      chunk.Base
+	collected *Projector // of this stream alone
+	sub       bool       // it is a sub-agent's
+	hidden    bool       // it is suppressed; the projector suppresses sub-agents by itself
+	nameless  map[string]bool
+
+	// Of V1, where own streams are shown one after the other:
+	waiting []chunk.Chunk
+	from    int // number of pieces of the content before its own
+	shown   bool
+	closed  bool
+}
+
+// open begins a stream.
+func (s *Streamer) open(c StreamConfig) (*modelStream, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	o := s.p.o
+	v := &modelStream{base: chunk.Base{AgentID: streamed, RunID: streamed}, sub: c.AsResultOf != "", hidden: c.Suppress, nameless: map[string]bool{}}
+	if err := s.init(); err != nil {
+		v.collected = NewProjector(streamed, &o)
+		return v, err
+	}
+	o.FirstIndex += len(s.p.scene().blocks)
+	v.collected = NewProjector(streamed, &o)
+	v.collected.documents = s.p.links()
+	waits, err := false, error(nil)
+	switch {
+	case v.sub:
+		err = s.openSub(v, c.AsResultOf)
+	case v.hidden && !o.Literal.revealsThoughts(): // nothing of it is shown
+	default:
+		s.own = append(s.own, v)
+		if waits = len(s.own) > 1 && o.Version == V1; !waits && len(s.own) > 1 {
+			v.base.AgentID = s.speaker()
+			s.p.join(v.base.AgentID)
+		}
+	}
+	if err == nil {
+		err = collect(v.collected, &chunk.RunStarted{Base: v.base, TurnID: streamed, MessageID: streamed, Mode: "start"}, 1)
+	}
+	if err != nil || waits {
+		return v, err
+	}
+	return v, s.show(v)
+}
+
+// openSub begins a stream of a sub-agent. A further stream for the same call continues
+// where the one before ended.
+func (s *Streamer) openSub(v *modelStream, callID string) error {
+	if _, known := s.calls[callID]; !known {
+		return fmt.Errorf("%w: %q", ErrUnknownCall, callID)
+	}
+	v.base.AgentID = s.kids[callID]
+	if v.base.AgentID == "" {
+		v.base.AgentID = s.speaker()
+		s.kids[callID] = v.base.AgentID
+		s.p.adopt(s.p.byCall, &chunk.SubAgentStart{SubAgentType: "agent", SubSessionID: v.base.AgentID, CallID: callID})
+	}
+	return nil
+}
+
+// speaker returns an agent id for another stream.
+func (s *Streamer) speaker() string {
+	s.speakers++
+	return fmt.Sprintf("%s.%d", streamed, s.speakers)
+}
+
+// show begins to show a stream, with what waits of it.
+func (s *Streamer) show(v *modelStream) error {
+	if v.shown {
+		return nil
+	}
+	v.shown = true
+	if content, ok := s.p.view.(*viewV1); ok {
+		v.from = len(content.pieces)
+	}
+	s.steps++
+	err := s.feed(&chunk.StepStarted{Base: v.base, StepID: fmt.Sprint(s.steps)})
+	for _, c := range v.waiting {
+		if err == nil {
+			err = s.feed(c)
+		}
+	}
+	v.waiting = nil
+	return err
+}
+
+// take projects a chunk of a stream.
+func (s *Streamer) take(v *modelStream, event chunk.Chunk) error {
+	b := event.ChunkBase()
+	b.AgentID, b.RunID = v.base.AgentID, v.base.RunID
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		return ErrEnded
+	}
+	shows := !v.hidden
+	switch c := event.(type) {
+	case *chunk.Thinking:
+		shows = shows || s.p.o.Literal.revealsThoughts()
+	case *chunk.TextDelta:
+		shows = shows && c.Delta != ""
+	case *chunk.Progress:
+		shows = shows || v.sub
+	case *chunk.Citation:
+		s.link(c)
+	case *chunk.File, *chunk.UsageReport:
+	default:
+		id, name, ok := called(event)
+		if !ok || s.leaveOut(v, id, name) {
+			return nil
+		}
+		// A sub-agent's calls are its own affair: what it says after them is shown in
+		// the same result.
+		shows = shows && !v.sub
+		if _, known := s.calls[id]; !known || shows {
+			s.calls[id] = map[bool]string{true: b.AgentID}[shows]
+		}
+	}
+	if err := collect(v.collected, event, s.seq+2); err != nil {
+		return err
+	}
+	switch {
+	case !shows:
+		return s.err
+	case !v.shown:
+		v.waiting = append(v.waiting, event)
+		return s.err
+	}
+	return s.feed(event)
+}
+
+// called returns the id and the name of the call that a chunk is about, and whether it
+// is about one. Only the first chunk of a call must have the name.
+func called(c chunk.Chunk) (id, name string, ok bool) {
+	switch c := c.(type) {
+	case *chunk.ToolArgStreamStart:
+		return c.ToolCallID, c.ToolName, true
+	case *chunk.ToolArgStreamDelta:
+		return c.ToolCallID, "", true
+	case *chunk.ToolArgStreamEnd:
+		return c.ToolCallID, c.ToolName, true
+	case *chunk.ToolStart:
+		return c.ToolCallID, c.ToolName, true
+	case *chunk.ToolEnd:
+		return c.ToolCallID, c.ToolName, true
+	case *chunk.ToolInputError:
+		return c.ToolCallID, c.ToolName, true
+	}
+	return "", "", false
+}
+
+// leaveOut reports whether a chunk belongs to a call that never had a name, and logs
+// the first such chunk of each.
+func (s *Streamer) leaveOut(v *modelStream, id, name string) bool {
+	_, known := s.calls[id]
+	if name != "" || known {
+		return false
+	}
+	if !v.nameless[id] {
+		v.nameless[id] = true
+		if s.o.Logger != nil {
+			s.o.Logger.Error("a piece of a call that did not begin is left out", "tag", logTag, "call", id)
+		}
+	}
+	return true
+}
+
+// close ends a stream and returns it. The content of V1 is what was sent, with the
+// markers of its citations. A stream that still waits is shown later; the numbers of
+// its markers may differ by then.
+func (s *Streamer) close(v *modelStream) (StreamedChunks, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	v.closed = true
+	out := v.collected.Collected()
+	if s.ended || s.err != nil || v.sub || !v.shown && !slices.Contains(s.own, v) {
+		return out, s.err
+	}
+	content, ok := s.p.view.(*viewV1)
+	if !ok {
+		s.own = slices.DeleteFunc(s.own, func(o *modelStream) bool { return o == v })
+		return out, nil
+	}
+	if v.shown {
+		if err := s.mark(); err != nil {
+			return out, err
+		}
+		out.Content = out.Content[:0]
+		for _, piece := range content.pieces[v.from:] {
+			if piece.text != "" {
+				out.Content = append(out.Content, piece.text)
+			}
+		}
+	}
+	for len(s.own) > 0 && s.own[0].closed {
+		if err := s.showNext(); err != nil {
+			return out, err
+		}
+	}
+	return out, nil
+}
+
+// showNext shows the stream that waits behind the first one, which has ended.
+func (s *Streamer) showNext() error {
+	s.own = s.own[1:]
+	if len(s.own) == 0 {
+		return nil
+	}
+	if err := s.show(s.own[0]); err != nil || !s.own[0].closed {
+		return err
+	}
+	return s.mark()
+}
+
+// mark writes the markers of V1 that are held back.
+func (s *Streamer) mark() error {
+	if s.p.o.Version != V1 {
+		return nil
+	}
+	s.p.flushed = s.p.o.Literal.markedAtEnd(len(s.p.scene().sources))
+	s.p.w.frames = nil
+	s.p.sync()
+	frames := s.p.w.frames
+	s.p.w.frames = nil
+	return s.write(frames)
+}
+
+// link makes a citation of a document by its index one of that attachment: of the
+// documents that the model was given, or that were cited before.
+func (s *Streamer) link(c *chunk.Citation) {
+	if c.DocumentIndex == nil || c.URL != "" {
+		return
+	}
+	if list := s.p.links(); *c.DocumentIndex >= 0 && *c.DocumentIndex < len(list) {
+		c.URL, c.Title, c.Filename = list[*c.DocumentIndex].URL, list[*c.DocumentIndex].Title, ""
+	}
+}
+
+// SendCitation shows a quotation from the attachment at an index, and returns its
+// marker, which V1 has written. Nil is no citation and has no marker.
+func (s *Streamer) SendCitation(c *Citation) (marked string, err error) {
+	if c == nil {
+		return "", nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.init(); err != nil {
+		return "", err
+	}
+	list := s.p.links()
+	if c.DocumentIndex < 0 || c.DocumentIndex >= len(list) {
+		return "", fmt.Errorf("%w: %d", ErrNoDocument, c.DocumentIndex)
+	}
+	base := chunk.Base{AgentID: streamed, RunID: streamed}
+	s.steps++
+	source := &chunk.Citation{Base: base, SourceID: fmt.Sprintf("sent-%d", s.steps), CitedText: c.CitedText, DocumentIndex: &c.DocumentIndex}
+	s.link(source)
+	if err = s.feed(source); err == nil {
+		err = s.mark()
+	}
+	if err == nil && s.p.o.Version == V1 { // what follows is another text, behind the marker
+		err = s.feed(&chunk.StepStarted{Base: base, StepID: fmt.Sprint(s.steps)})
+	}
+	sources := s.p.scene().sources
+	_, quotes := s.p.attach(sources, nil)
+	for i := range sources {
+		if sources[i].id == source.SourceID {
+			marked = marker(quotes[i])
+		}
+	}
+	return marked, err
+}
+
+// collect folds a chunk of a stream for its caller.
+func collect(p *Projector, c chunk.Chunk, seq uint64) error {
+	data, err := chunk.Append(nil, c)
+	if err != nil {
+		return err
+	}
+	_, err = p.Apply(nil, chunk.Record{Seq: seq, Type: c.ChunkType(), Agent: c.ChunkBase().AgentID, Class: chunk.ClassOf(c), Data: data})
+	return err
+}

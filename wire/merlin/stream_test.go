@@ -1,0 +1,195 @@
+package merlin_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/wire/merlin"
+)
+
+func newStreamer(o merlin.StreamerOptions) (*merlin.Streamer, *httptest.ResponseRecorder) {
+	w := httptest.NewRecorder()
+	return merlin.NewStreamer(w, &o), w
+}
+
+func version(v merlin.Version) merlin.StreamerOptions {
+	return merlin.StreamerOptions{Options: merlin.Options{Version: v}}
+}
+
+func ask(id string) string {
+	return delta(`{"tool_calls":[{"index":0,"id":"`+id+`","type":"function","function":{"name":"scout","arguments":"{\"q\":1}"}}]}`) + stops
+}
+
+func say(t *testing.T, s *merlin.Streamer, stream string, c merlin.StreamConfig) merlin.StreamedChunks {
+	t.Helper()
+	said, err := s.Stream(t.Context(), chunksOf(stream), c)
+	check(t, err)
+	return said
+}
+
+// A sub-agent that calls its model again, after tools of its own, adds to its result.
+func TestStreamerContinuesASubAgent(t *testing.T) {
+	t.Parallel()
+	s, w := newStreamer(version(merlin.V2))
+	say(t, s, ask("a"), merlin.StreamConfig{})
+	sub := merlin.StreamConfig{AsResultOf: "a"}
+	first := say(t, s, delta(`{"content":"One. "}`)+ask("inner"), sub)
+	check(t, s.Result("inner", "scout", json.RawMessage(`1`), ""))
+	second := say(t, s, delta(`{"content":"Two."}`)+stops, sub)
+	if len(first.ToolCalls) != 1 || strings.Join(second.Content, "") != "Two." {
+		t.Errorf("the calls gave %+v and %+v", first, second)
+	}
+	if c := read(t, w.Body.String()); len(c.Blocks) != 1 || len(c.Blocks[0].Results) != 1 || c.Blocks[0].Results[0].Text != "One. Two." {
+		t.Errorf("the client has %+v after\n%s", c.Blocks, w.Body)
+	}
+	if strings.Contains(w.Body.String(), `"result"`) || strings.Contains(w.Body.String(), "retracted") {
+		t.Errorf("the result was sent again or taken back:\n%s", w.Body)
+	}
+	if err := s.Result("other", "scout", nil, ""); !errors.Is(err, merlin.ErrUnknownCall) {
+		t.Errorf("the result of an unknown call: %v", err)
+	}
+	if _, err := s.Stream(t.Context(), chunksOf(stops), merlin.StreamConfig{AsResultOf: "other"}); !errors.Is(err, merlin.ErrUnknownCall) {
+		t.Errorf("a sub-agent of an unknown call: %v", err)
+	}
+}
+
+// Own streams at the same time each have their blocks (V2), or are written one after
+// the other (V1), although the provider names their texts alike.
+func TestStreamerOwnStreamsAtTheSameTime(t *testing.T) {
+	t.Parallel()
+	for v, want := range map[merlin.Version]string{merlin.V1: "a1 a2 b1 b2 c", merlin.V2: "a1 a2 |b1 b2 |c|"} {
+		s, w := newStreamer(version(v))
+		next1, stop1 := iter.Pull2(chunksOf(delta(`{"content":"a1 "}`) + delta(`{"content":"a2 "}`) + ask("x")))
+		defer stop1()
+		var said merlin.StreamedChunks
+		step := 0
+		_, err := s.Stream(t.Context(), func(yield func(chunk.Chunk, error) bool) {
+			for c, err, ok := next1(); ok; c, err, ok = next1() {
+				if !yield(c, err) {
+					return
+				}
+				if step++; step == 1 { // the second stream comes and goes in the middle of the first
+					said = say(t, s, delta(`{"content":"b1 "}`)+delta(`{"content":"b2 "}`)+ask("y"), merlin.StreamConfig{})
+				}
+			}
+		}, merlin.StreamConfig{})
+		check(t, err)
+		for _, id := range []string{"x", "y"} {
+			say(t, s, delta(`{"content":"r`+id+`"}`)+stops, merlin.StreamConfig{AsResultOf: id})
+			check(t, s.Result(id, "scout", json.RawMessage(`"`+strings.ToUpper(id)+`"`), ""))
+		}
+		say(t, s, delta(`{"content":"c"}`)+stops, merlin.StreamConfig{})
+		check(t, s.End(nil))
+		c := read(t, w.Body.String())
+		got, results := c.Content, ""
+		for _, b := range c.Blocks {
+			if b.Text != "" {
+				got += b.Text + "|"
+			}
+			for i, r := range b.Results {
+				results += fmt.Sprint(b.Calls[i].ID, r.Text)
+			}
+		}
+		if got != want || !c.Ended || strings.Contains(w.Body.String(), "retracted") || strings.Join(said.Content, "") != "b1 b2 " {
+			t.Errorf("V%d: the client has %q, the second caller %+v, after\n%s", v, got, said, w.Body)
+		}
+		if v == merlin.V2 && results != "yYxX" && results != "xXyY" {
+			t.Errorf("the results are %s", results)
+		}
+	}
+}
+
+// A quotation counts the documents that the model was given, and those that came
+// before it. What the caller gets is what was sent.
+func TestStreamerDocuments(t *testing.T) {
+	t.Parallel()
+	quote := func(block, doc int, text string) string {
+		return delta(fmt.Sprintf(`{"index":%d,"citation":{"document_index":%d,"cited_text":%q}}`, block, doc, text))
+	}
+	link := delta(`{"annotations":[{"type":"url_citation","url_citation":{"url":"https://c.example","title":"C"}}]}`)
+	answer := delta(`{"index":0,"content":"Old"}`) + quote(0, 1, "very old") + delta(`{"index":1,"content":", hot"}`) + quote(1, 1, "very hot") +
+		delta(`{"index":2,"content":", old"}`) + quote(2, 1, "very old") + link + quote(2, 2, "sea") + stops
+	for v, want := range map[merlin.Version]string{
+		merlin.V1: "Old[citation: 2: 1], hot[citation: 2: 2], old[citation: 2: 1][citation: 3: 1]",
+		merlin.V2: "Old, hot, old",
+	} {
+		o := version(v)
+		o.Documents = []merlin.Attachment{{URL: "https://a.example", Title: "A"}, {URL: "https://b.example", Title: "B"}}
+		s, w := newStreamer(o)
+		said := say(t, s, answer, merlin.StreamConfig{})
+		if got := strings.Join(said.Content, ""); got != want {
+			t.Errorf("V%d: the caller has %q, want %q", v, got, want)
+		}
+		again := say(t, s, delta(`{"index":0,"content":" More"}`)+quote(0, 0, "a")+delta(`{"index":1,"content":"."}`)+stops, merlin.StreamConfig{})
+		if len(again.Citations) != 1 || again.Citations[0].DocumentIndex != 0 {
+			t.Errorf("V%d: the citations are %+v", v, again.Citations)
+		}
+		mark, err := s.SendCitation(&merlin.Citation{DocumentIndex: 0, CitedText: "b"})
+		check(t, err)
+		if mark != "[citation: 1: 2]" {
+			t.Errorf("V%d: the marker is %q", v, mark)
+		}
+		if mark, err := s.SendCitation(nil); mark != "" || err != nil {
+			t.Errorf("no citation: %q, %v", mark, err)
+		}
+		if _, err := s.SendCitation(&merlin.Citation{DocumentIndex: 9}); !errors.Is(err, merlin.ErrNoDocument) {
+			t.Errorf("an unknown document: %v", err)
+		}
+		more := say(t, s, delta(`{"content":" End"}`)+stops, merlin.StreamConfig{})
+		check(t, s.End(nil))
+		c := read(t, w.Body.String())
+		sent := strings.Join(said.Content, "") + strings.Join(again.Content, "")
+		if v == merlin.V1 {
+			sent += mark
+		}
+		sent += strings.Join(more.Content, "")
+		if c.Text() != sent {
+			t.Errorf("V%d: the client has %q, the caller %q", v, c.Text(), sent)
+		}
+		if got := string(mustJSON(t, c.Attachments)); got != `[{"url":"https://a.example","title":"A","cited_text":["a","b"]},`+
+			`{"url":"https://b.example","title":"B","cited_text":["very old","very hot"]},{"url":"https://c.example","title":"C","cited_text":["sea"]}]` {
+			t.Errorf("V%d: the attachments are %s", v, got)
+		}
+	}
+}
+
+// A piece of a call that never began is logged and left out. Reasoning that comes as
+// an object keeps its id and its signature.
+func TestStreamerBrokenCallsAndSignedReasoning(t *testing.T) {
+	t.Parallel()
+	var logged bytes.Buffer
+	s, w := newStreamer(merlin.StreamerOptions{Logger: slog.New(slog.NewTextHandler(&logged, nil))})
+	said := say(t, s, delta(`{"reasoning":{"text":"hm","index":0,"id":"r1"}}`)+delta(`{"reasoning":{"text":"","index":0,"signature":"sig"}}`)+
+		delta(`{"content":"Hi."}`)+delta(`{"tool_calls":[{"index":3,"function":{"arguments":"{\"a\":"}}]}`)+
+		delta(`{"tool_calls":[{"index":3,"function":{"arguments":"1}"}}]}`)+stops, merlin.StreamConfig{})
+	check(t, s.End(nil))
+	if said.ToolCalls != nil || strings.Contains(w.Body.String(), "toolCalls") || strings.Count(logged.String(), "ERROR/STREAMER") != 1 {
+		t.Errorf("the caller has %+v; the log is %s; sent\n%s", said, &logged, w.Body)
+	}
+	if len(said.ReasoningContent) != 1 || said.ReasoningContent[0] != (merlin.ReasoningChunk{Text: "hm", ID: "r1", Signature: "sig"}) {
+		t.Errorf("the reasoning is %+v", said.ReasoningContent)
+	}
+}
+
+// Other origins are allowed by option only.
+func TestStreamerAnyOrigin(t *testing.T) {
+	t.Parallel()
+	for _, on := range []bool{false, true} {
+		s, w := newStreamer(merlin.StreamerOptions{AnyOrigin: on})
+		check(t, s.End(nil))
+		want := map[bool]string{true: "*"}[on]
+		for _, h := range []string{"Access-Control-Allow-Origin", "Access-Control-Allow-Headers"} {
+			if got := w.Header().Get(h); got != want {
+				t.Errorf("with AnyOrigin %v, %s is %q", on, h, got)
+			}
+		}
+	}
+}
