@@ -1,0 +1,89 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/spool-run/spool/server/wires"
+)
+
+// docs/deployment.md has every flag of the server, with its name in the environment, its
+// default and its meaning.
+func TestFlagsInDocs(t *testing.T) {
+	t.Parallel()
+	const file, begin, end = "../../docs/deployment.md", "-update -->\n", "<!-- end of flags -->"
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, ok := strings.Cut(string(text), begin)
+	have, after, ended := strings.Cut(rest, end)
+	if !ok || !ended {
+		t.Fatal("the page has no table of flags")
+	}
+	want := "\n" + flagTable(t) + "\n"
+	if *update {
+		if err := os.WriteFile(file, []byte(before+begin+want+end+after), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if have != want {
+		t.Errorf("the table of flags is not up to date: go test ./cmd/spool -run FlagsInDocs -update\n%s", want)
+	}
+}
+
+func flagTable(t *testing.T) string {
+	parser, err := kong.New(new(cli), kong.DefaultEnvars("SPOOL"), kong.Vars{"version": "", "wires": strings.Join(wires.Names(), ",")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	b.WriteString("| flag | environment | default | does |\n| --- | --- | --- | --- |\n")
+	for _, command := range parser.Model.Children {
+		if command.Name != "serve" {
+			continue
+		}
+		for _, f := range command.Flags {
+			if f.Hidden {
+				continue
+			}
+			name := f.Name
+			if f.Tag.Negatable != "" {
+				name = "[no-]" + name
+			}
+			value := f.Default
+			if value == "" && f.IsBool() {
+				value = "false"
+			}
+			if value != "" {
+				value = "`" + value + "`"
+			}
+			fmt.Fprintf(&b, "| `--%s` | `%s` | %s | %s |\n", name, strings.Join(f.Envs, "`, `"), value, strings.NewReplacer("|", `\|`, "\n", " ", "*", `\*`).Replace(f.Help))
+		}
+	}
+	return b.String()
+}
+
+// The commands with which docs/deployment.md makes and restores a backup are those that
+// testdata/script/backup.txtar runs with a server.
+func TestBackupInDocs(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/deployment.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	script, err := os.ReadFile("testdata/script/backup.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, command := range []string{".backup ", "VACUUM INTO ", "rm -f spool.db-wal spool.db-shm", "INSERT INTO unsynced (token, boot) VALUES ('restored', 'restored')"} {
+		if !strings.Contains(string(page), command) || !strings.Contains(strings.ReplaceAll(string(script), "''", "'"), command) {
+			t.Errorf("%q is not in both the page and the script", command)
+		}
+	}
+}
