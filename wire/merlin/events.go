@@ -1,6 +1,7 @@
 package merlin
 
 import (
+	"fmt"
 	"strconv"
 	"sync"
 
@@ -29,9 +30,45 @@ type EventOptions struct {
 	// ids "events/1", "events/2", …, so that a call that is made again shows the
 	// same steps again.
 	ID string
+	// Call is the id of the call in whose block the steps are shown; "" gives them a
+	// block of their own. A tool's emitter knows its call and does not need it.
+	Call string
 	// Name and Icon are the heading. Without a name there is none until
 	// [EventManager.UpdateName].
 	Name, Icon string
+}
+
+// NewEventManager returns a manager whose steps this streamer shows. Managers of one
+// streamer never share ids: a repeated [EventOptions.ID] gets a number. In V1 the heading
+// is sent at once, also without a name. A Call that no stream has made is
+// [ErrUnknownCall]. Options may be nil.
+func (s *Streamer) NewEventManager(o *EventOptions) (*EventManager, error) {
+	mine := EventOptions{}
+	if o != nil {
+		mine = *o
+	}
+	if mine.ID == "" {
+		mine.ID = "events"
+	}
+	s.mu.Lock()
+	if _, known := s.calls[mine.Call]; mine.Call != "" && !known {
+		s.mu.Unlock()
+		return nil, fmt.Errorf("%w: %q", ErrUnknownCall, mine.Call)
+	}
+	id := mine.ID
+	for n := 2; s.managers[mine.ID]; n++ {
+		mine.ID = id + "-" + strconv.Itoa(n)
+	}
+	s.managers[mine.ID] = true
+	s.mu.Unlock()
+	emit := func(p *chunk.Progress) error { return s.emit(p) }
+	m, err := NewEventManager(emit, &mine)
+	if err == nil && mine.Name == "" && s.o.Version == V1 {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		err = m.sendHeading("running")
+	}
+	return m, err
 }
 
 // NewEventManager returns a manager that emits through emit: a tool's
@@ -42,6 +79,9 @@ func NewEventManager(emit func(*chunk.Progress) error, o *EventOptions) (*EventM
 	if o != nil {
 		if o.ID != "" {
 			m.id = o.ID
+		}
+		if o.Call != "" {
+			m.id = o.Call + "/" + m.id
 		}
 		m.name, m.icon = o.Name, o.Icon
 	}
@@ -156,10 +196,7 @@ func (e *ProgressEvent) send() error {
 	if e.step.Status == Done {
 		state = "done"
 	}
-	parent := ""
-	if e.m.heading {
-		parent = e.m.id
-	}
-	return e.m.emit(&chunk.Progress{ID: e.step.ID, Parent: parent, Label: e.step.Name, State: state,
+	// The parent keeps the steps together, also where there is no heading.
+	return e.m.emit(&chunk.Progress{ID: e.step.ID, Parent: e.m.id, Label: e.step.Name, State: state,
 		Data: encode(detail{Icon: e.step.Icon, Tags: e.step.Tags, Values: e.step.Values})})
 }

@@ -289,9 +289,9 @@ func TestEventManager(t *testing.T) {
 		t.Errorf("the manager took up %+v and %+v", same.Step(), other.Step())
 	}
 	want := []string{
-		`["events/1","","read","running",{"icon":"DEFAULT"}]`,
-		`["events/1","","read","running",{"icon":"DEFAULT","values":[{"type":"LINK","value":{"url":"u"}}]}]`,
-		`["events/1","","read","done",{"icon":"DEFAULT","values":[{"type":"LINK","value":{"url":"u"}}]}]`,
+		`["events/1","events","read","running",{"icon":"DEFAULT"}]`,
+		`["events/1","events","read","running",{"icon":"DEFAULT","values":[{"type":"LINK","value":{"url":"u"}}]}]`,
+		`["events/1","events","read","done",{"icon":"DEFAULT","values":[{"type":"LINK","value":{"url":"u"}}]}]`,
 		`["events","","Work","running",{"type":"HEADING","icon":"GLOBE"}]`,
 		`["events/1","events","read","running",{"icon":"DEFAULT","values":[{"type":"LINK","value":{"url":"u"}}]}]`,
 		`["events/2","events","write","running",{"icon":"PEN"}]`,

@@ -193,3 +193,54 @@ func TestStreamerAnyOrigin(t *testing.T) {
 		}
 	}
 }
+
+// Managers of one streamer keep their steps apart. The steps of a manager without a
+// name share one block, or are in that of its call.
+func TestStreamerEventManagers(t *testing.T) {
+	t.Parallel()
+	for _, v := range []merlin.Version{merlin.V1, merlin.V2} {
+		s, w := newStreamer(version(v))
+		say(t, s, ask("a"), merlin.StreamConfig{})
+		for i, o := range []*merlin.EventOptions{nil, nil, {Call: "a"}, {ID: "x", Name: "X"}, {ID: "x", Name: "Y"}} {
+			if at := s.ContentIndex(); v == merlin.V2 && at != []int{1, 2, 3, 3, 4}[i] {
+				t.Errorf("before manager %d, the next content index is %d", i, at)
+			}
+			events, err := s.NewEventManager(o)
+			check(t, err)
+			for n := range 2 {
+				step, err := events.CreateEvent(fmt.Sprintf("%d.%d", i, n), "")
+				check(t, err)
+				check(t, step.End())
+			}
+		}
+		if _, err := s.NewEventManager(&merlin.EventOptions{Call: "other"}); !errors.Is(err, merlin.ErrUnknownCall) {
+			t.Errorf("a manager of an unknown call: %v", err)
+		}
+		check(t, s.End(nil))
+		c := read(t, w.Body.String())
+		if v == merlin.V1 {
+			if len(c.Steps) != 10 || c.Steps[0].Name != "0.0" || c.Steps[9].Name != "4.1" {
+				t.Errorf("V1: the steps are %+v", c.Steps)
+			}
+			continue
+		}
+		var got []string
+		for _, b := range c.Blocks {
+			names := fmt.Sprint(b.Index)
+			for _, step := range b.Steps {
+				names += " " + step.Name
+			}
+			got = append(got, names)
+		}
+		if want := "0 2.0 2.1|1 0.0 0.1|2 1.0 1.1|3 3.0 3.1|4 4.0 4.1"; strings.Join(got, "|") != want {
+			t.Errorf("V2: the blocks are %s, want %s", strings.Join(got, "|"), want)
+		}
+	}
+
+	s, w := newStreamer(version(merlin.V1))
+	_, err := s.NewEventManager(nil)
+	check(t, err)
+	if !strings.Contains(w.Body.String(), `"metadata":{"type":"HEADING"}`) {
+		t.Errorf("no heading at construction:\n%s", w.Body)
+	}
+}

@@ -36,6 +36,7 @@ type Streamer struct {
 	own      []*modelStream    // the agent's own streams that run or wait, in the order in which they began
 	calls    map[string]string // who made each call, by their agent ids; "" if the call is not shown
 	kids     map[string]string // agent id of each call's sub-agent
+	managers map[string]bool   // ids of its event managers
 	speakers int               // agent ids that have been used besides the answer's own
 }
 
@@ -78,7 +79,7 @@ func NewStreamer(w io.Writer, o *StreamerOptions) *Streamer {
 		o = new(StreamerOptions)
 	}
 	s := &Streamer{w: w, o: *o, p: NewProjector(streamed, &o.Options), flush: func() error { return nil },
-		calls: map[string]string{}, kids: map[string]string{}}
+		calls: map[string]string{}, kids: map[string]string{}, managers: map[string]bool{}}
 	s.p.documents = o.Documents
 	if rw, ok := w.(http.ResponseWriter); ok {
 		s.flush = func() error {
@@ -176,10 +177,14 @@ func (s *Streamer) Result(callID, tool string, result json.RawMessage, failure s
 	return s.feed(c)
 }
 
-// EmitProgress shows a step. It is what [NewEventManager] takes.
-func (s *Streamer) EmitProgress(p *chunk.Progress) error {
-	c := *p
-	return s.emit(&c)
+// ContentIndex returns the content index that the next block of the answer will have.
+func (s *Streamer) ContentIndex() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.p.fold == nil {
+		return s.p.o.FirstIndex
+	}
+	return s.p.o.FirstIndex + len(s.p.scene().blocks)
 }
 
 func (s *Streamer) emit(c chunk.Chunk) error {

@@ -46,7 +46,7 @@ func TestStreamer(t *testing.T) {
 				`"usage":{"prompt_tokens":5,"completion_tokens":2,"total_tokens":7}}`; got != want {
 				t.Errorf("the model asked %s\nwant %s", got, want)
 			}
-			events, err := merlin.NewEventManager(s.EmitProgress, nil)
+			events, err := s.NewEventManager(nil)
 			check(t, err)
 			step, err := events.CreateEvent("Asking", "")
 			check(t, err)
