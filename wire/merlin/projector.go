@@ -22,6 +22,7 @@ type Projector struct {
 	// Of a Streamer:
 	voices    []*child     // streams of the root beside its message
 	documents []Attachment // that the model was given
+	gaps      []gap        // in the content indexes
 
 	values   values
 	view     view // what a client has that was connected all the time
@@ -44,6 +45,9 @@ type child struct {
 	suppressed bool
 	byCall     map[string]*child // the latest sub-agent of each of its calls
 }
+
+// gap is a number of content indexes that are not used, before a block.
+type gap struct{ from, size int }
 
 // view is what a client has been sent. To synchronise it with a scene is to write
 // frames for what the client lacks. A plan is what a new view is sent, so that
@@ -274,7 +278,7 @@ func (p *Projector) writeFailure(c *chunk.RunFinished) {
 		p.w.event(eventMessage, Message{Content: new(string), Error: f})
 		return
 	}
-	p.w.message(p.o.FirstIndex+max(0, len(p.scene().blocks)-1), Message{Type: TypeError, Error: f})
+	p.w.message(p.index(len(p.scene().blocks)-1), Message{Type: TypeError, Error: f})
 }
 
 // Plan returns the turn's answer, compacted. It does not fail.

@@ -74,7 +74,10 @@ func (s *Streamer) open(c StreamConfig) (*modelStream, error) {
 		v.collected = NewProjector(streamed, &o)
 		return v, err
 	}
-	o.FirstIndex += len(s.p.scene().blocks)
+	if !v.sub && !v.hidden {
+		s.skipTo(c.ContentIndex)
+	}
+	o.FirstIndex = s.p.index(len(s.p.scene().blocks))
 	v.collected = NewProjector(streamed, &o)
 	v.collected.documents = s.p.links()
 	waits, err := false, error(nil)

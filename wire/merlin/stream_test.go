@@ -244,3 +244,26 @@ func TestStreamerEventManagers(t *testing.T) {
 		t.Errorf("no heading at construction:\n%s", w.Body)
 	}
 }
+
+// A stream begins at the content index that it is given, but never at one that is taken.
+func TestStreamerContentIndex(t *testing.T) {
+	t.Parallel()
+	s, w := newStreamer(merlin.StreamerOptions{Options: merlin.Options{FirstIndex: 2}})
+	for i, want := range []struct{ given, next int }{{0, 3}, {7, 8}, {1, 9}} {
+		said := say(t, s, delta(fmt.Sprintf(`{"content":"%d"}`, i))+stops, merlin.StreamConfig{ContentIndex: want.given})
+		if got := s.ContentIndex(); got != want.next || len(said.Content) != 1 {
+			t.Errorf("after stream %d the next index is %d, want %d", i, got, want.next)
+		}
+	}
+	said := say(t, s, delta(`{"reasoning":"hm"}`)+stops, merlin.StreamConfig{ContentIndex: 20})
+	if said.ReasoningContent[0].Index != 20 {
+		t.Errorf("the caller's reasoning has the index %d", said.ReasoningContent[0].Index)
+	}
+	check(t, s.End(errors.New("no power")))
+	if got := string(mustJSON(t, read(t, w.Body.String()).Blocks)); got != `[{"index":2,"text":"0"},{"index":7,"text":"1"},{"index":8,"text":"2"},{"index":20,"reasoning":"hm"}]` {
+		t.Errorf("the blocks are %s", got)
+	}
+	if !strings.Contains(w.Body.String(), `"index":20,"type":"error"`) {
+		t.Errorf("the error is elsewhere:\n%s", w.Body)
+	}
+}

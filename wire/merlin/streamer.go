@@ -59,6 +59,11 @@ type StreamConfig struct {
 	// AsResultOf says that the stream is a sub-agent's, and is the id of its call.
 	// Its text is sent as pieces of that call's result.
 	AsResultOf string
+	// ContentIndex is the content index from which on the stream's blocks are numbered
+	// (V2), for a program that counts across several answers. If it is lower than
+	// [Streamer.ContentIndex], as 0 is, that one is taken, so that no block is written
+	// into another.
+	ContentIndex int
 	// Suppress sends nothing of the stream. It is returned all the same.
 	Suppress bool
 }
@@ -184,7 +189,15 @@ func (s *Streamer) ContentIndex() int {
 	if s.p.fold == nil {
 		return s.p.o.FirstIndex
 	}
-	return s.p.o.FirstIndex + len(s.p.scene().blocks)
+	return s.p.index(len(s.p.scene().blocks))
+}
+
+// skipTo raises the content index of the next block, if it is lower.
+func (s *Streamer) skipTo(index int) {
+	next := len(s.p.scene().blocks)
+	if size := index - s.p.index(next); size > 0 {
+		s.p.gaps = append(s.p.gaps, gap{next, size})
+	}
 }
 
 func (s *Streamer) emit(c chunk.Chunk) error {

@@ -95,7 +95,16 @@ func (v *viewV2) sync(p *Projector, s *scene) bool {
 
 // index returns the content index of the i-th block. What stands before the first
 // block (i is -1) has the index of the first.
-func (p *Projector) index(i int) int { return p.o.FirstIndex + max(i, 0) }
+func (p *Projector) index(i int) int {
+	i = max(i, 0)
+	at := p.o.FirstIndex + i
+	for _, g := range p.gaps {
+		if g.from <= i {
+			at += g.size
+		}
+	}
+	return at
+}
 
 // words writes what the client lacks of a text or of reasoning.
 func (v *viewV2) words(p *Projector, i int, text string) {
