@@ -45,8 +45,16 @@ func (s *Streamer) Stream(ctx context.Context, chunks iter.Seq2[chunk.Chunk, err
 	}
 	if err != nil {
 		out.ToolCalls = nil
+		s.log("a stream broke", "err", err)
 	}
 	return out, err
+}
+
+// log tells the logger, if there is one, what went wrong.
+func (s *Streamer) log(message string, args ...any) {
+	if s.o.Logger != nil {
+		s.o.Logger.Error(message, append(args, "tag", logTag)...)
+	}
 }
 
 // modelStream is one call of [Streamer.Stream].
@@ -216,9 +224,7 @@ func (s *Streamer) leaveOut(v *modelStream, id, name string) bool {
 	}
 	if !v.nameless[id] {
 		v.nameless[id] = true
-		if s.o.Logger != nil {
-			s.o.Logger.Error("a piece of a call that did not begin is left out", "tag", logTag, "call", id)
-		}
+		s.log("a piece of a call that did not begin is left out", "call", id)
 	}
 	return true
 }

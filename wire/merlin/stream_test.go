@@ -170,8 +170,11 @@ func TestStreamerBrokenCallsAndSignedReasoning(t *testing.T) {
 	said := say(t, s, delta(`{"reasoning":{"text":"hm","index":0,"id":"r1"}}`)+delta(`{"reasoning":{"text":"","index":0,"signature":"sig"}}`)+
 		delta(`{"content":"Hi."}`)+delta(`{"tool_calls":[{"index":3,"function":{"arguments":"{\"a\":"}}]}`)+
 		delta(`{"tool_calls":[{"index":3,"function":{"arguments":"1}"}}]}`)+stops, merlin.StreamConfig{})
+	if _, err := s.Stream(t.Context(), chunksOf(delta(`{"content":"cut"}`)), merlin.StreamConfig{}); err == nil || strings.Count(logged.String(), "ERROR/STREAMER") != 2 {
+		t.Errorf("a stream that breaks: %v; the log is %s", err, &logged)
+	}
 	check(t, s.End(nil))
-	if said.ToolCalls != nil || strings.Contains(w.Body.String(), "toolCalls") || strings.Count(logged.String(), "ERROR/STREAMER") != 1 {
+	if said.ToolCalls != nil || strings.Contains(w.Body.String(), "toolCalls") || strings.Count(logged.String(), "did not begin") != 1 {
 		t.Errorf("the caller has %+v; the log is %s; sent\n%s", said, &logged, w.Body)
 	}
 	if len(said.ReasoningContent) != 1 || said.ReasoningContent[0] != (merlin.ReasoningChunk{Text: "hm", ID: "r1", Signature: "sig"}) {

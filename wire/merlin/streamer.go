@@ -49,8 +49,8 @@ type StreamerOptions struct {
 	// AnyOrigin allows pages of all origins to read the response: it sets
 	// Access-Control-Allow-Origin and Access-Control-Allow-Headers to *.
 	AnyOrigin bool
-	// Logger is told what is left out because the provider sent it broken; nil tells
-	// nobody.
+	// Logger is told of streams that break and of what is left out, with the tag
+	// ERROR/STREAMER; nil tells nobody.
 	Logger *slog.Logger
 }
 
