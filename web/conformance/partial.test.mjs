@@ -9,6 +9,7 @@ import { Network } from './lib/net.mjs';
 import { start } from './lib/spool.mjs';
 
 const scenes = ['think', 'tools'];
+const every = Number(process.env.SPOOL_EVERY ?? 4); // every so many appends; 1: all
 let gate, spool;
 
 before(async () => {
@@ -53,9 +54,9 @@ function wrongWith(client, { chat, errors }, half, whole) {
 }
 
 for (const scene of scenes) {
-  test(`${scene}: a page from each half-written snapshot ends with the whole answer`, async () => {
+  test(`${scene}: a page from half-written snapshots ends with the whole answer`, async () => {
     const { appends } = await measure(spool.url, gate, scene);
-    const points = Array.from({ length: appends }, (_, n) => n + 1);
+    const points = Array.from({ length: appends }, (_, n) => n + 1).filter(n => n % every === 0 || n === 1 || n === appends);
     const wrong = await pool(points, 6, async n => {
       const session = newSession(`${scene}-half-${n}`);
       gate.allow(session, 0);
