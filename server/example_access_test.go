@@ -62,7 +62,8 @@ func sign(key []byte, text string) []byte {
 }
 
 // byToken is a Principal: users has the user of each token's SHA-256. Tokens are random,
-// so their hashes are enough to check them, and nothing is learned from a stolen list.
+// so their hashes are enough to check them, and a stolen list of hashes does not reveal
+// them.
 func byToken(users map[[sha256.Size]byte]string) func(*http.Request) (string, error) {
 	return func(r *http.Request) (string, error) {
 		token, bearer := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")

@@ -21,7 +21,7 @@ import (
 )
 
 type chatCmd struct {
-	Session string `arg:"" optional:"" help:"The session's id; a new session without it."`
+	Session string `arg:"" optional:"" help:"The session's id. Without it, a new session is started."`
 	remote
 }
 

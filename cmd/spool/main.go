@@ -38,7 +38,7 @@ type cli struct {
 	Ingest   ingestCmd   `cmd:"" help:"Turn a provider's bytes on standard input into chunks, one JSON object per line."`
 	Project  projectCmd  `cmd:"" help:"Turn chunks on standard input, one JSON object per line, into a wire's bytes."`
 
-	Completion completionCmd `cmd:"" help:"Print a script that completes commands and flags in a shell."`
+	Completion completionCmd `cmd:"" help:"Print a script that completes commands, flags and sessions in a shell."`
 }
 
 // streams are the command's standard input, output and error output.

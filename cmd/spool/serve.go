@@ -35,20 +35,20 @@ type serveCmd struct {
 	DemoTools   bool             `help:"Serve a provider's model as the demo agent, with the demo's tools and its prompt. What the tools return is invented."`
 	MCP         []string         `name:"mcp" sep:"\n" placeholder:"SERVER" help:"Tools of an MCP server: its URL, or stdio:COMMAND to run one. With NAME= before it, NAME_ is put before the names of its tools. Can be repeated; in the environment, one per line."`
 	ReplayGrace time.Duration    `default:"60s" help:"How long after its end a turn is replayed to a client that sends no position."`
-	Replay      bool             `name:"content-replay" default:"true" negatable:"" help:"Replay the message that is being written on the stream. With --no-content-replay it is in the snapshot as far as it is written, and the stream continues it."`
+	Replay      bool             `name:"content-replay" default:"true" negatable:"" help:"Leave the unfinished message out of snapshots and replay it on the stream. With --no-content-replay, snapshots contain its beginning and the stream continues it."`
 	LeaseTTL    time.Duration    `name:"lease-ttl" default:"10s" help:"Lease expiry: an owner that does not renew its lease for this long can be replaced."`
 	TraceAge    time.Duration    `default:"24h" help:"How long an idle session keeps the deltas and progress of its answers; 0 keeps them for ever. The answers themselves are always kept."`
-	TraceLength int              `name:"trace-records" placeholder:"N" default:"10000" help:"How many records, counted back from its end, an idle session keeps in full; 0 is all."`
-	MaxAnswer   int              `name:"max-answer" placeholder:"BYTES" default:"8388608" help:"How long the text, reasoning and arguments of one answer may be. A run whose model says more ends with what was said; 0 is no limit."`
+	TraceLength int              `name:"trace-records" placeholder:"N" default:"10000" help:"How many records, counted back from its end, an idle session keeps in full (10,000 by default); 0 is all."`
+	MaxAnswer   int              `name:"max-answer" placeholder:"BYTES" default:"8388608" help:"How many bytes the text, reasoning and arguments of one answer may have (8 MiB by default). A run whose model says more ends with what was said; 0 is no limit."`
 	WaitLimit   time.Duration    `default:"0" help:"How long a run waits for an answer. After that, an approval counts as denied and a call that the page executes fails; 0 waits for ever."`
 	DrainGrace  time.Duration    `default:"5s" help:"How long open runs may continue after SIGTERM. The next start continues the runs that are still open."`
 	Recover     bool             `default:"true" negatable:"" help:"Continue runs whose process was lost. With --no-recover they fail, and what they had shown is kept as their answer."`
-	AllowHost   []string         `name:"allow-host" placeholder:"NAME" help:"Host names that requests may name besides this machine's own, such as that of a proxy; all others are refused. Without it, a server on a loopback address accepts only this machine's own, and one that others can reach accepts all. * allows all."`
+	AllowHost   []string         `name:"allow-host" placeholder:"NAME" help:"Further host names under which this server may be called, such as a proxy's. All others get 403. Without this flag, a server on a loopback address accepts only this machine's own names, and one that others can reach accepts all. * allows all."`
 	CORSOrigin  []string         `name:"cors-origin" placeholder:"ORIGIN" help:"Other origins whose pages may use this server; pages on this machine always may. * allows all others, without cookies."`
-	Heartbeat   time.Duration    `default:"10s" help:"A comment is sent after this much silence."`
+	Heartbeat   time.Duration    `default:"10s" help:"Send a comment on a stream after this much silence."`
 	WriteLimit  time.Duration    `name:"write-timeout" default:"15s" help:"A reader that takes longer than this for one write is disconnected."`
 	MaxReaders  int              `name:"max-readers" default:"10000" help:"Streams that may be open at once; 0 is no limit."`
-	BodyMemory  int              `name:"body-memory" placeholder:"MIB" default:"128" help:"MiB of request bodies that may be in memory at once; handling them takes about five times as much. 0 is no limit."`
+	BodyMemory  int              `name:"body-memory" placeholder:"MIB" default:"128" help:"MiB of request bodies that may be in memory at once (128 by default); handling them takes about five times as much. 0 is no limit."`
 	Overrides   bool             `name:"allow-overrides" help:"Let requests replace a session's history or state."`
 	Wires       wires.ServeFlags `embed:""`
 	LogLevel    string           `enum:"debug,info,warn,error" default:"info" help:"debug (includes what readers do), info, warn or error."`

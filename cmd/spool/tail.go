@@ -19,11 +19,11 @@ import (
 type tailCmd struct {
 	Session string `arg:"" help:"The session's id."`
 	remote
-	Wire  string `enum:"${wires}" default:"native" help:"${wires}; all but native show one turn."`
+	Wire  string `enum:"${wires}" default:"native" help:"${wires}; only native follows a session beyond one turn."`
 	UI    int    `name:"ui" enum:"6,7" default:"6" help:"AI SDK profile."`
 	After string `help:"Begin after this position."`
 	Once  bool   `help:"Exit when the turn ends, instead of following the session."`
-	JSON  bool   `name:"json" help:"Print the events as they are on a terminal, too."`
+	JSON  bool   `name:"json" help:"Print JSON events even on a terminal."`
 }
 
 // Run prints the session: for people on a terminal, and otherwise the data of each event,
