@@ -303,7 +303,7 @@ func (r *run) start(ctx context.Context, t terms, s stands) error {
 	if err := r.append(ctx, spool.Entry{Base: r.base(0), Row: t.row, Chunks: chunks}); err != nil {
 		return err
 	}
-	r.open, r.info.Start = true, r.at-uint64(len(chunks))+1
+	r.open, r.stop, r.info.Start = true, s.stop, r.at-uint64(len(chunks))+1 // a stop may have come before the run
 	r.count, r.last = 0, r.info.Start
 	if r.counted {
 		r.writer, r.sent = "producer", uint64(len(chunks))-1
