@@ -3,14 +3,9 @@ package main
 import (
 	"bufio"
 	"context"
-	"crypto/rand"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
 	"maps"
 	"os"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -18,11 +13,23 @@ import (
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/client"
+	"github.com/spool-run/spool/server/chat"
 )
 
 type chatCmd struct {
 	Session string `arg:"" optional:"" help:"The session's id. Without it, a new session is started."`
 	remote
+}
+
+// Help says what can be typed.
+func (chatCmd) Help() string {
+	return `Type a message and Enter. Ctrl-C stops an answer, or leaves if there is none; Ctrl-D
+leaves. A run goes on without this program. /help lists the commands.
+
+Without a terminal each line of standard input is a message, sent when the answer before
+it is complete, or the answer to the question that stands there:
+
+  echo hello | spool chat`
 }
 
 // signals are the signals that end the program. Ctrl-C is not among them: it stops a run.
@@ -34,6 +41,11 @@ func (c *chatCmd) signals() []os.Signal { return []os.Signal{syscall.SIGTERM} }
 func (c *chatCmd) Run(ctx context.Context, std streams) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	if c.Session != "" {
+		if err := chat.CheckReadable(c.Session); err != nil {
+			return err
+		}
+	}
 	in, err := openConsole(ctx, std)
 	if err != nil {
 		return err
@@ -52,11 +64,23 @@ func (c *chatCmd) Run(ctx context.Context, std streams) error {
 		return err
 	}
 	ch.s = remote.Session(c.Session)
-	ch.p = newPrinter(ch.out, ch.s.ID(), width, color)
-	if err := ch.begin(ctx, c.Session != ""); err != nil {
-		return c.explained(err)
+	first := ch.s
+	if in.editor == nil { // nobody sees that it waits for a server, and starts one
+		once, err := c.client(client.Retry{Max: 3})
+		if err != nil {
+			return err
+		}
+		first = once.Session(ch.s.ID())
 	}
-	if err := ch.run(ctx); err != nil {
+	ch.p = newPrinter(ch.out, ch.s.ID(), width, color)
+	err = ch.begin(ctx, first)
+	if err == nil {
+		err = ch.run(ctx)
+	}
+	switch {
+	case errors.Is(err, errLeave):
+		return ch.farewell()
+	case err != nil:
 		return c.explained(err)
 	}
 	return nil
@@ -84,6 +108,7 @@ type conversation struct {
 	stopping  bool
 	leaving   bool // nothing more will be typed
 	lost      string
+	greeted   bool
 }
 
 type arrival struct {
@@ -107,20 +132,18 @@ func (ch *conversation) notice(err error, _ time.Duration) {
 	}
 }
 
-// begin shows what the session has, and follows what comes.
-func (ch *conversation) begin(ctx context.Context, known bool) error {
+// begin shows what the session has, as first reads it, and follows what comes.
+func (ch *conversation) begin(ctx context.Context, first *client.Session) error {
 	o := client.LogOptions{Follow: true, Wait: true, Resync: true}
-	if known {
-		snap, err := ch.s.Snapshot(ctx, client.SnapshotOptions{Agents: "flatten"})
-		switch {
-		case err == nil:
-			ch.restore(snap)
-			o.Snapshot = snap
-		case !errors.Is(err, spool.ErrNotFound):
-			return err
-		}
+	snap, err := ch.connect(ctx, first)
+	switch {
+	case err == nil:
+		ch.restore(snap)
+		o.Snapshot = snap
+	case !errors.Is(err, spool.ErrNotFound):
+		return err
 	}
-	ch.p.note("", dim, "session "+ch.s.ID()+"; Ctrl-C stops an answer, Ctrl-D or /quit leaves, /help says more")
+	ch.greet()
 	log := ch.s.Log(ctx, o)
 	go func() {
 		for {
@@ -136,6 +159,42 @@ func (ch *conversation) begin(ctx context.Context, known bool) error {
 		}
 	}()
 	return nil
+}
+
+// connect asks for the session's snapshot. While the server cannot be reached it says so,
+// and Ctrl-C leaves.
+func (ch *conversation) connect(ctx context.Context, s *client.Session) (snap *client.Snapshot, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	answered := make(chan struct{})
+	go func() {
+		defer close(answered)
+		snap, err = s.Snapshot(ctx, client.SnapshotOptions{Agents: "flatten"})
+	}()
+	for {
+		select {
+		case <-answered:
+			ch.lost = ""
+			return snap, err
+		case why := <-ch.notices:
+			ch.greet()
+			ch.retried(why)
+			_ = ch.out.Flush()
+		case <-ch.in.interrupts:
+			cancel()
+			<-answered
+			ch.greet()
+			return nil, errLeave
+		}
+	}
+}
+
+// greet says once where the person is, and what the keys do.
+func (ch *conversation) greet() {
+	if !ch.greeted {
+		ch.greeted = true
+		ch.p.notice(dim, "session "+ch.s.ID()+"; Ctrl-C stops an answer, Ctrl-D or /quit leaves, /help says more")
+	}
 }
 
 // restore shows a snapshot and takes its state.
@@ -168,9 +227,18 @@ func (ch *conversation) ask(q pendingCall) {
 	ch.questions = append(ch.questions, q)
 }
 
-// idle reports whether it is the person's turn.
+// idle reports whether it is the person's turn. What was sent waits for a run, but while a
+// question is open a run needs the answer first: messages may be queued behind it.
 func (ch *conversation) idle() bool {
-	return ch.busy == 0 && ch.runs == "" && len(ch.sent) == 0
+	if ch.busy > 0 || ch.runs != "" {
+		return false
+	}
+	for key := range ch.sent {
+		if len(ch.questions) == 0 || strings.HasPrefix(key, answerKey) {
+			return false
+		}
+	}
+	return true
 }
 
 // errLeave ends the conversation.
@@ -197,9 +265,6 @@ func (ch *conversation) run(ctx context.Context) error {
 		if ferr := ch.out.Flush(); ferr != nil {
 			return nil // the reader of the output has closed it
 		}
-		if errors.Is(err, errLeave) {
-			return ch.farewell()
-		}
 		if err != nil || ctx.Err() != nil {
 			return err
 		}
@@ -213,7 +278,8 @@ func (ch *conversation) farewell() error {
 	if len(ch.questions) > 0 {
 		ch.p.note("", dim, ch.questions[0].tool+" still waits for an answer")
 	}
-	ch.p.note("", dim, "come back with: spool chat "+ch.s.ID())
+	// One line, however long: it is there to be copied.
+	ch.p.line("", dim, "come back with: "+ch.remote.command("spool chat "+shellWord(clean(ch.s.ID()))))
 	return nil
 }
 
@@ -235,15 +301,22 @@ func (ch *conversation) next(ctx context.Context) error {
 		ch.busy--
 		return o.then()
 	case err := <-ch.notices:
-		if why := said(ch.remote.explained(err)); why != ch.lost {
-			ch.lost = why
-			ch.hide()
-			ch.p.note("", yellow, "… "+why+"; coming back")
-			ch.show()
-		}
+		ch.retried(err)
 	case <-ctx.Done():
 	}
 	return nil
+}
+
+// retried says why something is tried again; a lasting problem only once.
+func (ch *conversation) retried(err error) {
+	why := said(ch.remote.explained(err))
+	if why == ch.lost {
+		return
+	}
+	ch.lost = why
+	ch.hide()
+	ch.p.notice(yellow, "… "+why+"; coming back")
+	ch.show()
 }
 
 // hide and show take the prompt from the screen while other text is written.
@@ -402,7 +475,7 @@ func (ch *conversation) request(ctx context.Context, send func() error, failed f
 			}
 			failed(err)
 			ch.hide()
-			ch.p.note("", red, said(ch.remote.explained(err)))
+			ch.p.notice(red, said(ch.remote.explained(err)))
 			ch.show()
 			return nil
 		}}
@@ -411,132 +484,4 @@ func (ch *conversation) request(ctx context.Context, send func() error, failed f
 		case <-ctx.Done():
 		}
 	}()
-}
-
-const chatHelp = `/stop        stop the answer (or Ctrl-C)
-/retry       try an answer that broke off again
-/fail REASON tell the agent that a call which waits for you has failed
-/quit        leave (or Ctrl-D); what runs goes on
-//text       a message that begins with a slash`
-
-// typed handles a line.
-func (ch *conversation) typed(ctx context.Context, line typed) error {
-	if line.err != nil { // the end of the input
-		ch.leaving = true
-		if !errors.Is(line.err, io.EOF) {
-			return line.err
-		}
-		return nil
-	}
-	text := strings.TrimSpace(line.text)
-	command, rest, _ := strings.Cut(text, " ")
-	switch {
-	case text == "":
-		return nil
-	case command == "/quit" || command == "/exit":
-		return errLeave
-	case command == "/help":
-		fmt.Fprintln(ch.p.w, chatHelp)
-		return nil
-	case command == "/stop":
-		ch.request(ctx, func() error { _, err := ch.s.Stop(ctx, client.StopOptions{}); return err }, func(error) {})
-		return nil
-	case command == "/retry":
-		ch.request(ctx, func() error {
-			_, err := ch.s.Resume(ctx, client.ResumeOptions{Mode: chunk.ModeRetry})
-			return err
-		}, func(error) {})
-		return nil
-	case ch.about != nil:
-		ch.answer(ctx, *ch.about, text, command, rest)
-		return nil
-	case strings.HasPrefix(text, "/") && !strings.HasPrefix(text, "//"):
-		ch.p.note("", red, command+" is no command; /help says which there are")
-		return nil
-	}
-	ch.say(ctx, slashed(text))
-	return nil
-}
-
-// say sends a message.
-func (ch *conversation) say(ctx context.Context, text string) {
-	id := rand.Text()
-	if ch.in.editor != nil {
-		ch.p.own[id] = struct{}{} // it stands where it was typed
-	}
-	ch.sent[id] = true
-	ch.request(ctx, func() error {
-		_, err := ch.s.Send(ctx, client.Message{ID: id, Text: text, WhenBusy: chunk.BusyQueue})
-		return err
-	}, func(error) { delete(ch.sent, id) })
-}
-
-// answer answers a question.
-func (ch *conversation) answer(ctx context.Context, q pendingCall, text, command, rest string) {
-	if !slices.Contains(ch.questions, q) {
-		ch.p.note("", yellow, "this was answered elsewhere")
-		return
-	}
-	if q.approval != "" {
-		d, ok := decision(text)
-		if !ok {
-			ch.p.note("", dim, "y or n, with a reason behind it if you like")
-			return
-		}
-		ch.settle(ctx, q, func() error { _, err := ch.s.Decide(ctx, q.approval, d); return err })
-		return
-	}
-	r := client.ToolResult{Output: json.RawMessage(text)}
-	if !json.Valid([]byte(text)) {
-		r.Output, _ = json.Marshal(text) // strings always encode
-	}
-	if command == "/fail" {
-		r = client.ToolResult{Error: strings.TrimSpace(rest)}
-		if r.Error == "" {
-			r.Error = "the user gave no result"
-		}
-	}
-	ch.settle(ctx, q, func() error { _, err := ch.s.SubmitResult(ctx, q.call, r); return err })
-}
-
-// settle sends an answer. Its question comes back if the server refuses it.
-func (ch *conversation) settle(ctx context.Context, q pendingCall, send func() error) {
-	ch.answered(func(other pendingCall) bool { return other == q })
-	ch.sent[q.key()] = true // until it is in the log
-	ch.request(ctx, send, func(err error) {
-		delete(ch.sent, q.key())
-		if code := chunk.CodeOf(err); code == "result_invalid" || code == "not_waiting" {
-			ch.questions = append([]pendingCall{q}, ch.questions...)
-		}
-	})
-}
-
-// key stands for the answer among what was sent.
-func (q pendingCall) key() string {
-	if q.approval != "" {
-		return answerKey + q.approval
-	}
-	return answerKey + q.call
-}
-
-// decision reads a yes or a no, and what follows it as its reason.
-func decision(text string) (d client.Decision, ok bool) {
-	word, why, _ := strings.Cut(text, " ")
-	switch strings.ToLower(strings.Trim(word, ",.!")) {
-	case "y", "yes":
-		d.Approved = true
-	case "n", "no":
-	default:
-		return d, false
-	}
-	d.Reason = strings.TrimSpace(why)
-	return d, true
-}
-
-// slashed returns a line as a message: two slashes at its beginning stand for one.
-func slashed(text string) string {
-	if strings.HasPrefix(text, "//") {
-		return text[1:]
-	}
-	return text
 }

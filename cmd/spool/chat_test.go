@@ -80,3 +80,25 @@ func TestQuestionAnsweredElsewhere(t *testing.T) {
 		t.Errorf("%+v", d)
 	}
 }
+
+// A message that waits behind a question does not keep the question from being asked.
+func TestQueuedBehindAQuestion(t *testing.T) {
+	t.Parallel()
+	ch := &conversation{s: &client.Session{}, in: &console{}, remote: &remote{}, sent: map[string]bool{"c2": true, waitingKey + "u3": true}}
+	if ch.idle() {
+		t.Error("what was sent waits for its run")
+	}
+	ch.runs = "r1"
+	ch.ask(pendingCall{approval: "a1", call: "c1", tool: "buy"})
+	if ch.idle() {
+		t.Error("a run is open")
+	}
+	ch.runs = ""
+	if !ch.idle() {
+		t.Error("the question waits for the person")
+	}
+	ch.sent[answerKey+"a1"] = true
+	if ch.idle() {
+		t.Error("an answer is on its way")
+	}
+}

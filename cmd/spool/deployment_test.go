@@ -38,7 +38,7 @@ func TestFlagsInDocs(t *testing.T) {
 }
 
 func flagTable(t *testing.T) string {
-	parser, err := kong.New(new(cli), kong.DefaultEnvars("SPOOL"), kong.Vars{"version": "", "wires": strings.Join(wires.Names(), ",")})
+	parser, err := kong.New(new(cli), kong.DefaultEnvars("SPOOL"), kong.Vars{"server": localServer, "version": "", "wires": strings.Join(wires.Names(), ",")})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -62,7 +62,7 @@ func run(args []string, std streams) int {
 		kong.Writers(std.out, std.err),
 		kong.Exit(func(code int) { exit = code }),
 		kong.UsageOnError(),
-		kong.Vars{"version": version(), "wires": strings.Join(wires.Names(), ",")},
+		kong.Vars{"server": localServer, "version": version(), "wires": strings.Join(wires.Names(), ",")},
 	)
 	if err != nil {
 		fmt.Fprintln(std.err, "spool:", err)

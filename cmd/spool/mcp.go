@@ -12,11 +12,26 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/alecthomas/kong"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/spool-run/spool/tool"
 	"github.com/spool-run/spool/tool/mcptool"
 )
+
+// perLine is a flag that can be repeated and whose environment variable has one value per
+// line. Of a plain slice the help would show the separator.
+type perLine []string
+
+// Decode adds what one flag, or the environment variable, holds.
+func (p *perLine) Decode(ctx *kong.DecodeContext) error {
+	var value string
+	if err := ctx.Scan.PopValueInto("value", &value); err != nil {
+		return err
+	}
+	*p = append(*p, kong.SplitEscaped(value, '\n')...)
+	return nil
+}
 
 // mcpServers are the MCP servers that give the agent tools.
 type mcpServers []*mcptool.Server

@@ -7,9 +7,11 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/alecthomas/kong"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
@@ -59,5 +61,25 @@ func TestServersGetNoKeys(t *testing.T) {
 	}
 	if env := string(out); strings.Contains(env, "secret") || !strings.Contains(env, "FORGE_TOKEN=theirs") || !strings.Contains(env, "PATH=") {
 		t.Errorf("a server's environment:\n%s", env)
+	}
+}
+
+// --mcp can be repeated, and its environment variable has one value per line.
+func TestMCPFlag(t *testing.T) {
+	want := []string{"http://a", "stdio:b, c"}
+	for name, args := range map[string][]string{"flags": {"serve", "--mcp", want[0], "--mcp=" + want[1]}, "environment": {"serve"}} {
+		t.Run(name, func(t *testing.T) {
+			if name == "environment" {
+				t.Setenv("SPOOL_MCP", strings.Join(want, "\n"))
+			}
+			var c cli
+			parser, err := kong.New(&c, kong.DefaultEnvars("SPOOL"), kong.Vars{"server": localServer, "version": "", "wires": "native"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := parser.Parse(args); err != nil || !slices.Equal(c.Serve.MCP, want) {
+				t.Errorf("%q, %v", c.Serve.MCP, err)
+			}
+		})
 	}
 }

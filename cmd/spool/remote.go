@@ -1,23 +1,29 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"os"
 	"strings"
+	"unicode"
 
 	"golang.org/x/term"
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/client"
+	"github.com/spool-run/spool/internal/redact"
 )
+
+// localServer is the server that commands talk to if nothing says another.
+const localServer = "http://127.0.0.1:8080"
 
 // remote is the server that a command talks to.
 type remote struct {
-	Server string `aliases:"url" default:"http://127.0.0.1:8080" help:"The server's address."`
+	Server string `aliases:"url" default:"${server}" help:"The server's address."`
 }
 
 // client returns a client of the server. retry.Max is how often in a row it may fail.
@@ -34,7 +40,7 @@ func (r *remote) explained(err error) error {
 	if answer, ok := errors.AsType[*client.Error](err); ok && !errors.Is(err, client.ErrUnreachable) {
 		hint := answer.Hint
 		if answer.Code == spool.ErrNotFound.Code {
-			hint = "list the sessions with: spool sessions"
+			hint = "list the sessions with: " + r.command("spool sessions")
 		}
 		text := answer.Message
 		if !strings.HasPrefix(answer.Code, "http_") {
@@ -52,6 +58,26 @@ func (r *remote) explained(err error) error {
 		return errors.New("the connection was lost")
 	}
 	return err
+}
+
+// command returns a command line for the same server: with --server, unless the command
+// would talk to it anyway.
+func (r *remote) command(line string) string {
+	if r.Server == cmp.Or(os.Getenv("SPOOL_SERVER"), localServer) {
+		return line
+	}
+	return line + " --server " + shellWord(redact.Text(r.Server))
+}
+
+// shellWord quotes a word of a command line if a shell would not read it as one.
+func shellWord(word string) string {
+	plain := func(r rune) bool {
+		return unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("-_./:@%+=,", r)
+	}
+	if word != "" && !strings.ContainsFunc(word, func(r rune) bool { return !plain(r) }) {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
 // terminal reports whether a stream is a terminal, and its file.

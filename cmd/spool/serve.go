@@ -33,7 +33,7 @@ type serveCmd struct {
 	ReplayRate  float64          `default:"0" help:"Events per second of a replayed recording; 0 is as recorded."`
 	Prompt      string           `name:"instructions" placeholder:"TEXT" help:"The system prompt: text, or @FILE. By default a provider's model gets none."`
 	DemoTools   bool             `help:"Serve a provider's model as the demo agent, with the demo's tools and its prompt. What the tools return is invented."`
-	MCP         []string         `name:"mcp" sep:"\n" placeholder:"SERVER" help:"Tools of an MCP server: its URL, or stdio:COMMAND to run one. With NAME= before it, NAME_ is put before the names of its tools. Can be repeated; in the environment, one per line."`
+	MCP         perLine          `name:"mcp" placeholder:"SERVER" help:"Tools of an MCP server: its URL, or stdio:COMMAND to run one. With NAME= before it, NAME_ is put before the names of its tools. Can be repeated; in the environment, one per line."`
 	ReplayGrace time.Duration    `default:"60s" help:"How long after its end a turn is replayed to a client that sends no position."`
 	Replay      bool             `name:"content-replay" default:"true" negatable:"" help:"Leave the unfinished message out of snapshots and replay it on the stream. With --no-content-replay, snapshots contain its beginning and the stream continues it."`
 	LeaseTTL    time.Duration    `name:"lease-ttl" default:"10s" help:"Lease expiry: an owner that does not renew its lease for this long can be replaced."`

@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"golang.org/x/term"
 
@@ -209,14 +210,48 @@ func (p *printer) say(agent, look, text string) {
 
 // note writes a line of its own, cut to the terminal's width.
 func (p *printer) note(agent, look, text string) {
-	p.endLine()
-	p.styled(dim, p.label(agent))
 	text = strings.TrimRight(clean(text), "\n ")
 	if look != bold {
 		text = cut(strings.ReplaceAll(text, "\n", " "), p.width-1-len(p.label(agent)))
 	}
+	p.line(agent, look, text)
+}
+
+// notice writes all of a text: on a terminal in lines that are broken between words.
+func (p *printer) notice(look, text string) {
+	text = strings.ReplaceAll(strings.TrimRight(clean(text), "\n "), "\n", " ")
+	if !p.color {
+		p.line("", look, text)
+		return
+	}
+	for _, line := range wrapped(text, p.width-1) {
+		p.line("", look, line)
+	}
+}
+
+// line writes a line of its own, as it is.
+func (p *printer) line(agent, look, text string) {
+	p.endLine()
+	p.styled(dim, p.label(agent))
 	p.styled(look, text)
 	_, _ = io.WriteString(p.w, "\n")
+}
+
+// wrapped breaks a text between words into lines of so many characters. A longer word has
+// a line of its own.
+func wrapped(text string, width int) (lines []string) {
+	line := ""
+	for word := range strings.SplitSeq(text, " ") {
+		if line != "" && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > width {
+			lines, line = append(lines, line), word
+			continue
+		}
+		if line != "" {
+			line += " "
+		}
+		line += word
+	}
+	return append(lines, line)
 }
 
 func (p *printer) endLine() {

@@ -22,6 +22,7 @@ type tailCmd struct {
 	Wire  string `enum:"${wires}" default:"native" help:"${wires}; only native follows a session beyond one turn."`
 	UI    int    `name:"ui" enum:"6,7" default:"6" help:"AI SDK profile."`
 	After string `help:"Begin after this position."`
+	Wait  bool   `help:"Wait for a session that does not exist yet (native only)."`
 	Once  bool   `help:"Exit when the turn ends, instead of following the session."`
 	JSON  bool   `name:"json" help:"Print JSON events even on a terminal."`
 }
@@ -29,6 +30,9 @@ type tailCmd struct {
 // Run prints the session: for people on a terminal, and otherwise the data of each event,
 // one per line. Whenever the connection breaks, it reconnects after the last event.
 func (c *tailCmd) Run(ctx context.Context, std streams) error {
+	if c.Wait && c.Wire != "native" {
+		return wrong("--wait", "with --wire "+c.Wire, "the native wire")
+	}
 	lost := &lostNotice{w: std.err, of: &c.remote}
 	remote, err := c.client(client.Retry{Max: -1, Base: 50 * time.Millisecond, Cap: 5 * time.Second, Notify: lost.notify})
 	if err != nil {
@@ -37,7 +41,7 @@ func (c *tailCmd) Run(ctx context.Context, std streams) error {
 	of, _ := wires.Find(wires.List(wires.Options{}), c.Wire) // the flag accepts no others
 	out := bufio.NewWriter(std.out)
 	defer out.Flush()
-	next, err := c.source(ctx, remote.Session(c.Session), of, out, std)
+	next, err := c.source(ctx, remote.Session(c.Session), of, out, std, lost)
 	if err != nil {
 		return err
 	}
@@ -61,11 +65,11 @@ func (c *tailCmd) Run(ctx context.Context, std streams) error {
 }
 
 // source returns a function that prints the next event.
-func (c *tailCmd) source(ctx context.Context, s *client.Session, of wire.Wire, out *bufio.Writer, std streams) (func() error, error) {
+func (c *tailCmd) source(ctx context.Context, s *client.Session, of wire.Wire, out *bufio.Writer, std streams, lost *lostNotice) (func() error, error) {
 	follow := !c.Once && of.Follow != ""
 	f, tty := terminal(std.out)
 	if !tty || c.JSON || c.Wire != "native" {
-		st := s.Attach(ctx, client.AttachOptions{Wire: of, Query: url.Values{"ui": {strconv.Itoa(c.UI)}}, After: c.After, Follow: follow})
+		st := s.Attach(ctx, client.AttachOptions{Wire: of, Query: url.Values{"ui": {strconv.Itoa(c.UI)}}, After: c.After, Follow: follow, Wait: c.Wait})
 		return func() error {
 			e, err := st.Next()
 			if err == nil {
@@ -74,7 +78,7 @@ func (c *tailCmd) source(ctx context.Context, s *client.Session, of wire.Wire, o
 			return err
 		}, nil
 	}
-	o := client.LogOptions{Follow: follow}
+	o := client.LogOptions{Follow: follow, Wait: c.Wait}
 	if c.After != "" {
 		var err error
 		if o.After, err = spool.ParseCursor(c.After); err != nil {
@@ -82,6 +86,10 @@ func (c *tailCmd) source(ctx context.Context, s *client.Session, of wire.Wire, o
 		}
 	}
 	log, p := s.Log(ctx, o), newPrinter(out, c.Session, widthOf(f), true)
+	lost.before = func() {
+		p.endLine()
+		_ = out.Flush()
+	}
 	return func() error {
 		e, err := log.Next()
 		if err == nil {
@@ -102,13 +110,17 @@ func line(out *bufio.Writer, of wire.Wire, e client.Event) error {
 
 // lostNotice tells that a connection was lost; a lasting problem only once.
 type lostNotice struct {
-	w    io.Writer
-	of   *remote
-	told string
+	w      io.Writer
+	of     *remote
+	told   string
+	before func() // ends the line that is on the screen; may be nil
 }
 
 func (l *lostNotice) notify(err error, _ time.Duration) {
 	if why := said(l.of.explained(err)); why != l.told {
+		if l.before != nil {
+			l.before()
+		}
 		fmt.Fprintf(l.w, "spool: %s; coming back\n", why)
 		l.told = why
 	}
