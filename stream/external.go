@@ -149,28 +149,36 @@ func (r *run) keep(ctx context.Context) error {
 func (r *run) post(ctx context.Context, chunks []chunk.Chunk) (spool.Appended, error) {
 	n := uint64(len(chunks))
 	r.nth = r.count + 1
-	before := *r
-	p := post{run: r, pending: make([]chunk.Chunk, 0, n+2)}
-	err := p.write(ctx, chunks)
-	if err == nil && !r.open {
-		defer func() { _ = r.release(ctx) }()
+	for tries := 0; ; tries++ {
+		before := *r
+		p := post{run: r, pending: make([]chunk.Chunk, 0, n+2)}
+		err := p.write(ctx, chunks)
+		if err == nil && !r.open {
+			defer func() { _ = r.release(ctx) }()
+		}
+		if err == nil && !r.behind {
+			return spool.Appended{First: r.first, Last: r.last, Head: r.log.Known()}, nil
+		}
+		*r = before
+		r.behind = true
+		if err != nil && !errors.Is(err, errOvertaken) && !errors.Is(err, chunk.ErrInvalid) {
+			return spool.Appended{}, err
+		}
+		// The log decides: another node may have handled the same append.
+		if err = r.catchUp(ctx); err != nil {
+			return spool.Appended{}, err
+		}
+		switch {
+		case r.count >= before.count+n:
+			return spool.Appended{First: r.first, Last: r.last, Head: r.log.Known()}, r.obey(ctx)
+		case r.count != before.count || !r.open || tries == 3:
+			return spool.Appended{}, overtaken(r.lease.Session)
+		}
+		// It was a command or the like that came in between.
+		if err = r.obey(ctx); err != nil {
+			return spool.Appended{}, err
+		}
 	}
-	if err == nil && !r.behind {
-		return spool.Appended{First: r.first, Last: r.last, Head: r.log.Known()}, nil
-	}
-	*r = before
-	r.behind = true
-	if err != nil && !errors.Is(err, errOvertaken) && !errors.Is(err, chunk.ErrInvalid) {
-		return spool.Appended{}, err
-	}
-	// The log decides: another node may have handled the same append.
-	if err = r.catchUp(ctx); err != nil {
-		return spool.Appended{}, err
-	}
-	if r.count < before.count+n {
-		return spool.Appended{}, overtaken(r.lease.Session)
-	}
-	return spool.Appended{First: r.first, Last: r.last, Head: r.log.Known()}, r.obey(ctx)
 }
 
 // post is a producer's append in progress. The run adds the step chunks that producers

@@ -203,8 +203,15 @@ func (r *run) obey(ctx context.Context) error {
 	return ErrProducerStopped.With(r.lease.Session, nil)
 }
 
+// ask returns what the log says must be written next. If another node may write the
+// same chunks, the log must be where this run has seen it: two nodes whose appends begin
+// at the same record must write the same number of records.
 func (r *run) ask(ctx context.Context, what func(*fold.Fold) []chunk.Chunk) (chunks []chunk.Chunk, err error) {
 	err = r.log.View(ctx, func(f *fold.Fold) error {
+		if r.counted && f.Seq > r.at {
+			r.behind = true
+			return overtaken(r.lease.Session)
+		}
 		chunks = what(f)
 		return nil
 	})
