@@ -85,10 +85,15 @@ func New(address string, o *Options) (*Client, error) {
 // Session returns a session's handle. It sends nothing: the session need not exist. ""
 // makes a new id.
 func (c *Client) Session(id string) *Session {
+	return &Session{c: c, id: c.keyed(id)}
+}
+
+// keyed returns an id, or a new one instead of "".
+func (c *Client) keyed(id string) string {
 	if id == "" {
-		id = c.o.NewID()
+		return c.o.NewID()
 	}
-	return &Session{c: c, id: id}
+	return id
 }
 
 // Session is a session on the server: a root agent's, or for reading, answering and

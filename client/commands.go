@@ -59,9 +59,7 @@ type turn struct {
 // A message that the server may have taken is sent again under the same id, and makes
 // one turn.
 func (s *Session) Send(ctx context.Context, m Message) (id string, err error) {
-	if m.ID == "" {
-		m.ID = s.c.o.NewID()
-	}
+	m.ID = s.c.keyed(m.ID)
 	ui := m.ui()
 	body := turn{Message: &ui, WhenBusy: m.WhenBusy}
 	if m.Edits != "" {
@@ -129,7 +127,7 @@ type resume struct {
 // Resume continues, retries or rewinds the session, and returns when its run has begun,
 // or after two seconds with Pending.
 func (s *Session) Resume(ctx context.Context, o ResumeOptions) (*Settled, error) {
-	body := resume{Mode: o.Mode, RunID: o.RunID, CheckpointID: o.CheckpointID, CommandID: s.keyed(o.CommandID), Message: s.message(o.Message)}
+	body := resume{Mode: o.Mode, RunID: o.RunID, CheckpointID: o.CheckpointID, CommandID: s.c.keyed(o.CommandID), Message: s.message(o.Message)}
 	return post[Settled](ctx, s, s.path("resume"), body, false)
 }
 
@@ -149,15 +147,8 @@ type Branched struct {
 
 // Branch copies the session, as it was at a checkpoint, into a new one.
 func (s *Session) Branch(ctx context.Context, o BranchOptions) (*Branched, error) {
-	body := resume{Mode: "branch", CheckpointID: o.CheckpointID, SessionID: o.Session, CommandID: s.keyed(o.CommandID), Message: s.message(o.Message)}
+	body := resume{Mode: "branch", CheckpointID: o.CheckpointID, SessionID: o.Session, CommandID: s.c.keyed(o.CommandID), Message: s.message(o.Message)}
 	return post[Branched](ctx, s, s.path("resume"), body, false)
-}
-
-func (s *Session) keyed(id string) string {
-	if id == "" {
-		return s.c.o.NewID()
-	}
-	return id
 }
 
 func (s *Session) message(m *Message) *aisdk.UIMessage {
@@ -165,7 +156,7 @@ func (s *Session) message(m *Message) *aisdk.UIMessage {
 		return nil
 	}
 	with := *m
-	with.ID = s.keyed(m.ID)
+	with.ID = s.c.keyed(m.ID)
 	ui := with.ui()
 	return &ui
 }

@@ -105,7 +105,7 @@ func (s *Server) body(w http.ResponseWriter, r *request, limit bodyLimit) ([]byt
 		if len(buf) == cap(buf) {
 			to := min(max(2*cap(buf), first), limit.bytes+1)
 			if !s.bodies.take(int64(to-cap(buf)), r.held) {
-				return nil, refuse(in, errBodies)
+				return nil, afterRest(in, errBodies)
 			}
 			r.held += int64(to - cap(buf))
 			buf = append(make([]byte, 0, to), buf...)
@@ -115,9 +115,9 @@ func (s *Server) body(w http.ResponseWriter, r *request, limit bodyLimit) ([]byt
 		buf = buf[:len(buf)+n]
 		switch {
 		case meter.Values > limit.values:
-			return nil, refuse(in, chunk.ErrTooLarge.Because("the body has more than "+strconv.Itoa(limit.values)+" values"))
+			return nil, afterRest(in, chunk.ErrTooLarge.Because("the body has more than "+strconv.Itoa(limit.values)+" values"))
 		case meter.Depth > bodyDepth:
-			return nil, refuse(in, errMalformed.Because("the body is nested too deep"))
+			return nil, afterRest(in, errMalformed.Because("the body is nested too deep"))
 		case err == io.EOF:
 			return buf, nil
 		case err != nil:
@@ -132,9 +132,9 @@ func (s *Server) release(r *request) {
 	r.held = 0
 }
 
-// refuse reads the rest of a refused body without keeping it: a client that still sends
-// would not read the answer.
-func refuse(rest io.Reader, why *chunk.Error) error {
+// afterRest returns the error of a refused body, once it has read the rest without keeping
+// it: a client that still sends would not read the answer.
+func afterRest(rest io.Reader, why *chunk.Error) error {
 	if _, err := io.Copy(io.Discard, rest); err != nil {
 		return bodyError(err)
 	}

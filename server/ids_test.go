@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -178,21 +177,7 @@ func TestOneIDAtOnce(t *testing.T) {
 	k := newKit(t, nil)
 	for round := range 20 {
 		session := fmt.Sprint("s", round)
-		codes := make([]int, 2)
-		var wg sync.WaitGroup
-		for i := range codes {
-			wg.Go(func() {
-				res, err := http.Post(k.http.URL+"/api/chat/"+session, "application/json", strings.NewReader(userBody(session, "u1", fmt.Sprint("text ", i))))
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				_ = res.Body.Close()
-				codes[i] = res.StatusCode
-			})
-		}
-		wg.Wait()
-		slices.Sort(codes)
+		codes := k.atOnce("/api/chat/"+session, userBody(session, "u1", "text 0"), userBody(session, "u1", "text 1"))
 		if !slices.Equal(codes, []int{http.StatusOK, http.StatusConflict}) {
 			t.Errorf("two messages with one id: %v", codes)
 		}

@@ -5,6 +5,9 @@ import (
 	"io/fs"
 	"net/http"
 	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
 	"testing/fstest"
 
 	"github.com/spool-run/spool/server/frontend"
@@ -26,6 +29,27 @@ func (k *kit) snapshot(session string) frontend.Snapshot {
 		k.Fatal(err)
 	}
 	return s
+}
+
+// atOnce posts bodies at the same time and returns the statuses, sorted.
+func (k *kit) atOnce(path string, bodies ...string) []int {
+	k.Helper()
+	codes := make([]int, len(bodies))
+	var wg sync.WaitGroup
+	for i, body := range bodies {
+		wg.Go(func() {
+			res, err := http.Post(k.http.URL+path, "application/json", strings.NewReader(body))
+			if err != nil {
+				k.Error(err)
+				return
+			}
+			_ = res.Body.Close()
+			codes[i] = res.StatusCode
+		})
+	}
+	wg.Wait()
+	slices.Sort(codes)
+	return codes
 }
 
 // beside is a second server over the same logs.

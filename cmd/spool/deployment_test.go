@@ -5,10 +5,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-
-	"github.com/alecthomas/kong"
-
-	"github.com/spool-run/spool/server/wires"
 )
 
 // docs/deployment.md has every flag of the server, with its name in the environment, its
@@ -38,7 +34,7 @@ func TestFlagsInDocs(t *testing.T) {
 }
 
 func flagTable(t *testing.T) string {
-	parser, err := kong.New(new(cli), kong.DefaultEnvars("SPOOL"), kong.Vars{"server": localServer, "version": "", "wires": strings.Join(wires.Names(), ",")})
+	parser, err := parserOf(new(cli))
 	if err != nil {
 		t.Fatal(err)
 	}

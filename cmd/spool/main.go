@@ -55,15 +55,7 @@ func main() { os.Exit(run(os.Args[1:], streams{os.Stdin, os.Stdout, os.Stderr}))
 func run(args []string, std streams) int {
 	var c cli
 	exit := -1
-	parser, err := kong.New(&c,
-		kong.Name("spool"),
-		kong.Description("Durable, resumable AI agent runs."),
-		kong.DefaultEnvars("SPOOL"),
-		kong.Writers(std.out, std.err),
-		kong.Exit(func(code int) { exit = code }),
-		kong.UsageOnError(),
-		kong.Vars{"server": localServer, "version": version(), "wires": strings.Join(wires.Names(), ",")},
-	)
+	parser, err := parserOf(&c, kong.Writers(std.out, std.err), kong.Exit(func(code int) { exit = code }))
 	if err != nil {
 		fmt.Fprintln(std.err, "spool:", err)
 		return 1
@@ -90,6 +82,17 @@ func run(args []string, std streams) int {
 		return 1
 	}
 	return 0
+}
+
+// parserOf returns the parser of the command line.
+func parserOf(c *cli, more ...kong.Option) (*kong.Kong, error) {
+	return kong.New(c, append(more,
+		kong.Name("spool"),
+		kong.Description("Durable, resumable AI agent runs."),
+		kong.DefaultEnvars("SPOOL"),
+		kong.UsageOnError(),
+		kong.Vars{"server": localServer, "version": version(), "wires": strings.Join(wires.Names(), ",")},
+	)...)
 }
 
 // endsOf returns the signals that end a command.

@@ -51,8 +51,8 @@ const (
 	agentName = "assistant"
 )
 
-// agentOf returns the demo agent for the scripted model, which needs its tools, and for
-// whoever asks for it. Any other model gets neither its tools nor its prompt.
+// agentOf returns the demo agent for the scripted model, which needs its tools, and with
+// --demo-tools. Any other model gets neither its tools nor its prompt.
 func (c *serveCmd) agentOf(m model.Model, info server.Info) *agent.Agent {
 	limits := demoLimits{wait: c.WaitLimit, answer: orNone(c.MaxAnswer)}
 	a := &agent.Agent{Name: agentName, Model: m, WaitLimit: limits.wait, MaxAnswer: limits.answer}
