@@ -1,6 +1,7 @@
 package merlin
 
 import (
+	"cmp"
 	"encoding/json"
 
 	"github.com/spool-run/spool/chunk"
@@ -57,10 +58,8 @@ func (p *Projector) Collected() StreamedChunks {
 		case TypeReasoning:
 			event := ReasoningChunk{Text: b.text, Index: p.index(i)}
 			if part := reasons[b.first]; part != nil {
-				event.ID, event.Signature = part.ID, signature(part.ProviderMetadata)
-				if id := providersID(part.ProviderMetadata); id != "" {
-					event.ID = id
-				}
+				event.ID = cmp.Or(member(part.ProviderMetadata, "id"), part.ID)
+				event.Signature = member(part.ProviderMetadata, "signature")
 			}
 			out.ReasoningContent = append(out.ReasoningContent, event)
 		case TypeToolCalls:
@@ -89,12 +88,6 @@ func (p *Projector) Collected() StreamedChunks {
 	}
 	return out
 }
-
-// signature returns the signature in the metadata of any provider.
-func signature(metadata json.RawMessage) string { return member(metadata, "signature") }
-
-// providersID returns the provider's own id in its metadata.
-func providersID(metadata json.RawMessage) string { return member(metadata, "id") }
 
 // member returns a text in the metadata of any provider.
 func member(metadata json.RawMessage, name string) string {

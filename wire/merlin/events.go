@@ -1,6 +1,7 @@
 package merlin
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"sync"
@@ -47,9 +48,7 @@ func (s *Streamer) NewEventManager(o *EventOptions) (*EventManager, error) {
 	if o != nil {
 		mine = *o
 	}
-	if mine.ID == "" {
-		mine.ID = "events"
-	}
+	mine.ID = cmp.Or(mine.ID, "events")
 	s.mu.Lock()
 	if _, known := s.calls[mine.Call]; mine.Call != "" && !known {
 		s.mu.Unlock()
@@ -61,31 +60,26 @@ func (s *Streamer) NewEventManager(o *EventOptions) (*EventManager, error) {
 	}
 	s.managers[mine.ID] = true
 	s.mu.Unlock()
-	emit := func(p *chunk.Progress) error { return s.emit(p) }
-	m, err := NewEventManager(emit, &mine)
-	if err == nil && mine.Name == "" && s.o.Version == V1 {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		err = m.sendHeading("running")
-	}
-	return m, err
+	return newEventManager(func(p *chunk.Progress) error { return s.emit(p) }, &mine, s.o.Version == V1)
 }
 
 // NewEventManager returns a manager that emits through emit: a tool's
 // tool.Context.EmitProgress, or any function that appends to a log. Options may
 // be nil. Errors, here and of all methods, are those of emit.
 func NewEventManager(emit func(*chunk.Progress) error, o *EventOptions) (*EventManager, error) {
-	m := &EventManager{emit: emit, id: "events"}
-	if o != nil {
-		if o.ID != "" {
-			m.id = o.ID
-		}
-		if o.Call != "" {
-			m.id = o.Call + "/" + m.id
-		}
-		m.name, m.icon = o.Name, o.Icon
+	if o == nil {
+		o = new(EventOptions)
 	}
-	if m.name == "" {
+	return newEventManager(emit, o, false)
+}
+
+// newEventManager sends the heading if there is a name, or always.
+func newEventManager(emit func(*chunk.Progress) error, o *EventOptions, always bool) (*EventManager, error) {
+	m := &EventManager{emit: emit, id: cmp.Or(o.ID, "events"), name: o.Name, icon: o.Icon}
+	if o.Call != "" {
+		m.id = o.Call + "/" + m.id
+	}
+	if m.name == "" && !always {
 		return m, nil
 	}
 	m.mu.Lock()

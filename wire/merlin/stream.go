@@ -66,7 +66,7 @@ type modelStream struct {
 	nameless  map[string]bool
 
 	// Of V1, where own streams are shown one after the other:
-	waiting []chunk.Chunk
+	waiting []chunk.Record
 	from    int // number of pieces of the content before its own
 	shown   bool
 	closed  bool
@@ -101,12 +101,28 @@ func (s *Streamer) open(c StreamConfig) (*modelStream, error) {
 		}
 	}
 	if err == nil {
-		err = collect(v.collected, &chunk.RunStarted{Base: v.base, TurnID: streamed, MessageID: streamed, Mode: "start"}, 1)
+		err = v.begin()
 	}
 	if err != nil || waits {
 		return v, err
 	}
 	return v, s.show(v)
+}
+
+// begin begins what the caller gets.
+func (v *modelStream) begin() error {
+	r, err := record(&chunk.RunStarted{Base: v.base, TurnID: streamed, MessageID: streamed, Mode: "start"})
+	if err != nil {
+		return err
+	}
+	return v.collect(r, 1)
+}
+
+// collect folds a record for the caller.
+func (v *modelStream) collect(r chunk.Record, seq uint64) error {
+	r.Seq = seq
+	_, err := v.collected.Apply(nil, r)
+	return err
 }
 
 // openSub begins a stream of a sub-agent. A further stream for the same call continues
@@ -141,9 +157,9 @@ func (s *Streamer) show(v *modelStream) error {
 	}
 	s.steps++
 	err := s.feed(&chunk.StepStarted{Base: v.base, StepID: fmt.Sprint(s.steps)})
-	for _, c := range v.waiting {
+	for _, r := range v.waiting {
 		if err == nil {
-			err = s.feed(c)
+			err = s.project(r)
 		}
 	}
 	v.waiting = nil
@@ -178,21 +194,26 @@ func (s *Streamer) take(v *modelStream, event chunk.Chunk) error {
 		// A sub-agent's calls are its own affair: what it says after them is shown in
 		// the same result.
 		shows = shows && !v.sub
-		if _, known := s.calls[id]; !known || shows {
-			s.calls[id] = map[bool]string{true: b.AgentID}[shows]
+		if shows {
+			s.calls[id] = b.AgentID
+		} else if _, known := s.calls[id]; !known {
+			s.calls[id] = ""
 		}
 	}
-	if err := collect(v.collected, event, s.seq+2); err != nil {
-		return err
+	r, err := record(event)
+	if err == nil {
+		err = v.collect(r, s.seq+2)
 	}
 	switch {
+	case err != nil:
+		return err
 	case !shows:
 		return s.err
 	case !v.shown:
-		v.waiting = append(v.waiting, event)
+		v.waiting = append(v.waiting, r)
 		return s.err
 	}
-	return s.feed(event)
+	return s.project(r)
 }
 
 // called returns the id and the name of the call that a chunk is about, and whether it
@@ -333,14 +354,4 @@ func (s *Streamer) SendCitation(c *Citation) (marked string, err error) {
 		}
 	}
 	return marked, err
-}
-
-// collect folds a chunk of a stream for its caller.
-func collect(p *Projector, c chunk.Chunk, seq uint64) error {
-	data, err := chunk.Append(nil, c)
-	if err != nil {
-		return err
-	}
-	_, err = p.Apply(nil, chunk.Record{Seq: seq, Type: c.ChunkType(), Agent: c.ChunkBase().AgentID, Class: chunk.ClassOf(c), Data: data})
-	return err
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/internal/sse"
+	"github.com/spool-run/spool/wire"
 )
 
 // Streamer writes one answer to one response, without a log, for programs that have
@@ -131,16 +132,30 @@ func (s *Streamer) feed(c chunk.Chunk) error {
 	if s.err != nil {
 		return s.err
 	}
-	b := c.ChunkBase()
-	if b.AgentID == "" {
+	if b := c.ChunkBase(); b.AgentID == "" {
 		b.AgentID, b.RunID = streamed, streamed
 	}
-	data, err := chunk.Append(nil, c)
+	r, err := record(c)
 	if err != nil {
 		return err
 	}
+	return s.project(r)
+}
+
+// record encodes a chunk. It has no sequence yet.
+func record(c chunk.Chunk) (chunk.Record, error) {
+	data, err := chunk.Append(nil, c)
+	return chunk.Record{Type: c.ChunkType(), Agent: c.ChunkBase().AgentID, Class: chunk.ClassOf(c), Data: data}, err
+}
+
+// project projects the next record and writes what it becomes.
+func (s *Streamer) project(r chunk.Record) error {
+	if s.err != nil {
+		return s.err
+	}
 	s.seq++
-	frames, err := s.p.Apply(nil, chunk.Record{Seq: s.seq, Type: c.ChunkType(), Agent: b.AgentID, Class: chunk.ClassOf(c), Data: data})
+	r.Seq = s.seq
+	frames, err := s.p.Apply(nil, r)
 	if err != nil {
 		return err
 	}
@@ -220,10 +235,7 @@ func (s *Streamer) AppendEvent(name string, payload any) error {
 	if err := s.init(); err != nil {
 		return err
 	}
-	if _, s.err = s.w.Write(sse.AppendNamedEvent(nil, name, "", data)); s.err == nil {
-		s.err = s.flush()
-	}
-	return s.err
+	return s.write([]spool.Frame{{Data: wire.AppendEvent(nil, name, data)}})
 }
 
 // End writes what is held back, the failure if there is one, and the end.
