@@ -2,8 +2,6 @@ package spool
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"slices"
 
@@ -158,8 +156,7 @@ func (s *spiller) blob(v json.RawMessage) json.RawMessage {
 		s.err = chunk.ErrInvalidChunk.Because("a value is not JSON, or is nested deeper than 256 levels").With(s.g.session, nil)
 		return v
 	}
-	sum := sha256.Sum256(v)
-	ref := blobref.Ref{Blob: "sha256:" + hex.EncodeToString(sum[:]), Size: len(v), MediaType: "application/json"}
+	ref := blobref.Ref{Blob: blobref.Hash(v), Size: len(v), MediaType: "application/json"}
 	if s.err = store.PutBlob(s.ctx, s.g.session, ref.Blob, v); s.err != nil {
 		return v
 	}

@@ -11,12 +11,10 @@ import (
 // only kept records where trace may be trimmed, then every record. The zero position
 // means the whole log and begins at the floor.
 type source struct {
-	r           *Reader
-	at          uint64
-	upTo        uint64 // the last sequence to read; 0: to the head
-	incarnation uint64
-	keptTo      uint64 // up to here it has read kept records only
-	lossy       bool   // a trim overtook it: trace is missing that it should have read
+	r     *Reader
+	at    uint64
+	upTo  uint64 // the last sequence to read; 0: to the head
+	lossy bool   // a trim overtook it: trace is missing that it should have read
 }
 
 // newSource asks the store for the head, unless the caller passes one that it has just
@@ -41,7 +39,7 @@ func newSource(ctx context.Context, g *Log, just Head, after, upTo uint64) (*sou
 	}
 	r := g.Reader(ReadOptions{Follow: true})
 	r.after, r.incarnation, r.checked, r.tells = after, head.Incarnation, true, false
-	return &source{r: r, at: after, upTo: upTo, incarnation: head.Incarnation}, nil
+	return &source{r: r, at: after, upTo: upTo}, nil
 }
 
 // next returns the next records. Without records and without an error, the source is at
@@ -50,7 +48,7 @@ func newSource(ctx context.Context, g *Log, just Head, after, upTo uint64) (*sou
 func (s *source) next(ctx context.Context) ([]chunk.Record, error) {
 	for s.upTo == 0 || s.at < s.upTo {
 		recs, err := s.r.poll(ctx)
-		s.at, s.keptTo = s.r.after, s.r.keptTo
+		s.at = s.r.after
 		if errors.Is(err, ErrTrimmed) && !s.r.remains {
 			s.r.err, s.r.remains, s.lossy = nil, true, true
 			err = s.r.g.tail.refresh(ctx)

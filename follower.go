@@ -222,13 +222,13 @@ func (f *Follower) catchUp(ctx context.Context) (Batch, error) {
 			return Batch{}, err
 		}
 		at = max(at, r.Seq)
-		if f.remains && r.Seq <= o.src.keptTo {
+		if f.remains && r.Seq <= o.src.r.keptTo {
 			if f.addRemaining(&seg, r.Seq) {
 				at = o.src.at
 				break // what follows has ids of its own
 			}
 		} else if r.Seq > f.after && len(o.scratch) > 0 {
-			seg.add(r.Seq, o.scratch, Cursor{Incarnation: o.src.incarnation})
+			seg.add(r.Seq, o.scratch, Cursor{Incarnation: o.src.r.incarnation})
 		}
 	}
 	b := Batch{}
@@ -244,13 +244,13 @@ func (f *Follower) catchUp(ctx context.Context) (Batch, error) {
 // has. It reports whether no other record remains.
 func (f *Follower) addRemaining(seg *segment, seq uint64) (last bool) {
 	o := f.own
-	last = len(o.recs) == 0 && o.src.at >= o.src.keptTo
+	last = len(o.recs) == 0 && o.src.at >= o.src.r.keptTo
 	for i := range o.scratch {
 		if o.remains++; o.remains <= f.seen {
 			continue
 		}
 		f.seen = o.remains
-		id := Cursor{Seq: o.src.keptTo, Incarnation: o.src.incarnation, InPlan: true, PlanFrames: o.remains}
+		id := Cursor{Seq: o.src.r.keptTo, Incarnation: o.src.r.incarnation, InPlan: true, PlanFrames: o.remains}
 		if last && i == len(o.scratch)-1 {
 			id.InPlan = false
 		}
@@ -266,7 +266,7 @@ func (f *Follower) record(ctx context.Context) (r *chunk.Record, err error) {
 		if o.recs, err = o.src.next(ctx); err != nil {
 			return nil, err
 		}
-		if o.src.lossy || !f.whole && f.after < o.src.keptTo {
+		if o.src.lossy || !f.whole && f.after < o.src.r.keptTo {
 			return nil, ErrTrimmed.With(f.p.g.session, nil)
 		}
 		if len(o.recs) == 0 {

@@ -48,18 +48,7 @@ func (g *Log) Session() string { return g.session }
 // Head asks the store for the log's head. It fails with [ErrNotFound] if there
 // is no such session.
 func (g *Log) Head(ctx context.Context) (Head, error) {
-	seen := g.tail.current()
-	h, err := g.logs.store.Head(ctx, g.session)
-	switch {
-	case err == nil && h.Status == chunk.StatusCopying:
-		g.tail.vanish(seen)
-		return Head{}, ErrNotFound.With(g.session, nil)
-	case err == nil:
-		g.tail.observe(h)
-	case errors.Is(err, ErrNotFound):
-		g.tail.vanish(seen)
-	}
-	return h, err
+	return g.tail.ask(ctx)
 }
 
 // Command appends commands without a lease and makes the session due. It creates the
@@ -105,6 +94,14 @@ func (g *Log) command(ctx context.Context, a Append, chunks []chunk.Chunk) (Appe
 	}
 	a.Session, a.Records = g.session, recs
 	return g.append(ctx, a, giveUp, false)
+}
+
+// patience is how long an append of unknown outcome is repeated under the lease.
+func (l Lease) patience() time.Duration {
+	if l.TTL <= 0 {
+		return giveUp
+	}
+	return l.TTL
 }
 
 // append appends, and repeats the append while its outcome is unknown. With insist it

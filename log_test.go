@@ -3,20 +3,15 @@ package spool
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io"
-	"runtime"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/fold"
 )
 
-// bench is a store and the logs of one process over it.
+// newTestLog returns a store and a log of the logs of one process over it.
 func newTestLog(t testing.TB, o *Options) (*fakeStore, *Log) {
 	t.Helper()
 	store := newFakeStore()
@@ -75,219 +70,6 @@ func contiguous(t testing.TB, recs []chunk.Record, after uint64) {
 			t.Fatalf("record %d has sequence %d, want %d", i, r.Seq, want)
 		}
 	}
-}
-
-func TestWriterToReader(t *testing.T) {
-	store, g := newTestLog(t, nil)
-	ctx := context.Background()
-	if _, err := g.Command(ctx, Row{}, say("c1", "hello")); err != nil {
-		t.Fatal(err)
-	}
-	w := g.Writer(store.claim("s"), WriterOptions{AgentType: "chat", RunID: "r1"})
-	defer w.Close()
-	w.SetStep(1)
-	if _, err := w.Commit(ctx, Row{Status: chunk.StatusActive}, nil, &chunk.RunStarted{TurnID: "c1", MessageID: "m1"}); err != nil {
-		t.Fatal(err)
-	}
-	for i := range 50 {
-		if err := w.Append(ctx, text(fmt.Sprint(i, " "))); err != nil {
-			t.Fatal(err)
-		}
-	}
-	res, err := w.Commit(ctx, Row{Status: chunk.StatusEnded}, &Settle{Seen: 1}, &chunk.StepCommitted{}, &chunk.RunFinished{Outcome: chunk.OutcomeCompleted})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if res.First != 53 || res.Last != 54 || res.Head.Status != chunk.StatusEnded || res.Head.Due != 0 {
-		t.Fatalf("commit answered %+v", res)
-	}
-	recs := readAll(t, g, Cursor{})
-	if len(recs) != 54 {
-		t.Fatalf("%d records, want 54", len(recs))
-	}
-	contiguous(t, recs, 0)
-	c, err := chunk.Decode(recs[2].Data)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if b := c.ChunkBase(); b.AgentID != "s" || b.AgentType != "chat" || b.RunID != "r1" || b.Step != 1 || b.Timestamp == 0 {
-		t.Errorf("base fields %+v", b)
-	}
-	if recs[2].Agent != "s" || recs[2].Class != chunk.Trace || recs[2].Type != chunk.TypeTextDelta || recs[2].Time != c.ChunkBase().Timestamp {
-		t.Errorf("record %+v", recs[2])
-	}
-	if r := recs[53]; r.Class != chunk.Kept || r.Type != chunk.TypeRunFinished {
-		t.Errorf("last record %+v", r)
-	}
-	if n := len(readAll(t, g, Cursor{Seq: 54})); n != 0 {
-		t.Errorf("%d records after the head", n)
-	}
-	if got := readAll(t, g, Cursor{Seq: 20}); len(got) != 34 {
-		t.Errorf("%d records after 20, want 34", len(got))
-	}
-}
-
-func TestWriterGroupsWhatArrivesMeanwhile(t *testing.T) {
-	store, g := newTestLog(t, nil)
-	store.gate = make(chan struct{}, 100)
-	ctx := context.Background()
-	w := g.Writer(store.claim("s"), WriterOptions{})
-	defer w.Close()
-	for i := range 100 {
-		if err := w.Append(ctx, text(fmt.Sprint(i, " "))); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := w.Append(ctx, &chunk.StepCommitted{}, text("after"), text("wards")); err != nil {
-		t.Fatal(err)
-	}
-	for range 100 {
-		store.gate <- struct{}{}
-	}
-	if err := w.Flush(ctx); err != nil {
-		t.Fatal(err)
-	}
-	// The first append may have left with one record; trace, kept and trace follow.
-	if n := store.called("append"); n > 4 {
-		t.Errorf("%d appends", n)
-	}
-	recs := store.log("s")
-	if len(recs) != 103 || recs[100].Type != chunk.TypeStepCommitted {
-		t.Fatalf("%d records", len(recs))
-	}
-}
-
-func TestCommitKeepsItsChunksTogether(t *testing.T) {
-	store, g := newTestLog(t, &Options{BatchRecords: 4})
-	store.gate = make(chan struct{}, 100)
-	var sizes []int
-	store.fault = func(a Append) (error, error) { sizes = append(sizes, len(a.Records)); return nil, nil }
-	ctx := context.Background()
-	w := g.Writer(store.claim("s"), WriterOptions{})
-	defer w.Close()
-	step := func() chunk.Chunk { return &chunk.StepCommitted{} }
-	if err := w.Append(ctx, step(), step(), step(), step()); err != nil { // occupies the first append
-		t.Fatal(err)
-	}
-	if err := w.Append(ctx, step(), step()); err != nil {
-		t.Fatal(err)
-	}
-	done := make(chan Appended, 1)
-	go func() {
-		res, err := w.Commit(ctx, Row{Status: chunk.StatusEnded}, nil, step(), step(), step())
-		if err != nil {
-			t.Error(err)
-		}
-		done <- res
-	}()
-	for range 10 {
-		store.gate <- struct{}{}
-	}
-	if res := <-done; res.First != 7 || res.Last != 9 {
-		t.Errorf("commit at %d..%d, want 7..9", res.First, res.Last)
-	}
-	store.mu.Lock()
-	defer store.mu.Unlock()
-	if fmt.Sprint(sizes) != "[4 2 3]" {
-		t.Errorf("appends of %v records, want [4 2 3]", sizes)
-	}
-}
-
-func TestCommitWithoutChunks(t *testing.T) {
-	store, g := newTestLog(t, nil)
-	ctx := context.Background()
-	w := g.Writer(store.claim("s"), WriterOptions{})
-	defer w.Close()
-	res, err := w.Commit(ctx, Row{Status: chunk.StatusPaused}, &Settle{Next: 7})
-	if err != nil || res.Head.Status != chunk.StatusPaused || res.Head.Due != 7 || res.First <= res.Last {
-		t.Fatalf("commit answered %+v, %v", res, err)
-	}
-}
-
-func TestSupersededSticks(t *testing.T) {
-	store, g := newTestLog(t, nil)
-	ctx := context.Background()
-	w := g.Writer(store.claim("s"), WriterOptions{})
-	defer w.Close()
-	if err := w.Append(ctx, text("mine")); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Flush(ctx); err != nil {
-		t.Fatal(err)
-	}
-	store.claim("s")
-	if _, err := w.Commit(ctx, Row{}, nil, text("lost")); !errors.Is(err, ErrSuperseded) {
-		t.Fatalf("commit under an old epoch: %v", err)
-	}
-	calls := store.called("append")
-	for range 3 {
-		if err := w.Append(ctx, text("lost too")); !errors.Is(err, ErrSuperseded) {
-			t.Fatalf("append after it: %v", err)
-		}
-	}
-	if n := store.called("append"); n != calls {
-		t.Error("the writer tried again")
-	}
-	if got := deltas(t, store.log("s")); got != "mine" {
-		t.Errorf("log says %q", got)
-	}
-}
-
-// A store that loses every other request or answer ends with each chunk once.
-func TestUnknownOutcomesAreSettled(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store, g := newTestLog(t, &Options{BatchRecords: 3})
-		lost := errors.New("connection lost")
-		n := 0
-		store.fault = func(Append) (error, error) {
-			n++
-			switch n % 5 {
-			case 1, 2:
-				return nil, lost
-			case 3:
-				return lost, nil
-			}
-			return nil, nil
-		}
-		ctx := context.Background()
-		w := g.Writer(store.claim("s"), WriterOptions{})
-		defer w.Close()
-		var want strings.Builder
-		for i := range 200 {
-			s := fmt.Sprint(i, " ")
-			want.WriteString(s)
-			if err := w.Append(ctx, text(s)); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := w.Flush(ctx); err != nil {
-			t.Fatal(err)
-		}
-		if got := deltas(t, store.log("s")); got != want.String() {
-			t.Errorf("log says %q", got)
-		}
-		if got := deltas(t, readAll(t, g, Cursor{})); got != want.String() {
-			t.Errorf("a reader sees %q", got)
-		}
-	})
-}
-
-func TestUnknownOutcomeEndsWithTheLease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store, g := newTestLog(t, nil)
-		lease := store.claim("s")
-		w := g.Writer(lease, WriterOptions{})
-		defer w.Close()
-		store.fault = func(Append) (error, error) { return errors.New("connection lost"), nil }
-		begun := time.Now()
-		_, err := w.Commit(context.Background(), Row{}, nil, text("x"))
-		if !errors.Is(err, ErrUnavailable) {
-			t.Fatal(err)
-		}
-		if d := time.Since(begun); d < lease.TTL || d > lease.TTL+2*time.Second {
-			t.Errorf("gave up after %v", d)
-		}
-	})
 }
 
 // lateHead is a store whose answer about the head arrives after something else happened.
@@ -425,206 +207,6 @@ func TestCommandRefuses(t *testing.T) {
 	}
 }
 
-func TestQueueIsBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store, g := newTestLog(t, nil)
-		store.gate = make(chan struct{})
-		w := g.Writer(store.claim("s"), WriterOptions{QueueBytes: 10_000})
-		defer w.Close()
-		queued := 0
-		blocked, cancel := context.WithCancel(context.Background())
-		done := make(chan error)
-		go func() {
-			for {
-				if err := w.Append(blocked, text(strings.Repeat("x", 900))); err != nil {
-					done <- err
-					return
-				}
-				queued++
-			}
-		}()
-		synctest.Wait()
-		if queued < 8 || queued > 10 {
-			t.Errorf("%d chunks of about 1000 bytes went into a queue of 10000", queued)
-		}
-		cancel()
-		if err := <-done; !errors.Is(err, context.Canceled) {
-			t.Error(err)
-		}
-		close(store.gate)
-		if err := w.Flush(context.Background()); err != nil {
-			t.Fatal(err)
-		}
-		if n := len(store.log("s")); n != queued {
-			t.Errorf("%d stored of %d", n, queued)
-		}
-	})
-}
-
-func TestLargeTextIsSplitAtRunes(t *testing.T) {
-	store, g := newTestLog(t, nil)
-	ctx := context.Background()
-	w := g.Writer(store.claim("s"), WriterOptions{})
-	defer w.Close()
-	long := strings.Repeat("aé€😀\x01", 60_000)
-	if err := w.Append(ctx, text(long)); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Append(ctx, &chunk.StepStarted{StepID: strings.Repeat("x", chunk.MaxRecordBytes)}); !errors.Is(err, chunk.ErrTooLarge) || !strings.Contains(err.Error(), "step_started") {
-		t.Errorf("a large step id: %v", err)
-	}
-	if err := w.Flush(ctx); err != nil {
-		t.Fatal(err)
-	}
-	recs := store.log("s")
-	if len(recs) < 2 || deltas(t, recs) != long {
-		t.Errorf("%d records do not add up to the text", len(recs))
-	}
-	for _, r := range recs {
-		if len(r.Data) > chunk.MaxRecordBytes {
-			t.Errorf("a record of %d bytes", len(r.Data))
-		}
-	}
-}
-
-func TestUnknownChunkIsFilled(t *testing.T) {
-	store, g := newTestLog(t, nil)
-	ctx := context.Background()
-	w := g.Writer(store.claim("s"), WriterOptions{RunID: "r"})
-	defer w.Close()
-	c, err := chunk.Decode([]byte(`{"type":"x_new","agentType":"mine","n":1} `))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := w.Commit(ctx, Row{}, nil, c); err != nil {
-		t.Fatal(err)
-	}
-	r := store.log("s")[0]
-	got, err := chunk.Decode(r.Data)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if b := got.ChunkBase(); b.AgentID != "s" || b.AgentType != "mine" || b.RunID != "r" || b.Timestamp != r.Time || r.Time == 0 {
-		t.Errorf("%s", r.Data)
-	}
-}
-
-func TestTwoWritersOfALease(t *testing.T) {
-	store, g := newTestLog(t, &Options{BatchRecords: 2})
-	lease := store.claim("s")
-	ctx := context.Background()
-	var wg sync.WaitGroup
-	for _, name := range []string{"a", "b", "c"} {
-		w := g.Writer(lease, WriterOptions{Name: name, AgentID: "s." + name})
-		defer w.Close()
-		wg.Go(func() {
-			for i := range 100 {
-				if err := w.Append(ctx, text(fmt.Sprint(i, " "))); err != nil {
-					t.Error(err)
-				}
-			}
-			if err := w.Flush(ctx); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	wg.Wait()
-	recs := readAll(t, g, Cursor{})
-	contiguous(t, recs, 0)
-	by := map[string][]chunk.Record{}
-	for _, r := range recs {
-		by[r.Agent] = append(by[r.Agent], r)
-	}
-	for agent, recs := range by {
-		if got := deltas(t, recs); len(recs) != 100 || !strings.HasPrefix(got, "0 1 2 ") || !strings.HasSuffix(got, "98 99 ") {
-			t.Errorf("%s wrote %q", agent, got)
-		}
-	}
-}
-
-func TestClosedWriterAndLogs(t *testing.T) {
-	store := newFakeStore()
-	logs := NewLogs(store, nil)
-	g := mustLog(t, logs)
-	ctx := context.Background()
-	w := g.Writer(store.claim("s"), WriterOptions{})
-	w.Close()
-	if err := w.Append(ctx, text("x")); !errors.Is(err, ErrClosed) {
-		t.Error(err)
-	}
-	r := g.Reader(ReadOptions{Follow: true})
-	waits := make(chan error)
-	go func() {
-		_, err := r.Next(ctx)
-		waits <- err
-	}()
-	w2 := g.Writer(store.claim("s"), WriterOptions{})
-	logs.Close()
-	if err := <-waits; !errors.Is(err, ErrClosed) {
-		t.Error(err)
-	}
-	if err := w2.Append(ctx, text("x")); !errors.Is(err, ErrClosed) {
-		t.Error(err)
-	}
-	if _, err := logs.Log("s"); !errors.Is(err, ErrClosed) {
-		t.Error(err)
-	}
-}
-
-func TestLogsCache(t *testing.T) {
-	_, g := newTestLog(t, nil)
-	if again := mustLog(t, g.logs); again != g {
-		t.Error("another handle for the same session")
-	}
-	if _, err := g.logs.Log("a/b"); !errors.Is(err, chunk.ErrInvalidID) {
-		t.Error(err)
-	}
-	if id := g.logs.NewID(); len(id) != 36 || id[14] != '7' {
-		t.Errorf("NewID %q", id)
-	}
-	if _, err := g.logs.Claim(context.Background(), Claim{}); !errors.Is(err, ErrUnsupported) {
-		t.Error(err)
-	}
-	if _, err := g.Head(context.Background()); !errors.Is(err, ErrNotFound) {
-		t.Error(err)
-	}
-	if _, err := g.Reader(ReadOptions{}).Next(context.Background()); !errors.Is(err, ErrNotFound) || errors.Is(err, io.EOF) {
-		t.Error(err)
-	}
-}
-
-// Logs that nobody holds are forgotten, but for the warm ones; a held one is
-// always the same.
-func TestIdleLogsAreForgotten(t *testing.T) {
-	logs := NewLogs(newFakeStore(), &Options{Warm: 4})
-	defer logs.Close()
-	held, err := logs.Log("held")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range 1000 {
-		if _, err := logs.Log(fmt.Sprint("s", i)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for tries := 0; ; tries++ {
-		runtime.GC()
-		runtime.Gosched()
-		logs.mu.Lock()
-		n := len(logs.logs)
-		logs.mu.Unlock()
-		if n <= 5 {
-			break
-		}
-		if tries == 1000 {
-			t.Fatalf("%d logs are still known", n)
-		}
-	}
-	if again, err := logs.Log("held"); err != nil || again != held {
-		t.Errorf("another handle: %v", err)
-	}
-}
-
 // manyParts is a message of parts that are each just too small for a blob.
 func manyParts(id string, n, size int) *chunk.UserMessage {
 	m := say(id, "")
@@ -632,4 +214,48 @@ func manyParts(id string, n, size int) *chunk.UserMessage {
 		m.Message.Parts = append(m.Message.Parts, chunk.Part{Type: chunk.PartText, Text: strings.Repeat("x", size)})
 	}
 	return m
+}
+
+// Append is one append, made where it is called; what does not fit is refused
+// before anything is stored.
+func TestAppendIsOneAppend(t *testing.T) {
+	store, g := newTestLog(t, nil)
+	lease := store.claim("s")
+	before := store.calls["append"]
+	res, err := g.Append(t.Context(), lease, Entry{Writer: "w", Ordinal: 1, Base: chunk.Base{RunID: "r"}, Row: Row{Status: chunk.StatusActive},
+		Chunks: []chunk.Chunk{text("a"), &chunk.StepCommitted{StepID: "x"}, text("b")}})
+	if err != nil || res.First != 1 || res.Last != 3 || res.Head.Status != chunk.StatusActive || store.calls["append"] != before+1 {
+		t.Errorf("%+v, %v after %d appends", res, err, store.calls["append"]-before)
+	}
+	if g.Known() != res.Head {
+		t.Errorf("known %+v, want %+v", g.Known(), res.Head)
+	}
+	large := text(strings.Repeat("x", 200<<10))
+	_, err = g.Append(t.Context(), lease, Entry{Writer: "w", Ordinal: 4, Chunks: []chunk.Chunk{large, large, large}})
+	if !errors.Is(err, chunk.ErrTooLarge) || store.calls["append"] != before+1 {
+		t.Errorf("what is too large: %v after %d appends", err, store.calls["append"]-before)
+	}
+	store.claim("s")
+	if _, err = g.Append(t.Context(), lease, Entry{Writer: "w", Ordinal: 4, Chunks: []chunk.Chunk{text("c")}}); !errors.Is(err, ErrSuperseded) {
+		t.Errorf("under an old epoch: %v", err)
+	}
+}
+
+// Two processes write on behalf of the same claim. What the store answers a repeat
+// with is the other's: readers here see that, and not what was not stored.
+func TestRepeatedAppendIsRead(t *testing.T) {
+	store, g := newTestLog(t, nil)
+	other := NewLogs(store, nil)
+	defer other.Close()
+	lease := store.claim("s")
+	if _, err := mustLog(t, other).Append(t.Context(), lease, Entry{Writer: "w", Ordinal: 1, Chunks: []chunk.Chunk{text("theirs")}}); err != nil {
+		t.Fatal(err)
+	}
+	res, err := g.Append(t.Context(), lease, Entry{Writer: "w", Ordinal: 1, Chunks: []chunk.Chunk{text("ours"), text(" too")}})
+	if err != nil || !res.Repeated || res.Last != 1 {
+		t.Fatalf("%+v, %v", res, err)
+	}
+	if got := deltas(t, readAll(t, g, Cursor{})); got != "theirs" {
+		t.Errorf("readers see %q", got)
+	}
 }

@@ -254,7 +254,7 @@ func (p *Projection) advance(ctx context.Context) error {
 		return p.fail(err)
 	}
 	p.mu.Lock()
-	p.keptTo = p.src.keptTo
+	p.keptTo = p.src.r.keptTo
 	p.mu.Unlock()
 	for i := range recs {
 		if p.scratch, err = p.proj.Apply(p.scratch[:0], recs[i]); err != nil {
@@ -265,7 +265,7 @@ func (p *Projection) advance(ctx context.Context) error {
 			if last := &p.scratch[len(p.scratch)-1]; last.Cut {
 				p.cuts = append(p.cuts, cut{last.Since, recs[i].Seq})
 			}
-			p.ring.add(recs[i].Seq, p.scratch, p.src.incarnation)
+			p.ring.add(recs[i].Seq, p.scratch, p.src.r.incarnation)
 			p.at = recs[i].Seq
 			p.mu.Unlock()
 		}
@@ -341,9 +341,9 @@ func (p *Projection) bind(src *source) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.life == 0 {
-		p.life = src.incarnation
+		p.life = src.r.incarnation
 	}
-	if p.life != src.incarnation {
+	if p.life != src.r.incarnation {
 		return ErrCursorAhead.With(p.g.session, nil)
 	}
 	return nil

@@ -84,7 +84,7 @@ func follow(t testing.TB, f *Follower) (string, error) {
 		for i, fr := range batch.Frames {
 			whole += len(fr.Data)
 			if fr.Seq != 0 {
-				whole += len("id: \n") + len(Cursor{Seq: fr.Seq, Incarnation: f.p.src.incarnation}.String())
+				whole += len("id: \n") + len(Cursor{Seq: fr.Seq, Incarnation: f.p.src.r.incarnation}.String())
 			}
 			if i < batch.PlainFrames {
 				plain = whole

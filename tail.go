@@ -185,12 +185,20 @@ func (t *tail) refresh(ctx context.Context) error {
 	}
 	defer t.lock.release()
 	t.mu.Lock()
-	done := t.finished > asked
-	t.mu.Unlock()
-	if done {
+	if t.finished > asked {
+		t.mu.Unlock()
 		return nil
 	}
-	return t.askHead(ctx)
+	t.started++
+	n := t.started
+	t.mu.Unlock()
+	if _, err := t.ask(ctx); err != nil && !errors.Is(err, ErrNotFound) {
+		return err
+	}
+	t.mu.Lock()
+	t.finished = n
+	t.mu.Unlock()
+	return nil
 }
 
 // reach is refresh, but takes the caller's head if it passes one.
@@ -201,25 +209,20 @@ func (t *tail) reach(ctx context.Context, just Head) error {
 	return t.refresh(ctx)
 }
 
-// askHead is refresh for a caller that holds the lock.
-func (t *tail) askHead(ctx context.Context) error {
-	t.mu.Lock()
-	t.started++
-	n, seen := t.started, t.head
-	t.mu.Unlock()
+// ask asks the store for the head.
+func (t *tail) ask(ctx context.Context) (Head, error) {
+	seen := t.current()
 	h, err := t.logs.store.Head(ctx, t.session)
+	if err == nil && h.Status == chunk.StatusCopying {
+		h, err = Head{}, ErrNotFound.With(t.session, nil) // it is not visible yet
+	}
 	switch {
 	case err == nil:
 		t.observe(h)
 	case errors.Is(err, ErrNotFound):
 		t.vanish(seen)
-	default:
-		return err
 	}
-	t.mu.Lock()
-	t.finished = n
-	t.mu.Unlock()
-	return nil
+	return h, err
 }
 
 // catchUp reads one page of records after the tail's end, for all readers that ask

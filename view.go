@@ -123,7 +123,7 @@ func (g *Log) savedFold(ctx context.Context, store FoldStore, just Head, upTo ui
 		return nil, nil
 	}
 	src, err := newSource(ctx, g, just, saved.Seq, upTo)
-	if err != nil || src.incarnation != saved.Incarnation || saved.Version != fold.Version && g.tail.current().Floor == 0 {
+	if err != nil || src.r.incarnation != saved.Incarnation || saved.Version != fold.Version && g.tail.current().Floor == 0 {
 		return nil, nil
 	}
 	f, err := fold.Load(saved.Data)
@@ -145,7 +145,7 @@ func (g *Log) saveView() {
 		return // a run is open; a later view saves it
 	}
 	v.since = 0
-	saved := SavedFold{Version: fold.Version, Incarnation: v.src.incarnation, Seq: v.fold.Seq, Data: data}
+	saved := SavedFold{Version: fold.Version, Incarnation: v.src.r.incarnation, Seq: v.fold.Seq, Data: data}
 	g.logs.spawn(func() {
 		ctx, cancel := context.WithTimeout(g.logs.ctx, attempt)
 		defer cancel()
@@ -204,7 +204,7 @@ func (g *Log) Until(ctx context.Context, just Head, look func(f *fold.Fold) (Loo
 		var found Look
 		var seen Head
 		err := g.ViewAt(ctx, just, func(f *fold.Fold) error {
-			seen = Head{Seq: g.view.src.at, Incarnation: g.view.src.incarnation}
+			seen = Head{Seq: g.view.src.at, Incarnation: g.view.src.r.incarnation}
 			if life == 0 {
 				life = seen.Incarnation
 			}

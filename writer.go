@@ -39,8 +39,8 @@ type Writer struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 
-	order chan struct{} // held while one call encodes and queues, so that calls keep their order
-	enc   chunkEncoder  // used by the holder of order
+	order lock         // held while one call encodes and queues, so that calls keep their order
+	enc   chunkEncoder // used by the holder of order
 
 	mu       sync.Mutex
 	base     chunk.Base
@@ -89,19 +89,11 @@ func (g *Log) Writer(lease Lease, o WriterOptions) *Writer {
 	if o.QueueBytes <= 0 {
 		o.QueueBytes = queueBytes
 	}
-	w := &Writer{g: g, lease: lease, name: o.Name, limit: o.QueueBytes, ordinal: o.Ordinal, order: make(chan struct{}, 1)}
+	w := &Writer{g: g, lease: lease, name: o.Name, limit: o.QueueBytes, ordinal: o.Ordinal, order: newLock()}
 	w.enc.g = g
 	w.base = chunk.Base{AgentID: o.AgentID, AgentType: o.AgentType, RunID: o.RunID}
 	w.ctx, w.cancel = context.WithCancel(g.logs.ctx)
 	return w
-}
-
-// Base returns the present defaults of the chunks' base fields.
-func (w *Writer) Base() *chunk.Base {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	b := w.base
-	return &b
 }
 
 // SetStep sets the step of the following chunks.
@@ -161,7 +153,7 @@ func (w *Writer) Close() error {
 func (w *Writer) put(ctx context.Context, chunks []chunk.Chunk, c *commit) (uint64, error) {
 	select {
 	case w.order <- struct{}{}:
-		defer func() { <-w.order }()
+		defer w.order.release()
 	case <-ctx.Done():
 		return 0, ctx.Err()
 	}
@@ -285,23 +277,18 @@ func (w *Writer) signalLocked() {
 // flush appends until the queue is empty.
 func (w *Writer) flush() {
 	for {
-		select { // one append at a time in this session, for all its writers
-		case w.g.flight <- struct{}{}:
-		case <-w.ctx.Done():
+		// One append at a time in this session, for all its writers.
+		if w.g.logs.acquire(w.ctx, w.g.flight) != nil {
 			w.fail(ErrClosed)
 			return
 		}
 		b, more := w.next()
 		if !more {
-			<-w.g.flight
+			w.g.flight.release()
 			return
 		}
-		patience := w.lease.TTL
-		if patience <= 0 {
-			patience = giveUp
-		}
-		res, err := w.g.append(w.ctx, b.Append, patience, true)
-		<-w.g.flight
+		res, err := w.g.append(w.ctx, b.Append, w.lease.patience(), true)
+		w.g.flight.release()
 		if err != nil {
 			if w.ctx.Err() != nil {
 				err = ErrClosed
@@ -417,12 +404,8 @@ func (g *Log) Append(ctx context.Context, lease Lease, e Entry) (Appended, error
 		return Appended{}, err
 	}
 	defer g.flight.release()
-	patience := lease.TTL
-	if patience <= 0 {
-		patience = giveUp
-	}
 	return g.append(ctx, Append{Session: g.session, Epoch: lease.Epoch, Writer: e.Writer, Ordinal: e.Ordinal,
-		Records: recs, Row: e.Row, Settle: e.Settle}, patience, false)
+		Records: recs, Row: e.Row, Settle: e.Settle}, lease.patience(), false)
 }
 
 // Known returns the newest head that this process has seen, the zero Head if it has

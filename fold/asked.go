@@ -31,8 +31,8 @@ func Digest(c chunk.Chunk) string {
 	return string(c.ChunkType())
 }
 
-// With is the digest of a command that comes with a message.
-func With(digest string, m *chunk.UserMessage) string { return digest + "+" + Digest(m) }
+// DigestWith is the digest of a command that comes with a message.
+func DigestWith(digest string, m *chunk.UserMessage) string { return digest + "+" + Digest(m) }
 
 // ask notes what the first command of an id asks for.
 func (f *Fold) ask(c chunk.Chunk) {
@@ -78,19 +78,14 @@ func hashText(s string) string {
 	if s == "" {
 		return ""
 	}
-	return hashOf(jsonenc.Must(s))
-}
-
-func hashOf(data []byte) string {
-	sum := sha256.Sum256(data)
-	return "sha256:" + hex.EncodeToString(sum[:])
+	return blobref.Hash(jsonenc.Must(s))
 }
 
 // hashValue is the hash under which a JSON value is stored if it is large; otherwise that
 // of the value, however it is written and escaped.
 func hashValue(v json.RawMessage) string {
 	if len(v) > chunk.MaxInlineBytes {
-		return hashOf(v)
+		return blobref.Hash(v)
 	}
 	for plain := blobref.Unescape(v); !bytes.Equal(plain, v); plain = blobref.Unescape(v) {
 		v = plain
@@ -104,5 +99,5 @@ func hashValue(v json.RawMessage) string {
 	if d.Decode(&value) != nil {
 		return hashText(string(v))
 	}
-	return hashOf(jsonenc.Must(value))
+	return blobref.Hash(jsonenc.Must(value))
 }

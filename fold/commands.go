@@ -77,7 +77,7 @@ func (f *Fold) userMessage(r chunk.Record, c *chunk.UserMessage) {
 		f.judge(edit.CommandID, f.openTurn(w))
 	case resume != nil:
 		w.Seq, w.Mode, w.CheckpointID, w.EditID = r.Seq-1, resume.Mode, resume.CheckpointID, resume.CommandID
-		f.Asked[resume.CommandID] = With(Digest(resume), c)
+		f.Asked[resume.CommandID] = DigestWith(Digest(resume), c)
 		f.judge(resume.CommandID, f.openTurn(w))
 	default:
 		f.openTurn(w)

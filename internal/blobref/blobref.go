@@ -104,8 +104,14 @@ func renameKey(v json.RawMessage, rename func(string) string) json.RawMessage {
 	return append(out, v[copied:]...)
 }
 
-// In returns the hashes that a record refers to. Values that
-// only look like references may be among them.
+// Hash returns the name of a blob with this content.
+func Hash(data []byte) string {
+	sum := sha256.Sum256(data)
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// In returns the hashes that a record refers to. Values that only look like references
+// may be among them.
 func In(data []byte) (hashes []string) {
 	const before, digits = `"$blob":"`, len("sha256:") + 64
 	for {

@@ -353,7 +353,7 @@ func (o *ResumeOptions) digests(f *fold.Fold, id string) []string {
 	digest := fold.Digest(&chunk.ResumeRequested{Mode: o.Mode, CheckpointID: o.CheckpointID})
 	switch {
 	case o.Message != nil:
-		digest = fold.With(digest, o.said(f, id))
+		digest = fold.DigestWith(digest, o.said(f, id))
 	case o.Mode == chunk.ModeRetry && strings.HasPrefix(f.Asked[id], "regenerate/"):
 		return []string{f.Asked[id]}
 	}
