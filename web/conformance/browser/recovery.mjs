@@ -1,28 +1,17 @@
 // Writes docs/img/recovery-*: a server is killed in the middle of an answer whose provider cannot resume it.
-import { mkdirSync } from 'node:fs';
-import { resolve } from 'node:path';
 import { launch, openPage, same, say } from '../lib/browser.mjs';
 import { newSession } from '../lib/cut.mjs';
 import { startGate } from '../lib/gate.mjs';
+import { devices, shoot as picture } from '../lib/pictures.mjs';
 import { freePort, start, tempDir } from '../lib/spool.mjs';
 
-const out = resolve(import.meta.dirname, '../../../docs/img');
-mkdirSync(out, { recursive: true });
-
 const browser = await launch();
-const devices = {
-  desktop: { viewport: { width: 1180, height: 780 }, colorScheme: 'light' },
-  phone: { viewport: { width: 390, height: 780 }, colorScheme: 'dark', hasTouch: true, isMobile: true, deviceScaleFactor: 2 },
-};
 
 for (const [device, options] of Object.entries(devices)) {
   const [before, after] = [await startGate(), await startGate()];
   const server = { port: await freePort(), store: `${tempDir()}/spool.db` };
   const session = newSession('log');
-  const shoot = async (page, name) => {
-    await page.screenshot({ path: `${out}/recovery-${name}-${device}.png` });
-    console.log(`recovery-${name}-${device}.png`);
-  };
+  const shoot = (page, name) => picture(page, `recovery-${name}-${device}`);
   before.allow(session, 250);
   let spool = await start({ ...server, env: { SPOOL_TEST_GATE: before.url } });
   const page = await openPage(browser, `${spool.url}/?session=${session}`, { ...options, reducedMotion: 'reduce' });

@@ -1,28 +1,17 @@
 // Writes docs/img: the page's states, on a desk and on a phone.
-import { mkdirSync } from 'node:fs';
-import { resolve } from 'node:path';
 import { launch, openPage, same, say, shows } from '../lib/browser.mjs';
 import { newSession } from '../lib/cut.mjs';
 import { startGate } from '../lib/gate.mjs';
+import { devices, shoot as picture } from '../lib/pictures.mjs';
 import { freePort, start, tempDir } from '../lib/spool.mjs';
-
-const out = resolve(import.meta.dirname, '../../../docs/img');
-mkdirSync(out, { recursive: true });
 
 const gate = await startGate();
 const browser = await launch();
-const devices = {
-  desktop: { viewport: { width: 1180, height: 780 }, colorScheme: 'light' },
-  phone: { viewport: { width: 390, height: 780 }, colorScheme: 'dark', hasTouch: true, isMobile: true, deviceScaleFactor: 2 },
-};
 
 for (const [device, options] of Object.entries(devices)) {
   const server = { port: await freePort(), store: `${tempDir()}/spool.db`, env: { SPOOL_TEST_GATE: gate.url } };
   let spool = await start(server);
-  const shoot = async (page, name) => {
-    await page.screenshot({ path: `${out}/${name}-${device}.png`, animations: 'disabled' });
-    console.log(`${name}-${device}.png`);
-  };
+  const shoot = (page, name) => picture(page, `${name}-${device}`, { animations: 'disabled' });
   const open = async (name, records = Infinity) => {
     const session = newSession(name);
     gate.allow(session, records);

@@ -2,6 +2,7 @@
 // an append and asks GET /{session}/{n} before each, but for those that an
 // answer's Gate-Through header already granted.
 import { createServer } from 'node:http';
+import { close, listen } from './local.mjs';
 import { awaited } from './wait.mjs';
 
 export async function startGate() {
@@ -38,9 +39,9 @@ export async function startGate() {
     settle(s);
   });
   server.keepAliveTimeout = 60_000;
-  await new Promise(done => server.listen(0, '127.0.0.1', done));
+  const url = await listen(server);
   return {
-    url: `http://127.0.0.1:${server.address().port}`,
+    url,
     /** Grants the session's appends up to n. */
     allow(session, n) {
       const s = of(session);
@@ -59,9 +60,6 @@ export async function startGate() {
       });
       return awaited(comes, () => `${session} asked for ${s.asked} appends, not for ${n}`);
     },
-    close() {
-      server.closeAllConnections();
-      server.close();
-    },
+    close: () => close(server),
   };
 }

@@ -1,5 +1,6 @@
 // A proxy that mounts a server under a prefix and takes the prefix off again.
 import { createServer, request } from 'node:http';
+import { close, listen } from './local.mjs';
 
 export async function startMount(target, prefix) {
   const strays = [];
@@ -18,14 +19,11 @@ export async function startMount(target, prefix) {
     outgoing.on('close', () => forward.destroy());
     incoming.pipe(forward);
   });
-  await new Promise(done => server.listen(0, '127.0.0.1', done));
+  const url = await listen(server);
   return {
-    url: `http://127.0.0.1:${server.address().port}${prefix}`,
+    url: `${url}${prefix}`,
     /** What was asked for outside the prefix. */
     strays,
-    close() {
-      server.closeAllConnections();
-      server.close();
-    },
+    close: () => close(server),
   };
 }

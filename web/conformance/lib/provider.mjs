@@ -1,5 +1,6 @@
 // A provider of chat completions that always says the same.
 import { createServer } from 'node:http';
+import { close, listen } from './local.mjs';
 
 export async function startProvider(says) {
   const asked = [];
@@ -14,13 +15,10 @@ export async function startProvider(says) {
     event({ delta: {}, finish_reason: 'stop' });
     response.end('data: [DONE]\n\n');
   });
-  await new Promise(done => server.listen(0, '127.0.0.1', done));
+  const url = await listen(server);
   return {
-    url: `http://127.0.0.1:${server.address().port}/v1`,
+    url: `${url}/v1`,
     asked,
-    close() {
-      server.closeAllConnections();
-      server.close();
-    },
+    close: () => close(server),
   };
 }

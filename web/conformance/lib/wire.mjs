@@ -1,5 +1,6 @@
 // A wire between the page and the server that can be cut.
 import { connect, createServer } from 'node:net';
+import { listen } from './local.mjs';
 
 export async function startWire(target) {
   const { hostname, port } = new URL(target);
@@ -21,9 +22,9 @@ export async function startWire(target) {
       });
     }
   });
-  await new Promise(done => server.listen(0, '127.0.0.1', done));
+  const url = await listen(server);
   return {
-    url: `http://127.0.0.1:${server.address().port}`,
+    url,
     cut() {
       down = true;
       for (const socket of sockets) socket.destroy();

@@ -1,4 +1,5 @@
 import { useChat } from '@ai-sdk/react';
+import { isConnectionLost, isResyncError } from '@spool-run/client';
 import { useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState, useSyncExternalStore, type ReactNode } from 'react';
 import { Announcer } from './announcer';
 import { addressOf, type Message, type ServerInfo } from './api';
@@ -116,7 +117,7 @@ export function Conversation({ session, info, behind, title, menu, onFirst, onNe
   const last = messages.at(-1);
   const waiting = busy && last?.role === 'user';
   const told = last?.role === 'assistant' && last.parts.some(p => p.type === 'data-error');
-  const problem = state.problem ?? (status === 'error' && error && !told && !/^(Resync|ConnectionLost)Error$/.test(error.name) ? error.message : undefined);
+  const problem = state.problem ?? (status === 'error' && error && !told && !isResyncError(error) && !isConnectionLost(error) ? error.message : undefined);
 
   return (
     <main className="main" data-status={status} data-phase={state.phase} data-connection={state.connection} data-recovering={state.recovering || undefined} data-child={root !== undefined || undefined} inert={behind}>
