@@ -36,7 +36,7 @@ type transcript struct {
 	step    *step
 	ids     map[string]*call // by the provider's id
 	visible bool             // something was appended
-	bytes   int              // of the answer\'s words so far
+	bytes   int              // of the answer's words so far
 	cursor  string           // with which the answer can be taken up again; "" for none
 	before  *said            // what the log has of it already; nil: nothing
 

@@ -36,6 +36,16 @@ func (m *Message) Text() string {
 	return text
 }
 
+// Output returns the message's structured answer, or nil if it has none.
+func (m *Message) Output() (output json.RawMessage) {
+	for i := range m.Parts {
+		if p := &m.Parts[i]; p.Type == PartData && p.Name == "output" && p.ID == "" {
+			output = p.Data
+		}
+	}
+	return output
+}
+
 // PartType is a part's discriminator.
 type PartType string
 

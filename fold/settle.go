@@ -31,6 +31,23 @@ func (o Owed) failure(end *chunk.RunFinished, why string) []chunk.Chunk {
 	return []chunk.Chunk{&chunk.ErrorChunk{Base: o.base(), Error: why, Code: end.Code, Recoverable: end.Recoverable, Fatal: true}}
 }
 
+// Lost returns the end of an open run whose owner or producer was lost: the failure that
+// the log has already, a stop if the run was asked to stop, or else a failure with this
+// text and code.
+func (o Owed) Lost(text, code string) *chunk.RunFinished {
+	run, failure := o.open.run, o.open.failure
+	end := &chunk.RunFinished{Base: chunk.Base{AgentType: run.AgentType}, Outcome: chunk.OutcomeFailed, FinishReason: "error"}
+	switch {
+	case failure != nil:
+		end.Error, end.Code, end.Recoverable = failure.Error, failure.Code, failure.Recoverable
+	case o.f.Stop != nil || run.Mode == chunk.ModeStop || run.Mode == chunk.ModeSuperseded:
+		end.Outcome, end.FinishReason = chunk.OutcomeStopped, "other"
+	default:
+		end.Error, end.Code, end.Recoverable = text, code, true
+	}
+	return end
+}
+
 // Unsettled returns what the open run lacks before its run_finished, in order.
 // Children are stopped, deepest first. What was shown becomes kept. Calls without an
 // outcome fail with errText. An owner appends it before it ends a run early, and so

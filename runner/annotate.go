@@ -95,13 +95,5 @@ func call(of func(string) string, session string) (id string) {
 
 // taken reports whether a message or a command of the session has this id.
 func taken(f *fold.Fold, id string) bool {
-	if f.Message(id) != nil || f.Verdict(id).State != fold.VerdictUnknown {
-		return true
-	}
-	for _, t := range f.Turns {
-		if t.MessageID == id {
-			return true
-		}
-	}
-	return false
+	return f.Message(id) != nil || f.Assistant(id) || f.Verdict(id).State != fold.VerdictUnknown
 }

@@ -200,11 +200,7 @@ func resultOf(f *fold.Fold, turn *fold.Turn) (*Result, error) {
 	}
 	if m := f.Message(turn.MessageID); m != nil {
 		r.Message = m.Clone()
-		for _, p := range m.Parts {
-			if p.Type == chunk.PartData && p.Name == "output" && p.ID == "" {
-				r.Output = p.Data
-			}
-		}
+		r.Output = m.Output()
 	}
 	switch {
 	case last.Suspended != "" && latest:

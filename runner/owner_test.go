@@ -108,25 +108,33 @@ func TestKilledOwnersRunIsSettledByAnother(t *testing.T) {
 		store.die()
 		begun := time.Now()
 		w.start(demo(nil), &runner.Options{FailLost: true})
-		f := w.fold("s")
+		w.settled("s")
 		if took := time.Since(begun); took < 20*time.Second || took > 35*time.Second {
 			t.Errorf("taken over after %v", took)
 		}
-		if f.Status != chunk.StatusFailed || f.Error.Code != runner.CodeExecutorLost {
-			t.Errorf("%s %+v", f.Status, f.Error)
-		}
-		if got := f.Messages[1].Text(); !strings.HasPrefix(got, "w0 w1 w2 ") {
-			t.Errorf("kept %q", got)
-		}
-		want := "user_message run_started step_started text_delta executor_superseded assistant_message step_committed error run_finished"
-		if got := kinds(w.settled("s")); got != want {
-			t.Errorf("got  %s\nwant %s", got, want)
-		}
-		w.say("s", "u2", "hello")
-		if f := w.fold("s"); f.Status != chunk.StatusEnded {
-			t.Errorf("the session did not go on: %s", f.Status)
-		}
+		w.wantLost("s")
 	})
+}
+
+// wantLost checks that the session's run, which was lost after three words, has failed
+// with them as its answer, and that the session goes on.
+func (w *world) wantLost(session string) {
+	w.t.Helper()
+	f := w.fold(session)
+	if f.Status != chunk.StatusFailed || f.Error.Code != runner.CodeExecutorLost {
+		w.t.Errorf("%s %+v", f.Status, f.Error)
+	}
+	if got := f.Messages[1].Text(); !strings.HasPrefix(got, "w0 w1 w2 ") {
+		w.t.Errorf("kept %q", got)
+	}
+	want := "user_message run_started step_started text_delta executor_superseded assistant_message step_committed error run_finished"
+	if got := kinds(w.settled(session)); got != want {
+		w.t.Errorf("got  %s\nwant %s", got, want)
+	}
+	w.say(session, "u2", "hello")
+	if f := w.fold(session); f.Status != chunk.StatusEnded {
+		w.t.Errorf("the session did not go on: %s", f.Status)
+	}
 }
 
 func TestStopOfALostRunIsAStop(t *testing.T) {

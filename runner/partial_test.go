@@ -26,21 +26,7 @@ func TestKilledOwnersAnswerIsKept(t *testing.T) {
 		w.until("s", chunk.TypeTextDelta, func(c chunk.Chunk) bool { return c.(*chunk.TextDelta).Delta == "w2 " })
 		store.die()
 		w.start(keeping(), nil)
-		f := w.fold("s")
-		if f.Status != chunk.StatusFailed || f.Error.Code != runner.CodeExecutorLost {
-			t.Errorf("%s %+v", f.Status, f.Error)
-		}
-		if got := f.Messages[1].Text(); !strings.HasPrefix(got, "w0 w1 w2 ") {
-			t.Errorf("kept %q", got)
-		}
-		want := "user_message run_started step_started text_delta executor_superseded assistant_message step_committed error run_finished"
-		if got := kinds(w.settled("s")); got != want {
-			t.Errorf("got  %s\nwant %s", got, want)
-		}
-		w.say("s", "u2", "hello")
-		if f := w.fold("s"); f.Status != chunk.StatusEnded {
-			t.Errorf("the session did not go on: %s", f.Status)
-		}
+		w.wantLost("s")
 	})
 }
 

@@ -34,16 +34,16 @@ type plan struct {
 	stop     bool          // the run is only to be ended
 	first    bool          // the run is the session's first
 
-	turn      *fold.Turn        // the open run's, or the one that waits for answers
-	cont      *fold.Command     // the command that lets the turn go on, or ends it
-	answers   []string          // ids of the answers that the turn got
-	expires   int64             // when the turn stops waiting; 0: never
-	lost      bool              // the open run was taken over too often
-	failed    *chunk.ErrorChunk // the open run was about to fail with it
-	fromStep  int               // where the turn goes on
-	fromPoint *string           // and after which checkpoint
-	rollback  *fold.Checkpoint  // to which the command has brought the history back
-	row       spool.Row         // what the session's row must say if there is nothing to do
+	turn      *fold.Turn       // the open run's, or the one that waits for answers
+	cont      *fold.Command    // the command that lets the turn go on, or ends it
+	answers   []string         // ids of the answers that the turn got
+	expires   int64            // when the turn stops waiting; 0: never
+	lost      bool             // the open run was taken over too often
+	failed    bool             // the open run was about to fail
+	fromStep  int              // where the turn goes on
+	fromPoint *string          // and after which checkpoint
+	rollback  *fold.Checkpoint // to which the command has brought the history back
+	row       spool.Row        // what the session's row must say if there is nothing to do
 }
 
 // serve does all there is to do in a claimed session and releases it.
@@ -152,7 +152,7 @@ func (s *session) plan(ctx context.Context) (plan, error) {
 func (p *plan) takeUp(f *fold.Fold) {
 	run := *f.OpenRun()
 	turn := *f.Turn(run.TurnID)
-	p.open, p.external, p.turn, p.failed = &run, run.Mode == chunk.ModeExternal, &turn, f.Failure()
+	p.open, p.external, p.turn, p.failed = &run, run.Mode == chunk.ModeExternal, &turn, f.Failure() != nil
 }
 
 // goOn plans the run that lets the paused turn go on, or that only ends it.
@@ -211,7 +211,7 @@ func (s *session) clearDue(ctx context.Context, p plan) (done bool, err error) {
 // owner is gone. The run goes on where it was, in the same message, or is ended.
 func (s *session) recover(ctx context.Context, p plan) error {
 	over := p.open.Mode == chunk.ModeStop || p.open.Mode == chunk.ModeSuperseded
-	if p.lost || p.failed != nil || p.external || p.stop || over {
+	if p.lost || p.failed || p.external || p.stop || over {
 		p.stop = p.stop || over
 		return s.abandon(ctx, p)
 	}
@@ -250,8 +250,13 @@ func (s *session) abandon(ctx context.Context, p plan) error {
 	first := superseded()
 	first.AgentType = p.open.AgentType // it may be a producer's
 	chunks := []chunk.Chunk{first}
+	text, code := agent.ErrLost.Message, CodeExecutorLost
+	if p.external {
+		text, code = stream.ProducerLost, stream.CodeProducerLost
+	}
+	var end *chunk.RunFinished
 	err := s.log.View(ctx, func(f *fold.Fold) error {
-		chunks = append(chunks, f.Owed().First()...)
+		chunks, end = append(chunks, f.Owed().First()...), f.Owed().Lost(text, code)
 		return nil
 	})
 	if err != nil {
@@ -260,17 +265,6 @@ func (s *session) abandon(ctx context.Context, p plan) error {
 	if _, err := s.w.Commit(ctx, spool.Row{}, nil, chunks...); err != nil {
 		return err
 	}
-	end := &chunk.RunFinished{Outcome: chunk.OutcomeFailed, FinishReason: "error",
-		Error: agent.ErrLost.Message, Code: CodeExecutorLost, Recoverable: true}
-	switch {
-	case p.failed != nil:
-		end.Error, end.Code, end.Recoverable = p.failed.Error, p.failed.Code, p.failed.Recoverable
-	case p.stop:
-		end = &chunk.RunFinished{Outcome: chunk.OutcomeStopped, FinishReason: "other"}
-	case p.external:
-		end.Error, end.Code = "the producer was lost", stream.CodeProducerLost
-	}
-	end.AgentType = p.open.AgentType
 	info := agent.RunInfo{Session: s.lease.Session, Agent: p.open.AgentType, RunID: p.open.ID, TurnID: p.open.TurnID, Mode: p.open.Mode,
 		Started: time.UnixMilli(p.open.StartTime), Outcome: end.Outcome, FinishReason: end.FinishReason, Code: end.Code, Steps: p.open.Steps, Usage: p.open.Usage}
 	err = s.settle(ctx, info, end)

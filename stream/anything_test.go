@@ -136,7 +136,7 @@ func (w *world) wantEnded(seed uint64, m *stream.Manager) {
 	}
 	for _, p := range f.Messages[len(f.Messages)-1].Parts {
 		if p.Open || p.Tool != nil && !p.Tool.State.Done() {
-			w.t.Errorf("seed %d: a part is open: %s", seed, mustMarshal(p))
+			w.t.Errorf("seed %d: a part is open: %s", seed, mustJSON(p))
 		}
 	}
 	r, err := m.CreateResumableReader(w.t.Context(), "s", 0)

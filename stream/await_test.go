@@ -59,7 +59,7 @@ func TestLoopsShareMessages(t *testing.T) {
 		for s := range 10 {
 			f := w.fold(fmt.Sprint("s", s))
 			if len(f.Turns) != 4 || f.Live() || len(f.Messages) != 8 {
-				t.Errorf("s%d: %s", s, mustMarshal(f.Messages))
+				t.Errorf("s%d: %s", s, mustJSON(f.Messages))
 				continue
 			}
 			for turn := range 4 {
@@ -172,7 +172,7 @@ func TestAwaitMessageOfCommandsWithoutText(t *testing.T) {
 		}
 		f := w.fold("s")
 		if len(f.Turns) != 1 || f.Messages[1].Text() != "one" || f.Call("c").State != chunk.ToolCompleted {
-			t.Errorf("%s", mustMarshal(f.Messages))
+			t.Errorf("%s", mustJSON(f.Messages))
 		}
 		w.command(w.logs, "s", &chunk.HistoryRewound{CommandID: "again", AfterMessageID: "u1", Trigger: "regenerate"})
 		if again := next(); again.Message == nil || again.Message.Text() != "hello" {

@@ -164,21 +164,21 @@ func (rs *runs) claim(ctx context.Context, g *spool.Log, t terms) (spool.Lease, 
 // stands is what a session's fold tells about opening an external run there.
 type stands struct {
 	seq     uint64
-	agents  bool              // an agent's run is open, or about to be
-	open    bool              // a run is open: last
-	in      place             // where that stands
-	failed  *chunk.ErrorChunk // that run was about to fail with it
+	agents  bool  // an agent's run is open, or about to be
+	open    bool  // a run is open: last
+	in      place // where that stands
 	stop    bool
 	first   *fold.Command // the message that waits
 	fresh   bool          // it is the session's first
 	paused  bool          // the last turn's producer has paused it
 	turnID  string        // the last turn, its message,
 	message string
-	since   uint64        // the last sequence before it,
-	last    fold.Run      // and its last run
-	goesOn  bool          // a command continues that turn, or ends it:
-	ends    bool          // the latter
-	owed    []chunk.Chunk // what settles the open run, with its end
+	since   uint64             // the last sequence before it,
+	last    fold.Run           // and its last run
+	goesOn  bool               // a command continues that turn, or ends it:
+	ends    bool               // the latter
+	owed    []chunk.Chunk      // what the open run lacks first,
+	lost    *chunk.RunFinished // and its end if its producer was lost
 }
 
 func standing(ctx context.Context, g *spool.Log) (stands, error) {
@@ -191,7 +191,8 @@ func standing(ctx context.Context, g *spool.Log) (stands, error) {
 		}
 		external := turn != nil && s.last.Mode == chunk.ModeExternal
 		if f.OpenRun() != nil {
-			s.agents, s.open, s.in, s.failed, s.owed = !external, true, placeOf(f), f.Failure(), f.Owed().First()
+			s.agents, s.open, s.in = !external, true, placeOf(f)
+			s.owed, s.lost = f.Owed().First(), f.Owed().Lost(ProducerLost, CodeProducerLost)
 			return nil
 		}
 		s.agents = s.goesOn && !external
@@ -245,9 +246,11 @@ func (r *run) takeOver(ctx context.Context) error {
 	return err
 }
 
-// CodeProducerLost is the code of a run whose producer appended nothing until its claim
-// expired.
-const CodeProducerLost = "producer_lost"
+// The code and the error of a run whose producer appended nothing until its claim expired.
+const (
+	CodeProducerLost = "producer_lost"
+	ProducerLost     = "the producer was lost"
+)
 
 // lose ends a run whose producer's claim has expired. What it had streamed becomes its
 // answer.
@@ -256,15 +259,7 @@ func (r *run) lose(ctx context.Context, s stands) error {
 	if err := r.append(ctx, spool.Entry{Base: r.base(0), Chunks: chunks}); err != nil {
 		return err
 	}
-	end := &chunk.RunFinished{Outcome: chunk.OutcomeFailed, FinishReason: "error",
-		Error: "the producer was lost", Code: CodeProducerLost, Recoverable: true}
-	switch {
-	case s.failed != nil:
-		end.Error, end.Code, end.Recoverable = s.failed.Error, s.failed.Code, s.failed.Recoverable
-	case s.stop:
-		end = &chunk.RunFinished{Outcome: chunk.OutcomeStopped, FinishReason: "other"}
-	}
-	return r.finish(ctx, end, "")
+	return r.finish(ctx, s.lost, "")
 }
 
 // start opens a run.

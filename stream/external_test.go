@@ -34,10 +34,10 @@ func TestExternalRun(t *testing.T) {
 		}
 		f := w.fold("s")
 		if f.Reason != "completed" || f.Messages[0].Text() != "Let me look. It is 7." || string(f.State) != `{"n":7}` {
-			t.Errorf("%s %s %s", f.Reason, mustMarshal(f.Messages), f.State)
+			t.Errorf("%s %s %s", f.Reason, mustJSON(f.Messages), f.State)
 		}
 		if c := f.Call("a"); c.State != chunk.ToolCompleted || string(c.Output) != "7" {
-			t.Errorf("call %s", mustMarshal(c))
+			t.Errorf("call %s", mustJSON(c))
 		}
 		info, err := w.store.Session(w.t.Context(), "s")
 		if err != nil || info.Status != chunk.StatusEnded || info.Title != "from outside" {
@@ -163,7 +163,7 @@ func TestProducerAnswersAWaitingMessage(t *testing.T) {
 		w.produce(e, x, 1, ending(`{"type":"end"}`)...)
 		f := w.fold("s")
 		if x.TurnID != "u1" || len(f.Turns) != 1 || len(f.Messages) != 2 || f.Verdict("u1").RunID != x.RunID {
-			t.Errorf("%+v: %s", x, mustMarshal(f.Turns))
+			t.Errorf("%+v: %s", x, mustJSON(f.Turns))
 		}
 	})
 }
@@ -186,7 +186,7 @@ func TestProducerPausesAndGoesOn(t *testing.T) {
 		w.produce(e, y, 1, ending(`{"type":"end"}`)...)
 		f := w.fold("s")
 		if len(f.Turns) != 1 || len(f.Messages) != 1 || f.Messages[0].Text() != "one two" {
-			t.Errorf("%s", mustMarshal(f.Messages))
+			t.Errorf("%s", mustJSON(f.Messages))
 		}
 	})
 }

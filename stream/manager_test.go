@@ -110,10 +110,10 @@ func TestStreamManagerLife(t *testing.T) {
 	}
 	view(t, logs, "s", func(f *fold.Fold) {
 		if f.Live() || len(f.Messages) != 1 || f.Messages[0].Text() != "Hello" {
-			t.Errorf("the fold: live %v, messages %s", f.Live(), mustJSON(t, f.Messages))
+			t.Errorf("the fold: live %v, messages %s", f.Live(), mustJSON(f.Messages))
 		}
 		if call := f.Messages[0].Parts[2].Tool; call == nil || call.State != chunk.ToolCompleted || string(call.Output) != "1" || string(call.Input) != `{"a":1}` {
-			t.Errorf("the call: %s", mustJSON(t, call))
+			t.Errorf("the call: %s", mustJSON(call))
 		}
 	})
 	if err := w.Write(t.Context(), &chunk.TextDelta{Delta: "late"}); !errors.Is(err, spool.ErrClosed) {
@@ -150,7 +150,7 @@ func TestStreamManagerTurns(t *testing.T) {
 	}
 	view(t, logs, "s", func(f *fold.Fold) {
 		if len(f.Turns) != 2 || f.Turns[0].ID == f.Turns[1].ID {
-			t.Errorf("turns: %s", mustJSON(t, f.Turns))
+			t.Errorf("turns: %s", mustJSON(f.Turns))
 		}
 	})
 }
@@ -184,7 +184,7 @@ func TestStreamManagerFails(t *testing.T) {
 	if end := r.End(); end == nil || *end != (stream.EndSentinel{Status: chunk.StatusFailed, Error: "boom"}) {
 		t.Errorf("the end: %+v", end)
 	}
-	if got := mustJSON(t, r.End()); got != `{"__streamEnd":true,"status":"failed","error":"boom"}` {
+	if got := mustJSON(r.End()); got != `{"__streamEnd":true,"status":"failed","error":"boom"}` {
 		t.Errorf("the sentinel: %s", got)
 	}
 	if _, err := r.Next(t.Context()); err != io.EOF {
@@ -241,7 +241,7 @@ func TestStreamManagerPauses(t *testing.T) {
 	}
 	view(t, logs, "s", func(f *fold.Fold) {
 		if len(f.Turns) != 1 || len(f.Turns[0].Runs) != 2 || f.Turns[0].Runs[0].Suspended != "awaiting_approval" || f.Messages[0].Text() != "May I? Thanks." {
-			t.Errorf("the fold: turns %s, messages %s", mustJSON(t, f.Turns), mustJSON(t, f.Messages))
+			t.Errorf("the fold: turns %s, messages %s", mustJSON(f.Turns), mustJSON(f.Messages))
 		}
 	})
 	if err := m.ResumeStream(t.Context(), "s"); !errors.Is(err, chunk.ErrInvalid) {
@@ -336,13 +336,4 @@ func TestStreamManagerReaderFollows(t *testing.T) {
 	if s, open := <-got; open {
 		t.Errorf("read %q after the end", s)
 	}
-}
-
-func mustJSON(t *testing.T, v any) string {
-	t.Helper()
-	data, err := json.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(data)
 }

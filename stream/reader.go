@@ -153,11 +153,7 @@ func (m *Manager) ending(ctx context.Context, streamID string, status chunk.Stat
 		}
 		end.Message = &chunk.StreamEnd{StreamID: streamID, Timestamp: turn.LastRun().EndTime}
 		if message := f.Message(turn.MessageID); message != nil {
-			for _, p := range message.Parts {
-				if p.Type == chunk.PartData && p.Name == "output" && p.ID == "" {
-					end.Message.FinalOutput = p.Data
-				}
-			}
+			end.Message.FinalOutput = message.Output()
 		}
 		return nil
 	})

@@ -271,7 +271,7 @@ func TestExternalRunBelongsToItsClaim(t *testing.T) {
 		}
 		f := w.fold("s")
 		if len(f.Turns) != 2 || f.Turns[0].LastRun().Code != stream.CodeProducerLost || f.Turns[1].LastRun().ID != x.RunID || f.Reason != "completed" {
-			t.Errorf("turns %s", mustMarshal(f.Turns))
+			t.Errorf("turns %s", mustJSON(f.Turns))
 		}
 		if one, two := f.Messages[0].Text(), f.Messages[1].Text(); one != "one " || two != "two three" {
 			t.Errorf("%q and %q", one, two)

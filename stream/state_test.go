@@ -57,7 +57,7 @@ func TestStateStore(t *testing.T) {
 		}
 	}
 	if s, err := states.LoadState(ctx, "s"); err != nil || s.Status != chunk.StatusActive || len(s.Messages) != 2 || s.Messages[1].Text() != "two" || string(s.State) != `{"last":"two"}` || s.StreamSequence != info(t, m, "s").LatestSequence {
-		t.Errorf("the state of an open stream: %s, %v", mustJSON(t, s), err)
+		t.Errorf("the state of an open stream: %s, %v", mustJSON(s), err)
 	}
 
 	if err := m.FailStream(ctx, "s", "boom"); err != nil {
@@ -68,7 +68,7 @@ func TestStateStore(t *testing.T) {
 	}
 	s, err := states.LoadState(ctx, "s")
 	if err != nil || s.Status != chunk.StatusFailed || s.Error == nil || s.Error.Error != "boom" || s.StartSequence != run.StartSequence {
-		t.Errorf("the state of a failed stream: %s, %v", mustJSON(t, s), err)
+		t.Errorf("the state of a failed stream: %s, %v", mustJSON(s), err)
 	}
 	for _, tt := range []struct {
 		offset, limit int

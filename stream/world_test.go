@@ -238,7 +238,7 @@ func (w *world) fold(session string) *fold.Fold {
 		}
 	}
 	samePosition(kept, all)
-	if a, b := string(mustMarshal(all)), string(mustMarshal(kept)); all.OpenRun() == nil && a != b {
+	if a, b := mustJSON(all), mustJSON(kept); all.OpenRun() == nil && a != b {
 		w.t.Errorf("kept records say something else:\n%s\n%s", b, a)
 	}
 	return all
@@ -253,12 +253,12 @@ func samePosition(f, of *fold.Fold) {
 	}
 }
 
-func mustMarshal(v any) []byte {
+func mustJSON(v any) string {
 	data, err := json.Marshal(v)
 	if err != nil {
 		panic(err)
 	}
-	return data
+	return string(data)
 }
 
 func mustDecode(r chunk.Record) chunk.Chunk {
@@ -277,7 +277,7 @@ func (w *world) wantStopped(session string) *fold.Fold {
 	parts := f.Messages[len(f.Messages)-1].Parts
 	h, err := w.log(session).Head(w.t.Context())
 	if f.Status != chunk.StatusEnded || f.Reason != "stopped" || f.Live() || parts[len(parts)-1].Name != "run-interrupted" || err != nil || h.Due != 0 {
-		w.t.Errorf("status %s %s, live %v, message %s, head %+v, %v", f.Status, f.Reason, f.Live(), mustMarshal(parts), h, err)
+		w.t.Errorf("status %s %s, live %v, message %s, head %+v, %v", f.Status, f.Reason, f.Live(), mustJSON(parts), h, err)
 	}
 	return f
 }

@@ -188,8 +188,9 @@ func (r *run) readSubAgents(ctx context.Context) error {
 	}
 }
 
-// fill completes what a producer may leave out of an outcome: without an error it is a success, and its tool has the
-// name that the call's start has given, in the log or among the chunks before it.
+// fill completes what a producer may leave out: an outcome without an error is a success,
+// and its tool has the name that the call's start has given, in the log or among the chunks
+// before it; a call without arguments has those that were streamed before it.
 func (r *run) fill(ctx context.Context, c chunk.Chunk, before []chunk.Chunk) error {
 	var callID string
 	var name *string
@@ -219,28 +220,28 @@ func (r *run) fill(ctx context.Context, c chunk.Chunk, before []chunk.Chunk) err
 			return nil
 		}
 	}
-	_, err := r.ask(ctx, func(f *fold.Fold) []chunk.Chunk {
+	call, err := r.call(ctx, c, callID)
+	*name = call.Name
+	return err
+}
+
+// call returns what the log says of a call of the agent that a chunk belongs to.
+func (r *run) call(ctx context.Context, c chunk.Chunk, callID string) (call chunk.ToolPart, err error) {
+	_, err = r.ask(ctx, func(f *fold.Fold) []chunk.Chunk {
 		if agent := f.Child(cmp.Or(c.ChunkBase().AgentID, f.Session)); agent != nil {
-			if call := agent.Call(callID); call != nil {
-				*name = call.Name
+			if known := agent.Call(callID); known != nil {
+				call = *known
 			}
 		}
 		return nil
 	})
-	return err
+	return call, err
 }
 
 // fillArguments gives a call that names no arguments those that were streamed before it.
 func (r *run) fillArguments(ctx context.Context, c *chunk.ToolStart) error {
-	_, err := r.ask(ctx, func(f *fold.Fold) []chunk.Chunk {
-		if agent := f.Child(cmp.Or(c.AgentID, f.Session)); agent != nil {
-			if call := agent.Call(c.ToolCallID); call != nil {
-				c.Arguments = call.Input
-			}
-		}
-		return nil
-	})
-	if err == nil && len(c.Arguments) > 0 {
+	call, err := r.call(ctx, c, c.ToolCallID)
+	if c.Arguments = call.Input; err == nil && len(c.Arguments) > 0 {
 		c.Arguments, err = r.log.Blob(ctx, c.Arguments) // the fold has large values as references
 	}
 	if len(c.Arguments) == 0 {

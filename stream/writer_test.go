@@ -115,7 +115,7 @@ func TestWriterRefusesLifecycleAndCommands(t *testing.T) {
 	}
 	view(t, logs, "s", func(f *fold.Fold) {
 		if f.Status != chunk.StatusEnded || f.Live() || f.Messages[0].Text() != "Hello" {
-			t.Errorf("%s, live %v: %s", f.Status, f.Live(), mustJSON(t, f.Messages))
+			t.Errorf("%s, live %v: %s", f.Status, f.Live(), mustJSON(f.Messages))
 		}
 	})
 }
@@ -148,7 +148,7 @@ func TestWriterTakesReports(t *testing.T) {
 	}
 	view(t, logs, "s", func(f *fold.Fold) {
 		if got := f.Messages[0].Text(); got != "onetwo" || f.Call("c").State != chunk.ToolCompleted {
-			t.Errorf("%q, %s", got, mustJSON(t, f.Messages))
+			t.Errorf("%q, %s", got, mustJSON(f.Messages))
 		}
 		if c := f.Checkpoint("cp"); c == nil || c.StepCount != 1 || c.StepID == "" {
 			t.Errorf("the checkpoint: %+v", c)
@@ -252,7 +252,7 @@ func TestWriterWritesOneStep(t *testing.T) {
 	}
 	view(t, logs, "s", func(f *fold.Fold) {
 		if parts := f.Messages[0].Parts; len(parts) != 2 || parts[1].Text != "Sunny." {
-			t.Errorf("the message: %s", mustJSON(t, parts))
+			t.Errorf("the message: %s", mustJSON(parts))
 		}
 	})
 	create(t, m, "empty", "")
@@ -452,7 +452,7 @@ func TestExternalOutcomes(t *testing.T) {
 		f := w.fold("s")
 		a, b := f.Call("a"), f.Call("b")
 		if a.State != chunk.ToolCompleted || string(a.Output) != "7" || b.State != chunk.ToolFailed {
-			t.Errorf("%s %s", mustMarshal(a), mustMarshal(b))
+			t.Errorf("%s %s", mustJSON(a), mustJSON(b))
 		}
 		for _, r := range w.records("s") {
 			if end, ok := mustDecode(r).(*chunk.ToolEnd); ok && end.ToolName != map[string]string{"a": "look", "b": "take"}[end.ToolCallID] {
@@ -494,7 +494,7 @@ func TestFailuresAreClassified(t *testing.T) {
 			}
 			got := mustDecode(records[len(records)-2]).(*chunk.ErrorChunk)
 			if base := got.Base; got.Error != want.Error || got.Code != want.Code || got.Recoverable != want.Recoverable || !got.Fatal || base.Step != 1 || base.AgentType == "" {
-				t.Errorf("%s: %s", session, mustMarshal(got))
+				t.Errorf("%s: %s", session, mustJSON(got))
 			}
 			if f := w.fold(session); f.Error.Error != want.Error || f.Error.Code != want.Code {
 				t.Errorf("%s: %+v", session, f.Error)
