@@ -42,13 +42,10 @@ const (
 //
 // It reads ahead only as far as its table can tell the difference.
 type pacer struct {
-	src   wire.Stream
-	table []Pace
-	most  int // frames that are worth reading ahead
-	now   func() time.Time
+	src wire.Stream
+	now func() time.Time
 
-	queue     []pacedFrame
-	size      int
+	slicer
 	until     time.Time // no content before
 	err       error     // src has ended with it
 	buf       []byte
@@ -63,14 +60,26 @@ type pacedFrame struct {
 	replaying bool
 }
 
+// slicer is a queue of frames whose content leaves it in slices.
+type slicer struct {
+	table []Pace
+	most  int // frames that are worth reading ahead
+	queue []pacedFrame
+	size  int
+}
+
+func newSlicer(table []Pace) slicer {
+	q := slicer{table: table, size: firstSlice}
+	for _, l := range table {
+		q.most = max(q.most, l.Below+1)
+	}
+	return q
+}
+
 // Paced returns a V1 stream whose content is cut into slices and spaced by a
 // table, such as [DefaultPacing].
 func Paced(s wire.Stream, table []Pace, now func() time.Time) wire.Stream {
-	p := &pacer{src: s, table: table, now: now, size: firstSlice}
-	for _, l := range table {
-		p.most = max(p.most, l.Below+1)
-	}
-	return p
+	return &pacer{src: s, now: now, slicer: newSlicer(table)}
 }
 
 // Next returns what may be written now.
@@ -100,9 +109,13 @@ func (p *pacer) Next(ctx context.Context) ([]byte, error) {
 			if err := p.pause(ctx); err != nil {
 				return nil, err
 			}
-			head = &p.queue[0]
 		}
-		p.slice(head)
+		var pause time.Duration
+		p.buf, pause = p.slice(p.buf)
+		p.replaying, p.until = false, time.Time{}
+		if pause > 0 {
+			p.until = p.now().Add(pause)
+		}
 	}
 	return p.buf, nil
 }
@@ -111,11 +124,12 @@ func (p *pacer) Next(ctx context.Context) ([]byte, error) {
 // the present.
 func (p *pacer) Replaying() bool { return p.replaying }
 
-// slice writes the next slice of a frame and sets the pace by what waits behind
-// it. The last slice carries the frame's id: who has it has the record.
-func (p *pacer) slice(head *pacedFrame) {
+// slice appends the next slice of the first frame, and returns the pause after it, by
+// what waits behind. The last slice carries the frame's id: who has it has the record.
+func (q *slicer) slice(dst []byte) ([]byte, time.Duration) {
+	head := &q.queue[0]
 	n := 0
-	for range p.size {
+	for range q.size {
 		if n == len(head.content) {
 			break
 		}
@@ -124,25 +138,21 @@ func (p *pacer) slice(head *pacedFrame) {
 	}
 	last := n == len(head.content)
 	if last {
-		p.buf = append(p.buf, head.id...)
+		dst = append(dst, head.id...)
 	}
-	p.buf = appendContent(p.buf, head.content[:n])
-	p.replaying = false
+	dst = appendContent(dst, head.content[:n])
 	head.content = head.content[n:]
-	backlog := len(p.queue) - 1
+	backlog := len(q.queue) - 1
 	if last {
-		p.queue = p.queue[1:]
+		q.queue = q.queue[1:]
 	}
-	p.until = time.Time{}
-	for _, l := range p.table {
+	for _, l := range q.table {
 		if backlog < l.Below || l.Below == 0 {
-			p.size = max(l.Size, 1)
-			if l.Pause > 0 {
-				p.until = p.now().Add(l.Pause)
-			}
-			return
+			q.size = max(l.Size, 1)
+			return dst, l.Pause
 		}
 	}
+	return dst, 0
 }
 
 // pause waits until the next slice may be written, and takes in what comes

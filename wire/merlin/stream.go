@@ -25,19 +25,9 @@ const logTag = "ERROR/STREAMER"
 // End, or Stream again. Nothing more is read when ctx ends or the client is gone.
 func (s *Streamer) Stream(ctx context.Context, chunks iter.Seq2[chunk.Chunk, error], c StreamConfig) (StreamedChunks, error) {
 	v, err := s.open(c)
-	if err != nil {
-		return v.collected.Collected(), err
-	}
-	for event, failed := range chunks {
-		if err = failed; err == nil {
-			err = context.Cause(ctx)
-		}
-		if err == nil {
-			err = s.take(v, event)
-		}
-		if err != nil {
-			break
-		}
+	if err == nil {
+		defer context.AfterFunc(ctx, func() { s.hurry(v) })()
+		err = s.read(ctx, v, chunks)
 	}
 	out, closed := s.close(v)
 	if err == nil {
@@ -48,6 +38,31 @@ func (s *Streamer) Stream(ctx context.Context, chunks iter.Seq2[chunk.Chunk, err
 		s.log("a stream broke", "err", err)
 	}
 	return out, err
+}
+
+// read takes the chunks of a stream.
+func (s *Streamer) read(ctx context.Context, v *modelStream, chunks iter.Seq2[chunk.Chunk, error]) error {
+	for event, err := range chunks {
+		if err == nil {
+			err = context.Cause(ctx)
+		}
+		if err == nil {
+			err = s.take(v, event)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// hurry has what is left of a stream that was stopped written without pauses.
+func (s *Streamer) hurry(v *modelStream) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.paced != nil && v.shown && !v.sub {
+		s.paced.hurry()
+	}
 }
 
 // log tells the logger, if there is one, what went wrong.
@@ -213,7 +228,11 @@ func (s *Streamer) take(v *modelStream, event chunk.Chunk) error {
 		v.waiting = append(v.waiting, r)
 		return s.err
 	}
-	return s.project(r)
+	err = s.project(r)
+	if s.paced != nil {
+		s.paced.wait(s.paced.most) // read no further ahead than the pace depends on
+	}
+	return err
 }
 
 // called returns the id and the name of the call that a chunk is about, and whether it
@@ -250,39 +269,45 @@ func (s *Streamer) leaveOut(v *modelStream, id, name string) bool {
 	return true
 }
 
-// close ends a stream and returns it. The content of V1 is what was sent, with the
-// markers of its citations. A stream that still waits is shown later; the numbers of
-// its markers may differ by then.
-func (s *Streamer) close(v *modelStream) (StreamedChunks, error) {
+// close ends a stream and returns it when it is written. The content of V1 is what was
+// sent, with the markers of its citations. A stream that still waits is shown later; the
+// numbers of its markers may differ by then.
+func (s *Streamer) close(v *modelStream) (out StreamedChunks, err error) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock(&err)
 	v.closed = true
-	out := v.collected.Collected()
-	if s.ended || s.err != nil || v.sub || !v.shown && !slices.Contains(s.own, v) {
+	out = v.collected.Collected()
+	if s.ended || s.err != nil || !slices.Contains(s.own, v) {
 		return out, s.err
 	}
-	content, ok := s.p.view.(*viewV1)
-	if !ok {
+	if content, ok := s.p.view.(*viewV1); ok {
+		out.Content, err = s.closeContent(v, content, out.Content)
+	} else {
 		s.own = slices.DeleteFunc(s.own, func(o *modelStream) bool { return o == v })
-		return out, nil
 	}
+	return out, err
+}
+
+// closeContent ends an own stream of V1, and shows those that waited for its end. It
+// returns the stream's content as it was sent; if it still waits, as it was collected.
+func (s *Streamer) closeContent(v *modelStream, content *viewV1, collected []string) ([]string, error) {
 	if v.shown {
 		if err := s.mark(); err != nil {
-			return out, err
+			return collected, err
 		}
-		out.Content = out.Content[:0]
+		collected = collected[:0]
 		for _, piece := range content.pieces[v.from:] {
 			if piece.text != "" {
-				out.Content = append(out.Content, piece.text)
+				collected = append(collected, piece.text)
 			}
 		}
 	}
 	for len(s.own) > 0 && s.own[0].closed {
 		if err := s.showNext(); err != nil {
-			return out, err
+			return collected, err
 		}
 	}
-	return out, nil
+	return collected, nil
 }
 
 // showNext shows the stream that waits behind the first one, which has ended.
@@ -328,7 +353,7 @@ func (s *Streamer) SendCitation(c *Citation) (marked string, err error) {
 		return "", nil
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock(&err)
 	if err := s.init(); err != nil {
 		return "", err
 	}

@@ -21,7 +21,7 @@ func newStreamer(o merlin.StreamerOptions) (*merlin.Streamer, *httptest.Response
 }
 
 func version(v merlin.Version) merlin.StreamerOptions {
-	return merlin.StreamerOptions{Options: merlin.Options{Version: v}}
+	return merlin.StreamerOptions{Options: merlin.Options{Version: v}, Pacing: []merlin.Pace{}}
 }
 
 func ask(id string) string {

@@ -19,8 +19,8 @@ import (
 // only a model's chunks and a client's connection. The frames are those of a
 // [Projector]. A client that disconnects cannot resume.
 //
-// It may be used from several goroutines, such as those of parallel sub-agents. V1
-// is not paced; see [Paced].
+// It may be used from several goroutines, such as those of parallel sub-agents. The
+// content of V1 is paced: methods return when what they show is written.
 type Streamer struct {
 	w     io.Writer
 	flush func() error
@@ -33,6 +33,7 @@ type Streamer struct {
 	begun bool
 	ended bool
 	err   error // the client is gone
+	paced *pump // nil if nothing is paced
 
 	own      []*modelStream    // the agent's own streams that run or wait, in the order in which they began
 	calls    map[string]string // who made each call, by their agent ids; "" if the call is not shown
@@ -50,6 +51,9 @@ type StreamerOptions struct {
 	// AnyOrigin allows pages of all origins to read the response: it sets
 	// Access-Control-Allow-Origin and Access-Control-Allow-Headers to *.
 	AnyOrigin bool
+	// Pacing is the table by which V1 content is paced; nil is [DefaultPacing]. An empty
+	// one does not pace.
+	Pacing []Pace
 	// Logger is told of streams that break and of what is left out, with the tag
 	// ERROR/STREAMER; nil tells nobody.
 	Logger *slog.Logger
@@ -87,6 +91,9 @@ func NewStreamer(w io.Writer, o *StreamerOptions) *Streamer {
 	s := &Streamer{w: w, o: *o, p: NewProjector(streamed, &o.Options), flush: func() error { return nil },
 		calls: map[string]string{}, kids: map[string]string{}, managers: map[string]bool{}}
 	s.p.documents = o.Documents
+	if table := paceOf(o.Version, o.Pacing); table != nil {
+		s.paced = newPump(table, &s.mu)
+	}
 	if rw, ok := w.(http.ResponseWriter); ok {
 		s.flush = func() error {
 			if err := http.NewResponseController(rw).Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
@@ -101,9 +108,9 @@ func NewStreamer(w io.Writer, o *StreamerOptions) *Streamer {
 // Init sends the response's headers, and in V1 the event with which it begins.
 // Other methods call it if nobody has. It sets no Access-Control headers unless
 // [StreamerOptions.AnyOrigin] is set: a program that needs others sets them before.
-func (s *Streamer) Init() error {
+func (s *Streamer) Init() (err error) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock(&err)
 	return s.init()
 }
 
@@ -162,27 +169,49 @@ func (s *Streamer) project(r chunk.Record) error {
 	return s.write(frames)
 }
 
-// write sends frames.
+// write sends frames, or queues them if they are paced.
 func (s *Streamer) write(frames []spool.Frame) error {
-	var out []byte
-	for _, f := range frames {
-		out = append(out, f.Data...)
-	}
-	if len(out) > 0 && s.err == nil {
-		if _, s.err = s.w.Write(out); s.err == nil {
-			s.err = s.flush()
+	switch {
+	case s.err != nil || len(frames) == 0:
+	case s.paced != nil:
+		s.paced.add(frames, s.send, &s.err)
+	default:
+		var out []byte
+		for _, f := range frames {
+			out = append(out, f.Data...)
 		}
+		s.err = s.send(out)
 	}
 	return s.err
+}
+
+// send writes bytes to the client.
+func (s *Streamer) send(out []byte) error {
+	if _, err := s.w.Write(out); err != nil {
+		return err
+	}
+	return s.flush()
+}
+
+// unlock ends a method: it waits until what was queued is written, and reports the
+// client's failure if the method has none of its own.
+func (s *Streamer) unlock(err *error) {
+	if s.paced != nil {
+		s.paced.wait(0)
+	}
+	if *err == nil {
+		*err = s.err
+	}
+	s.mu.Unlock()
 }
 
 // Result shows the outcome of a call. Failure is "" if it did not fail. The calls of
 // sub-agents are known, but not shown, and neither are their outcomes. A call that no
 // stream has made is [ErrUnknownCall].
-func (s *Streamer) Result(callID, tool string, result json.RawMessage, failure string) error {
+func (s *Streamer) Result(callID, tool string, result json.RawMessage, failure string) (err error) {
 	c := &chunk.ToolEnd{ToolCallID: callID, ToolName: tool, Result: result, Success: failure == "", Error: failure}
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock(&err)
 	if err := s.init(); err != nil {
 		return err
 	}
@@ -215,9 +244,9 @@ func (s *Streamer) skipTo(index int) {
 	}
 }
 
-func (s *Streamer) emit(c chunk.Chunk) error {
+func (s *Streamer) emit(c chunk.Chunk) (err error) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock(&err)
 	if err := s.init(); err != nil {
 		return err
 	}
@@ -225,13 +254,13 @@ func (s *Streamer) emit(c chunk.Chunk) error {
 }
 
 // AppendEvent writes an event of the program's own.
-func (s *Streamer) AppendEvent(name string, payload any) error {
+func (s *Streamer) AppendEvent(name string, payload any) (err error) {
 	data, err := json.Marshal(payload)
 	if err != nil {
 		return err
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock(&err)
 	if err := s.init(); err != nil {
 		return err
 	}
@@ -239,13 +268,13 @@ func (s *Streamer) AppendEvent(name string, payload any) error {
 }
 
 // End writes what is held back, the failure if there is one, and the end.
-func (s *Streamer) End(failure error) error {
+func (s *Streamer) End(failure error) (err error) {
 	c := &chunk.RunFinished{Outcome: chunk.OutcomeCompleted, FinishReason: "stop"}
 	if failure != nil {
 		c.Outcome, c.FinishReason, c.Error = chunk.OutcomeFailed, "error", failure.Error()
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock(&err)
 	if err := s.init(); err != nil {
 		return err
 	}
@@ -254,7 +283,7 @@ func (s *Streamer) End(failure error) error {
 			return err
 		}
 	}
-	err := s.feed(c)
+	err = s.feed(c)
 	s.ended = true
 	return err
 }

@@ -33,7 +33,7 @@ func TestStreamer(t *testing.T) {
 		t.Run(fmt.Sprint("V", version), func(t *testing.T) {
 			t.Parallel()
 			w := httptest.NewRecorder()
-			s := merlin.NewStreamer(w, &merlin.StreamerOptions{Options: merlin.Options{Version: version}})
+			s := merlin.NewStreamer(w, &merlin.StreamerOptions{Options: merlin.Options{Version: version}, Pacing: []merlin.Pace{}})
 			check(t, s.Init())
 			if got := w.Header(); got.Get("Content-Type") != "text/event-stream" || !strings.HasPrefix(got.Get("Cache-Control"), "no-cache") || got.Get("Connection") != "keep-alive" || !w.Flushed && version == merlin.V1 {
 				t.Errorf("the headers are %v", got)
@@ -138,7 +138,7 @@ func TestStreamerCitations(t *testing.T) {
 		merlin.V2: "Tea is old. And hot.",
 	} {
 		w := httptest.NewRecorder()
-		s := merlin.NewStreamer(w, &merlin.StreamerOptions{Options: merlin.Options{Version: version}})
+		s := merlin.NewStreamer(w, &merlin.StreamerOptions{Options: merlin.Options{Version: version}, Pacing: []merlin.Pace{}})
 		said, err := s.Stream(t.Context(), chunksOf(answer), merlin.StreamConfig{})
 		check(t, err)
 		check(t, s.End(nil))

@@ -91,12 +91,20 @@ func noRun(v Version) []byte {
 	return wire.AppendEvent(b, eventEnd, []byte("{}"))
 }
 
-// pacing returns what paces a stream of a version by a table, nil if nothing does.
-func pacing(v Version, table []Pace) func(wire.Stream, func() time.Time) wire.Stream {
+// paceOf returns the table by which a version is paced, nil if it is not.
+func paceOf(v Version, table []Pace) []Pace {
 	if table == nil {
 		table = DefaultPacing()
 	}
 	if v != V1 || len(table) == 0 {
+		return nil
+	}
+	return table
+}
+
+// pacing returns what paces a stream of a version by a table, nil if nothing does.
+func pacing(v Version, table []Pace) func(wire.Stream, func() time.Time) wire.Stream {
+	if table = paceOf(v, table); table == nil {
 		return nil
 	}
 	return func(s wire.Stream, now func() time.Time) wire.Stream { return Paced(s, table, now) }
