@@ -1,5 +1,6 @@
 // Package contract has the parts of the store contract that all drivers share: which
-// calls they refuse, which sessions a claim matches, and the positions of listings.
+// calls they refuse, which sessions a claim matches, how calls change a session's head,
+// and the positions of listings.
 package contract
 
 import (

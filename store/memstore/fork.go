@@ -4,6 +4,8 @@ import (
 	"container/heap"
 	"maps"
 	"slices"
+
+	"github.com/spool-run/spool/store/contract"
 )
 
 // Fork returns another store that holds what this one holds now: records, rows,
@@ -32,7 +34,7 @@ func (s *Store) Fork(o *Options) *Store {
 			continue
 		}
 		f.sessions[c.id] = c
-		if c.ready = c.readyAt(); c.ready != never {
+		if c.ready = c.readyAt(); c.ready != contract.Never {
 			heap.Push(&f.due, c)
 		}
 	}

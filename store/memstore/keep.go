@@ -104,7 +104,7 @@ func (s *Store) Delete(ctx context.Context, session string) error {
 		return err
 	}
 	defer ss.mu.Unlock()
-	ss.bury()
+	ss.remove()
 	s.due.update(ss)
 	return nil
 }

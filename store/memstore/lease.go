@@ -3,13 +3,10 @@ package memstore
 import (
 	"container/heap"
 	"context"
-	"math"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/spool-run/spool"
-	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/internal/wait"
 	"github.com/spool-run/spool/store/contract"
 )
@@ -27,23 +24,12 @@ func (l *lease) renew(now int64) {
 	}
 }
 
-// never is the ready time of sessions that nobody needs to claim.
-const never = math.MaxInt64
-
-// readyAt returns the time from which the session can be claimed: when its lease has
-// ended, from its due time on, and at once if a run is open.
+// readyAt returns the time from which the session can be claimed.
 func (ss *session) readyAt() int64 {
-	at := int64(never)
 	if !ss.exists {
-		return at
+		return contract.Never
 	}
-	if ss.head.Status == chunk.StatusActive {
-		at = ss.lease.expires
-	}
-	if ss.head.Due != 0 {
-		at = min(at, max(ss.head.Due, ss.lease.expires))
-	}
-	return at
+	return contract.ReadyAt(&ss.head, ss.lease.expires)
 }
 
 func (ss *session) checkPrincipal(c *spool.Claim) error {
@@ -58,8 +44,8 @@ func (ss *session) take(c *spool.Claim, now int64) spool.Lease {
 	ss.create(c.Principal, now)
 	ss.head.Epoch++
 	ss.writers = nil
-	ttl := (c.TTL + time.Millisecond - 1) / time.Millisecond
-	ss.lease = lease{owner: c.Owner, ttl: int64(ttl), expires: now + int64(ttl)}
+	ss.lease = lease{owner: c.Owner, ttl: contract.TTL(c.TTL)}
+	ss.lease.renew(now)
 	ss.changed()
 	return spool.Lease{Session: ss.id, Epoch: ss.head.Epoch, Owner: c.Owner, TTL: c.TTL, Head: ss.head}
 }
@@ -161,13 +147,7 @@ func (s *Store) AwaitDue(ctx context.Context, c spool.Claim) error {
 		if id != "" {
 			return nil
 		}
-		look := time.Duration(-1)
-		if next != never {
-			// Look again after a second at the latest: the store's clock need
-			// not run with the timer's.
-			look = min(max(time.Duration(next-now)*time.Millisecond, 0), time.Second)
-		}
-		if err := wait.For(ctx, look, sooner, s.closed, spool.ErrClosed); err != nil {
+		if err := wait.For(ctx, contract.LookAgain(now, next), sooner, s.closed, spool.ErrClosed); err != nil {
 			return err
 		}
 	}
@@ -186,7 +166,7 @@ func (g *agenda) update(ss *session) {
 	at, agent := ss.readyAt(), ss.row.Agent
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	old := int64(never)
+	old := int64(contract.Never)
 	if ss.agendaIndex >= 0 {
 		old = ss.ready
 	}
@@ -194,7 +174,7 @@ func (g *agenda) update(ss *session) {
 	ss.agent = agent
 	switch {
 	case at == old:
-	case at == never:
+	case at == contract.Never:
 		heap.Remove(g, ss.agendaIndex)
 	case ss.agendaIndex < 0:
 		ss.ready = at
@@ -203,7 +183,7 @@ func (g *agenda) update(ss *session) {
 		ss.ready = at
 		heap.Fix(g, ss.agendaIndex)
 	}
-	if (at < old || retagged && at != never) && g.sooner != nil {
+	if (at < old || retagged && at != contract.Never) && g.sooner != nil {
 		close(g.sooner)
 		g.sooner = nil
 	}
@@ -225,7 +205,7 @@ func (g *agenda) await() <-chan struct{} {
 func (g *agenda) next(c *spool.Claim, now int64) (id string, at int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	best, at := int64(never), never
+	best, at := int64(contract.Never), int64(contract.Never)
 	var visit func(i int)
 	visit = func(i int) {
 		if i >= len(g.heap) {

@@ -169,14 +169,11 @@ func (s *Store) Head(ctx context.Context, session string) (spool.Head, error) {
 	if err := s.usable(ctx); err != nil {
 		return spool.Head{}, err
 	}
-	ss := s.find(session)
-	if ss == nil {
-		return spool.Head{}, spool.ErrNotFound.With(session, nil)
+	ss, err := s.existing(session)
+	if err != nil {
+		return spool.Head{}, err
 	}
 	defer ss.mu.Unlock()
-	if !ss.exists {
-		return spool.Head{}, spool.ErrNotFound.With(session, nil)
-	}
 	return ss.head, nil
 }
 

@@ -55,11 +55,7 @@ func (ss *session) create(principal string, now int64) {
 		return
 	}
 	ss.exists = true
-	old := ss.head
-	ss.head = spool.Head{Incarnation: old.Incarnation + 1, Status: chunk.StatusEnded, Principal: principal}
-	if old.Incarnation > 0 {
-		ss.head.Epoch = old.Epoch + 1
-	}
+	ss.head = contract.Created(ss.head, principal)
 	ss.row = spool.Row{Status: chunk.StatusEnded, Principal: principal}
 	ss.updated = now
 }
@@ -84,8 +80,8 @@ func (ss *session) append(a *spool.Append, now int64) (spool.Appended, error) {
 	ss.updated = now
 	first := ss.head.Seq + 1
 	ss.add(a.Records)
-	ss.setRow(a.Row)
-	ss.setDue(a, now)
+	contract.SetRow(&ss.head, &ss.row, a.Row)
+	contract.SetDue(&ss.head, &ss.command, a, now)
 	if numbered {
 		if ss.writers == nil {
 			ss.writers = map[string]written{}
@@ -133,33 +129,6 @@ func (ss *session) add(records []chunk.Record) {
 	}
 }
 
-// setDue makes the session due when a command is appended. An owner with nothing left
-// to do says when the session is due next, which counts unless there are commands that
-// it has not seen.
-func (ss *session) setDue(a *spool.Append, now int64) {
-	switch {
-	case a.Epoch == 0:
-		ss.command = ss.head.Seq
-		if ss.head.Due == 0 || ss.head.Due > now {
-			ss.head.Due = now
-		}
-	case a.Settle != nil && ss.command <= a.Settle.Seen:
-		ss.head.Due = a.Settle.Next
-	}
-}
-
-func (ss *session) setRow(r spool.Row) {
-	if r.Status != "" {
-		ss.head.Status, ss.row.Status = r.Status, r.Status
-	}
-	if r.Agent != "" {
-		ss.row.Agent = r.Agent
-	}
-	if r.Title != "" {
-		ss.row.Title = r.Title
-	}
-}
-
 func (ss *session) read(after uint64, limit int) ([]chunk.Record, error) {
 	if after < ss.head.TraceFloor {
 		return nil, spool.ErrTrimmed.With(ss.id, nil)
@@ -190,21 +159,20 @@ func (ss *session) readKept(q spool.KeptQuery) ([]chunk.Record, error) {
 // trim raises the watermarks. Both slices are copied, so that what was
 // trimmed is freed.
 func (ss *session) trim(traceFloor, floor uint64) {
-	floor = max(ss.head.Floor, min(floor, ss.head.Seq))
-	traceFloor = max(ss.head.TraceFloor, min(traceFloor, ss.head.Seq), floor)
-	if floor == ss.head.Floor && traceFloor == ss.head.TraceFloor {
+	was := ss.head
+	contract.RaiseFloors(&ss.head, traceFloor, floor)
+	if ss.head == was {
 		return
 	}
-	ss.all = slices.Clone(ss.all[traceFloor-ss.head.TraceFloor:])
-	ss.kept = slices.Clone(ss.kept[search(ss.kept, floor+1):])
-	ss.head.TraceFloor, ss.head.Floor = traceFloor, floor
+	ss.all = slices.Clone(ss.all[ss.head.TraceFloor-was.TraceFloor:])
+	ss.kept = slices.Clone(ss.kept[search(ss.kept, ss.head.Floor+1):])
 	ss.changed()
 }
 
-// bury leaves the tombstone.
-func (ss *session) bury() {
+// remove leaves the tombstone.
+func (ss *session) remove() {
 	ss.exists = false
-	ss.head = spool.Head{Epoch: ss.head.Epoch, Incarnation: ss.head.Incarnation}
+	ss.head = contract.Deleted(ss.head)
 	ss.row, ss.updated, ss.command = spool.Row{}, 0, 0
 	ss.all, ss.kept, ss.writers, ss.folds, ss.blobs = nil, nil, nil, nil, nil
 	ss.lease = lease{}

@@ -204,12 +204,13 @@ func busy(err error) bool { return code(err) == codeBusy || code(err) == codeLoc
 // unstored is translate for the error of a transaction. Nothing of a transaction that
 // failed was stored, unless what failed is the sync of its commit.
 func unstored(err error) error {
+	out := translate(err)
 	if e, ok := errors.AsType[*sqlite.Error](err); ok && (e.Code() == codeSyncFailed || e.Code() == codeDirSyncFailed) {
-		return translate(err)
+		return out
 	}
-	known, ok := errors.AsType[*chunk.Error](translate(err))
+	known, ok := errors.AsType[*chunk.Error](out)
 	if !ok || !errors.Is(known, spool.ErrUnavailable) {
-		return translate(err)
+		return out
 	}
 	return known.With("", spool.ErrNotStored.With("", known.Err))
 }

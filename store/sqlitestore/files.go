@@ -24,9 +24,12 @@ func (s *Store) note() (err error) {
 }
 
 // there reports whether a path still names the file that was opened.
-func (s *Store) there(i int) bool {
-	now, err := os.Stat(s.paths[i])
-	return err == nil && os.SameFile(now, s.files[i])
+func (s *Store) there(i int) bool { return names(s.paths[i], s.files[i]) }
+
+// names reports whether a path names a file.
+func names(path string, file os.FileInfo) bool {
+	now, err := os.Stat(path)
+	return err == nil && os.SameFile(now, file)
 }
 
 // inPlace reports whether the paths still name the files that were opened. SQLite would

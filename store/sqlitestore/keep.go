@@ -19,9 +19,7 @@ func (s *Store) Trim(ctx context.Context, session string, traceFloor, floor uint
 		if err != nil {
 			return err
 		}
-		h := &st.head
-		h.Floor = max(h.Floor, min(floor, h.Seq))
-		h.TraceFloor = max(h.TraceFloor, min(traceFloor, h.Seq), h.Floor)
+		contract.RaiseFloors(&st.head, traceFloor, floor)
 		t.touch(st)
 		return nil
 	}); err != nil {
@@ -89,7 +87,7 @@ func (s *Store) Delete(ctx context.Context, session string) error {
 			return err
 		}
 		st.sid, st.alive = 0, false
-		st.head = spool.Head{Epoch: st.head.Epoch, Incarnation: st.head.Incarnation}
+		st.head = contract.Deleted(st.head)
 		st.row, st.updated, st.command = spool.Row{}, 0, 0
 		st.release()
 		st.traceTrimmed, st.trimmed, st.writers = 0, 0, nil

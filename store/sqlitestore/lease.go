@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql/driver"
 	"strings"
-	"time"
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/internal/wait"
@@ -20,7 +19,7 @@ func (s *Store) Claim(ctx context.Context, c spool.Claim) (spool.Lease, error) {
 		return spool.Lease{}, err
 	}
 	if !c.Force {
-		if err := s.buryBeforeClaim(ctx); err != nil {
+		if err := s.releaseDeadIfPossible(ctx); err != nil {
 			return spool.Lease{}, err
 		}
 	}
@@ -74,7 +73,7 @@ func (t *tx) claim(c *spool.Claim, owner string) (spool.Lease, error) {
 	}
 	st.writers = map[string]*written{}
 	st.head.Epoch++
-	st.owner, st.ttl = owner, int64((c.TTL+time.Millisecond-1)/time.Millisecond)
+	st.owner, st.ttl = owner, contract.TTL(c.TTL)
 	st.expires = t.now + st.ttl
 	return spool.Lease{Session: id, Epoch: st.head.Epoch, Owner: c.Owner, TTL: c.TTL, Head: st.head}, nil
 }
@@ -152,7 +151,7 @@ func (s *Store) AwaitDue(ctx context.Context, c spool.Claim) error {
 	defer s.hub.watching()()
 	for {
 		kicked := s.hub.kicked()
-		if err := s.buryBeforeClaim(ctx); err != nil {
+		if err := s.releaseDeadIfPossible(ctx); err != nil {
 			return err
 		}
 		now := s.now().UnixMilli()
@@ -160,13 +159,7 @@ func (s *Store) AwaitDue(ctx context.Context, c spool.Claim) error {
 		if err != nil || found {
 			return err
 		}
-		look := time.Duration(-1)
-		if next != never {
-			// Look again after a second at the latest: the store's clock may differ
-			// from the timer's, and an owner may die.
-			look = min(max(time.Duration(next-now)*time.Millisecond, 0), time.Second)
-		}
-		if err := wait.For(ctx, look, kicked, s.closed, spool.ErrClosed); err != nil {
+		if err := wait.For(ctx, contract.LookAgain(now, next), kicked, s.closed, spool.ErrClosed); err != nil {
 			return err
 		}
 	}

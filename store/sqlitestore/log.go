@@ -55,8 +55,8 @@ func (t *tx) append(a *spool.Append) (spool.Appended, error) {
 	if a.Row.Agent != "" && a.Row.Agent != st.row.Agent {
 		t.sooner = true // wakes those that wait for this agent's sessions
 	}
-	st.setRow(a.Row)
-	st.setDue(a, t.now)
+	contract.SetRow(&st.head, &st.row, a.Row)
+	contract.SetDue(&st.head, &st.command, a, t.now)
 	if a.Epoch > 0 && a.Ordinal > 0 {
 		st.writers[a.Writer] = &written{a.Ordinal, first, st.head.Seq, true}
 	}
@@ -88,32 +88,6 @@ func (t *tx) admit(st *state, a *spool.Append) (spool.Appended, error) {
 		return spool.Appended{}, chunk.ErrInvalid.Because("a later append of this writer is stored").With(a.Session, nil)
 	}
 	return spool.Appended{First: w.first, Last: w.last, Head: st.head, Repeated: true}, nil
-}
-
-// setDue moves the session's due time: a command makes it due at once, and an owner
-// that has seen every command sets the next time.
-func (st *state) setDue(a *spool.Append, now int64) {
-	switch {
-	case a.Epoch == 0:
-		st.command = st.head.Seq
-		if st.head.Due == 0 || st.head.Due > now {
-			st.head.Due = now
-		}
-	case a.Settle != nil && st.command <= a.Settle.Seen:
-		st.head.Due = a.Settle.Next
-	}
-}
-
-func (st *state) setRow(r spool.Row) {
-	if r.Status != "" {
-		st.head.Status, st.row.Status = r.Status, r.Status
-	}
-	if r.Agent != "" {
-		st.row.Agent = r.Agent
-	}
-	if r.Title != "" {
-		st.row.Title = r.Title
-	}
 }
 
 // A read is two statements in one transaction, so that head and records match.

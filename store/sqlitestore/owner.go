@@ -71,12 +71,8 @@ func (l *life) begin() {
 }
 
 func inPlace(path string, f *os.File) bool {
-	there, err := os.Stat(path)
-	if err != nil {
-		return false
-	}
-	here, err := f.Stat()
-	return err == nil && os.SameFile(here, there)
+	file, err := f.Stat()
+	return err == nil && names(path, file)
 }
 
 // end removes the file. Leases that were not released expire by their TTL.
@@ -96,7 +92,7 @@ func (l *life) end() {
 
 // dead returns the tokens of processes that have ended without closing their stores.
 // Their files stay locked, so that nobody else takes care of them, until done is called.
-func (l *life) dead() (tokens []string, done func(buried bool)) {
+func (l *life) dead() (tokens []string, done func(released bool)) {
 	entries, err := os.ReadDir(l.dir)
 	if err != nil || len(entries) == 0 || !localDisk(l.dir) {
 		return nil, nil
@@ -120,27 +116,27 @@ func (l *life) dead() (tokens []string, done func(buried bool)) {
 		}
 		tokens, files = append(tokens, e.Name()), append(files, f)
 	}
-	return tokens, func(buried bool) {
+	return tokens, func(released bool) {
 		for i, f := range files {
 			_ = f.Close()
-			if buried {
+			if released {
 				_ = os.Remove(filepath.Join(l.dir, tokens[i]))
 			}
 		}
-		if buried {
+		if released {
 			_ = os.Remove(l.dir)
 		}
 	}
 }
 
-// bury releases the leases that dead processes held.
-func (s *Store) bury(ctx context.Context) error {
+// releaseDead releases the leases that dead processes held.
+func (s *Store) releaseDead(ctx context.Context) error {
 	tokens, done := s.life.dead()
 	if len(tokens) == 0 {
 		return nil
 	}
-	buried := false
-	defer func() { done(buried) }()
+	released := false
+	defer func() { done(released) }()
 	for _, token := range tokens {
 		var ids []string
 		from, to := signature(token), signature(token)+"\U0010ffff"
@@ -174,14 +170,14 @@ func (s *Store) bury(ctx context.Context) error {
 			}
 		}
 	}
-	buried = true
+	released = true
 	return nil
 }
 
-// buryBeforeClaim is bury for those who claim or wait. They go on if it fails: then the
-// leases expire by their TTL.
-func (s *Store) buryBeforeClaim(ctx context.Context) error {
-	if err := s.bury(ctx); errors.Is(err, spool.ErrClosed) || ctx.Err() != nil {
+// releaseDeadIfPossible is releaseDead for calls that go on if it fails: then the leases
+// expire by their TTL.
+func (s *Store) releaseDeadIfPossible(ctx context.Context) error {
+	if err := s.releaseDead(ctx); errors.Is(err, spool.ErrClosed) || ctx.Err() != nil {
 		return err
 	}
 	return nil

@@ -129,7 +129,7 @@ func TestNoProofOfDeath(t *testing.T) {
 }
 
 // A session that was claimed by force, after its first owner's death, is its new owner's.
-func TestBuriedAfterATakeover(t *testing.T) {
+func TestReleasedAfterATakeover(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "spool.db")
 	dead, s := mustOpen(t, path, nil, "boot"), mustOpen(t, path, nil, "boot")
 	ownFor(t, dead, "s")

@@ -120,8 +120,7 @@ func everyCall(t *testing.T, s *Store, round int) {
 	ok(s.Delete(ctx, id))
 }
 
-// eachStatement calls fn for what the store's connections keep prepared, by
-// for any user of the connection.
+// eachStatement calls fn for each statement that the store's connections keep prepared.
 func eachStatement(t *testing.T, s *Store, fn func(c *conn, sql string, stmt driver.Stmt)) {
 	t.Helper()
 	each := func(c *conn) {

@@ -2,7 +2,6 @@ package sqlitestore
 
 import (
 	"database/sql/driver"
-	"math"
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/chunk"
@@ -46,7 +45,7 @@ type written struct {
 	dirty                bool
 }
 
-const never = math.MaxInt64
+const never = contract.Never
 
 // Most reads of a row need its head alone, and a column that is not asked for
 // costs nothing.
@@ -167,11 +166,7 @@ func (st *state) checkPrincipal(same bool, principal string) error {
 func (t *tx) create(st *state, principal string) error {
 	if !st.alive {
 		st.alive = true
-		old := st.head
-		st.head = spool.Head{Incarnation: old.Incarnation + 1, Status: chunk.StatusEnded, Principal: principal}
-		if old.Incarnation > 0 {
-			st.head.Epoch = old.Epoch + 1
-		}
+		st.head = contract.Created(st.head, principal)
 		st.row = spool.Row{Status: chunk.StatusEnded, Principal: principal}
 		st.updated = t.now
 	}
@@ -180,20 +175,12 @@ func (t *tx) create(st *state, principal string) error {
 	return err
 }
 
-// readyAt returns the time from which the session can be claimed: when its lease has
-// ended, from its due time on, or at once if a run is open.
+// readyAt returns the time from which the session can be claimed.
 func (st *state) readyAt() int64 {
-	at := int64(never)
 	if !st.alive {
-		return at
+		return never
 	}
-	if st.head.Status == chunk.StatusActive {
-		at = st.expires
-	}
-	if st.head.Due != 0 {
-		at = min(at, max(st.head.Due, st.expires))
-	}
-	return at
+	return contract.ReadyAt(&st.head, st.expires)
 }
 
 // listPrecision is how exactly the indexes of listings know when a session was updated,
