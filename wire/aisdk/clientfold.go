@@ -155,6 +155,9 @@ func (c *Client) event(payload string) error {
 
 // decode checks an event against its type's fields.
 func (c *Client) decode(payload string) (*uiEvent, error) {
+	if hasPrototypes(json.RawMessage(payload)) {
+		return nil, fmt.Errorf("it has a member that sets a prototype")
+	}
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal([]byte(payload), &members); err != nil {
 		return nil, err
@@ -369,7 +372,7 @@ func (c *Client) foldInput(e *uiEvent) error {
 		text += e.InputTextDelta
 		c.partial[e.ToolCallID] = text
 		p.State, p.Input, p.Output, p.ErrorText = StateInputStreaming, nil, nil, ""
-		if json.Valid([]byte(text)) {
+		if json.Valid([]byte(text)) && !hasPrototypes(json.RawMessage(text)) {
 			p.Input = json.RawMessage(text)
 		}
 		return nil

@@ -62,7 +62,7 @@ func ConvertToUIMessage(m *chunk.Message, o *ConvertOptions) UIMessage {
 
 func convert(m *chunk.Message, index int, o *ConvertOptions) UIMessage {
 	as := o.shape()
-	ui := UIMessage{ID: m.ID, Role: string(m.Role), Metadata: m.Metadata, Parts: []UIPart{}}
+	ui := UIMessage{ID: m.ID, Role: string(m.Role), Metadata: withoutPrototypes(m.Metadata), Parts: []UIPart{}}
 	if o.GenerateID != nil {
 		ui.ID = o.GenerateID(index, m)
 	}
@@ -97,6 +97,7 @@ func convert(m *chunk.Message, index int, o *ConvertOptions) UIMessage {
 		if o.OmitToolResults && p.Tool != nil {
 			withoutResult(&part)
 		}
+		part.prune()
 		ui.Parts = append(ui.Parts, part)
 	}
 	if m.Role == chunk.RoleAssistant && !o.Live && !o.NoStepEvents && !o.OmitToolResults {
@@ -176,7 +177,7 @@ func convertTool(t *chunk.ToolPart, o *shape) UIPart {
 			return part
 		}
 		part.State = StateInputStreaming
-		if jsonenc.Valid([]byte(t.InputText)) {
+		if text := []byte(t.InputText); jsonenc.Valid(text) && !hasPrototypes(text) { // else clients cannot parse it
 			part.Input = json.RawMessage(t.InputText)
 		}
 		return part
@@ -206,6 +207,13 @@ func convertTool(t *chunk.ToolPart, o *shape) UIPart {
 		}
 	}
 	return part
+}
+
+// prune leaves out of the part's values what the stream leaves out.
+func (p *UIPart) prune() {
+	for _, v := range []*json.RawMessage{&p.Data, &p.Input, &p.RawInput, &p.Output, &p.ProviderMetadata} {
+		*v = withoutPrototypes(*v)
+	}
 }
 
 // invalid puts a call's input where clients of the profile have what is not valid.

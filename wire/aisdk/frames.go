@@ -122,11 +122,13 @@ func (w *frameWriter) text(kind, idKey, id, textKey, s string) {
 	}
 }
 
-// appendRaw appends a JSON value, null if it is absent, without line breaks.
+// appendRaw appends a JSON value, null if it is absent, without line breaks and without
+// what clients do not take.
 func appendRaw(dst []byte, v json.RawMessage) []byte {
 	if len(v) == 0 {
 		return append(dst, "null"...)
 	}
+	v = withoutPrototypes(v)
 	if bytes.IndexByte(v, '\n') < 0 && bytes.IndexByte(v, '\r') < 0 {
 		return append(dst, v...)
 	}
