@@ -82,7 +82,7 @@ func find[C chunk.Chunk](l *memLog) (found []C) {
 
 // begin returns a run whose first records are in the log. Its functions run at
 // once, where they are called.
-func begin(t *testing.T, text string) (*agent.Run, *memLog) {
+func begin(t *testing.T, text string, files ...chunk.Part) (*agent.Run, *memLog) {
 	t.Helper()
 	l := &memLog{t: t, fold: fold.New("s")}
 	ids := 0
@@ -98,7 +98,7 @@ func begin(t *testing.T, text string) (*agent.Run, *memLog) {
 	}
 	start := (&agent.Agent{}).Start(t.Context(), r.Info, []string{"u1"})
 	err := l.Append(t.Context(), &chunk.UserMessage{CommandID: "u1", Message: chunk.Message{ID: "u1", Role: chunk.RoleUser,
-		Parts: []chunk.Part{{Type: chunk.PartText, Text: text}}}}, start)
+		Parts: append([]chunk.Part{{Type: chunk.PartText, Text: text}}, files...)}}, start)
 	if err != nil {
 		t.Fatal(err)
 	}

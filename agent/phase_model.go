@@ -134,9 +134,7 @@ func (t *transcript) apply(ctx context.Context, part model.Part) error {
 	case model.Restart:
 		return t.restart(ctx)
 	case model.Source:
-		// Its id is unique in the answer only; a message may hold several.
-		return t.append(ctx, &chunk.Citation{SourceID: t.step.id + "-" + p.ID, URL: p.URL, Title: p.Title,
-			MediaType: p.MediaType, Filename: p.Filename, CitedText: p.CitedText})
+		return t.cite(ctx, p)
 	case model.File:
 		return t.append(ctx, &chunk.File{URL: p.URL, MediaType: p.MediaType, Filename: p.Filename})
 	case model.UsageUpdate:

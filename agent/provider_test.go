@@ -2,9 +2,11 @@ package agent_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -99,6 +101,39 @@ func TestSourcesFilesAndUsage(t *testing.T) {
 	want := chunk.Usage{InputTokens: 3, OutputTokens: 4, CachedInputTokens: 2}
 	if l.fold.Usage != want || *find[*chunk.AssistantMessage](l)[0].Usage != want {
 		t.Errorf("usage %+v", l.fold.Usage)
+	}
+}
+
+// A citation that only counts documents becomes one of the user's file, so that every
+// reader of the log knows what is cited. Pictures are no documents.
+func TestCitationsOfTheUsersFiles(t *testing.T) {
+	file := func(url, media, name string) chunk.Part {
+		return chunk.Part{Type: chunk.PartFile, URL: url, MediaType: media, Filename: name}
+	}
+	r, l := begin(t, "go", file("data:image/png;base64,AA==", "image/png", "a.png"),
+		file("data:application/pdf;base64,AA==", "application/pdf", "tea.pdf"), file("https://a.example/notes", "text/plain", ""))
+	cites := func(id string, doc int) model.Source {
+		return model.Source{ID: id, Title: fmt.Sprint("Document ", doc+1), MediaType: "text/plain", CitedText: "q" + id, Document: &doc}
+	}
+	m := &answers{steps: []scripted.Step{parts(model.TextDelta{ID: "t", Delta: "See"}, cites("a", 0), cites("b", 1), cites("c", 5),
+		model.Source{ID: "d", URL: "https://b.example"}, finish)}}
+	if result, err := run(t.Context(), &agent.Agent{Name: "a", Model: m}, r); err != nil || result.Outcome != chunk.OutcomeCompleted {
+		t.Fatalf("%+v, %v", result, err)
+	}
+	var got []string
+	for _, p := range l.fold.Message("m1").Parts {
+		if p.Type == chunk.PartSource {
+			index := "-"
+			if p.DocumentIndex != nil {
+				index = fmt.Sprint(*p.DocumentIndex)
+			}
+			got = append(got, fmt.Sprintf("%s: %s %q %s %s %s", index, p.URL, p.Title, p.Filename, p.MediaType, p.Text))
+		}
+	}
+	want := []string{`0:  "tea.pdf" tea.pdf application/pdf qa`, `1: https://a.example/notes "Document 2"  text/plain qb`,
+		`5:  "Document 6"  text/plain qc`, `-: https://b.example ""   `}
+	if !slices.Equal(got, want) {
+		t.Errorf("the citations are\n%q\nwant\n%q", got, want)
 	}
 }
 

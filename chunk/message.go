@@ -55,7 +55,7 @@ const (
 	PartReasoning PartType = "reasoning" // Text, ProviderMetadata
 	PartTool      PartType = "tool"      // Tool, ProviderMetadata
 	PartData      PartType = "data"      // Name, ID, Data
-	PartSource    PartType = "source"    // ID, URL, Title, MediaType, Filename, Text (the cited text)
+	PartSource    PartType = "source"    // ID, URL, Title, MediaType, Filename, Text (the cited text), DocumentIndex
 	PartFile      PartType = "file"      // URL, MediaType, Filename
 )
 
@@ -77,7 +77,8 @@ type Part struct {
 	Title            string          `json:"title,omitempty"`
 	MediaType        string          `json:"mediaType,omitempty"`
 	Filename         string          `json:"filename,omitempty"`
-	Large            json.RawMessage `json:"large,omitempty"` // where Text, or a file's URL, is, if it was too large: see [Part.Whole]
+	DocumentIndex    *int            `json:"documentIndex,omitempty"` // see [Citation]
+	Large            json.RawMessage `json:"large,omitempty"`         // where Text, or a file's URL, is, if it was too large: see [Part.Whole]
 	ProviderMetadata json.RawMessage `json:"providerMetadata,omitempty"`
 	Tool             *ToolPart       `json:"tool,omitempty"`
 }

@@ -141,6 +141,12 @@ func (v *validator) count(field string, n int64) {
 	}
 }
 
+func (v *validator) optCount(field string, n *int) {
+	if n != nil {
+		v.count(field, int64(*n))
+	}
+}
+
 func oneOf[T ~string](v *validator, field string, s T, values ...T) {
 	switch {
 	case slices.Contains(values, s):
@@ -268,6 +274,8 @@ func (v *validator) parts(field string, parts []Part) {
 				v.text(at+"url", p.URL)
 			}
 			v.text(at+"mediaType", p.MediaType)
+		case PartSource:
+			v.optCount(at+"documentIndex", p.DocumentIndex)
 		}
 	}
 }

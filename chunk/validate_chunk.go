@@ -116,9 +116,7 @@ func (v validator) statePatch(c *StatePatch) validator {
 
 func (v validator) citation(c *Citation) validator {
 	v.name("sourceId", c.SourceID)
-	if c.DocumentIndex != nil {
-		v.count("documentIndex", int64(*c.DocumentIndex))
-	}
+	v.optCount("documentIndex", c.DocumentIndex)
 	return v
 }
 

@@ -31,7 +31,7 @@ func (m *MessageFold) errorChunk(seq uint64, c *chunk.ErrorChunk) {
 
 func (m *MessageFold) citation(seq uint64, c *chunk.Citation) {
 	m.insert(chunk.Part{Type: chunk.PartSource, First: seq, ID: c.SourceID, URL: c.URL, Title: c.Title,
-		MediaType: c.MediaType, Filename: c.Filename, Text: c.CitedText}, false)
+		MediaType: c.MediaType, Filename: c.Filename, Text: c.CitedText, DocumentIndex: c.DocumentIndex}, false)
 }
 
 func (m *MessageFold) file(seq uint64, c *chunk.File) {

@@ -501,6 +501,7 @@ func (in *ingester) cite(raw json.RawMessage) {
 		Title         string `json:"title"`
 		DocumentTitle string `json:"document_title"`
 		CitedText     string `json:"cited_text"`
+		DocumentIndex *int   `json:"document_index"`
 	}
 	if provider.Decode(raw, &c) != nil {
 		return
@@ -521,6 +522,9 @@ func (in *ingester) cite(raw json.RawMessage) {
 		s.MediaType = "text/plain"
 		if c.Type == "page_location" {
 			s.MediaType = "application/pdf"
+		}
+		if c.DocumentIndex != nil && *c.DocumentIndex >= 0 {
+			s.Document = c.DocumentIndex
 		}
 	}
 	if in.sources[key] {

@@ -35,3 +35,23 @@ func TestIngestLimit(t *testing.T) {
 func TestIngestStops(t *testing.T) {
 	modeltest.Leaves(t, corpus+"/server-tool.sse", ingest)
 }
+
+// A citation of a document of the request says which one it is.
+func TestIngestDocumentIndex(t *testing.T) {
+	in := `data: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"x"}}
+
+data: {"type":"content_block_delta","index":0,"delta":{"type":"citations_delta","citation":{"type":"char_location","cited_text":"old","document_index":2,"document_title":"Tea"}}}
+
+data: {"type":"message_stop"}
+
+`
+	for part := range anthropic.Ingest(strings.NewReader(in), nil) {
+		if s, ok := part.(model.Source); ok {
+			if s.Document == nil || *s.Document != 2 || s.Title != "Tea" || s.CitedText != "old" {
+				t.Errorf("%+v", s)
+			}
+			return
+		}
+	}
+	t.Error("there is no source")
+}

@@ -337,6 +337,9 @@ func (in *ingester) source(s model.Source, block *index) {
 	document := s.URL
 	if document == "" {
 		document = s.Title
+		if s.Document != nil { // others may have the same title
+			document += "\x00" + strconv.Itoa(*s.Document)
+		}
 	}
 	quotation := document + "\x00" + s.CitedText
 	if block != nil {

@@ -4,6 +4,7 @@ import (
 	"flag"
 	"io"
 	"iter"
+	"slices"
 	"strings"
 	"testing"
 
@@ -40,3 +41,20 @@ func TestIngestStops(t *testing.T) {
 }
 
 func FuzzIngest(f *testing.F) { modeltest.Fuzz(f, corpus, ingest) }
+
+// Two documents with the same title are two sources.
+func TestIngestDocumentsOfOneTitle(t *testing.T) {
+	in := ""
+	for _, index := range []string{"0", "1", "1"} {
+		in += `data: {"choices":[{"delta":{"citation":{"document_index":` + index + `,"document_title":"Tea","cited_text":"old"}}}]}` + "\n\n"
+	}
+	var got []int
+	for part := range openai.Ingest(strings.NewReader(in+"data: [DONE]\n\n"), nil) {
+		if s, ok := part.(model.Source); ok {
+			got = append(got, *s.Document)
+		}
+	}
+	if !slices.Equal(got, []int{0, 1}) {
+		t.Errorf("the documents are %v", got)
+	}
+}

@@ -146,7 +146,8 @@ func chunkOf(base *chunk.Base, p chunk.Part) chunk.Chunk {
 	case chunk.PartTool:
 		return &chunk.ToolStart{Base: *base, ToolCallID: p.Tool.CallID, ToolName: p.Tool.Name, Arguments: p.Tool.Input, EffectID: p.Tool.EffectID}
 	case chunk.PartSource:
-		return &chunk.Citation{Base: *base, SourceID: p.ID, URL: p.URL, Title: p.Title, MediaType: p.MediaType, Filename: p.Filename, CitedText: p.Text}
+		return &chunk.Citation{Base: *base, SourceID: p.ID, URL: p.URL, Title: p.Title, MediaType: p.MediaType, Filename: p.Filename,
+			CitedText: p.Text, DocumentIndex: p.DocumentIndex}
 	case chunk.PartFile:
 		return &chunk.File{Base: *base, URL: p.URL, MediaType: p.MediaType, Filename: p.Filename}
 	}

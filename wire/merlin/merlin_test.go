@@ -3,6 +3,7 @@ package merlin_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -309,5 +310,30 @@ func TestEventManager(t *testing.T) {
 	if got, want := text(frames), `{"id":"events/1","name":"read","status":"IN_PROGRESS",`+
 		`"values":[{"type":"TEXT","value":"{\"url\":\"u\"}"},{"type":"TEXT","value":"new"}],"icon":"DEFAULT"}`; !strings.Contains(got, want) {
 		t.Errorf("V1 has %s, want %s in it", got, want)
+	}
+}
+
+// A citation in a log that only counts documents is of the link with that index, among
+// those that came before it.
+func TestCitationsByIndex(t *testing.T) {
+	t.Parallel()
+	link := func(id, url string) chunk.Chunk { return &chunk.Citation{SourceID: id, URL: url, Title: url} }
+	quote := func(id string, doc int, filename string) chunk.Chunk {
+		return &chunk.Citation{SourceID: id, Title: fmt.Sprint("Document ", doc+1), Filename: filename, CitedText: id, DocumentIndex: &doc}
+	}
+	records := log(t, started(), &chunk.StepStarted{StepID: "s"}, &chunk.TextDelta{Delta: "Tea."},
+		quote("early", 1, ""), link("x", "https://x.example"), link("y", "https://y.example"), quote("q1", 1, ""), quote("q2", 0, "tea.pdf"), quote("q3", 0, ""), finished())
+	for _, v := range []merlin.Version{merlin.V1, merlin.V2} {
+		p, stream := project(t, records, &merlin.Options{Version: v})
+		for what, frames := range map[string]string{"stream": text(stream), "plan": text(plan(t, p))} {
+			c := read(t, frames)
+			if got := string(mustJSON(t, c.Attachments)); got != `[{"url":"","title":"Document 2","cited_text":["early"]},{"url":"https://x.example","title":"https://x.example","cited_text":["q3"]},`+
+				`{"url":"https://y.example","title":"https://y.example","cited_text":["q1"]},{"url":"","title":"Document 1","cited_text":["q2"]}]` {
+				t.Errorf("V%d, %s: the attachments are %s", v, what, got)
+			}
+			if v == merlin.V1 && c.Content != "Tea.[citation: 1: 1][citation: 3: 1][citation: 4: 1][citation: 2: 1]" {
+				t.Errorf("%s: the content is %q", what, c.Content)
+			}
+		}
 	}
 }

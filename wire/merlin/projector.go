@@ -20,9 +20,9 @@ type Projector struct {
 	byCall   map[string]*child // the latest sub-agent of each of its own calls
 
 	// Of a Streamer:
-	voices    []*child     // streams of the root beside its message
-	documents []Attachment // that the model was given
-	gaps      []gap        // in the content indexes
+	voices []*child  // streams of the root beside its message
+	given  documents // that the model was given
+	gaps   []gap     // in the content indexes
 
 	values   values
 	view     view // what a client has that was connected all the time

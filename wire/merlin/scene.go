@@ -53,16 +53,6 @@ type step struct {
 	key      string // what a client sees of it, encoded
 }
 
-// source is a citation, or a link that nothing is quoted from.
-type source struct {
-	first      uint64
-	id         string
-	at         int // index of the block it belongs to; -1 before the first
-	doc        string
-	url, title string
-	text       string
-}
-
 // scene makes the scene of the turn's message and its sub-agents'.
 func (p *Projector) scene() *scene {
 	b := sceneBuilder{p: p, s: &scene{}, parents: map[string]string{}}
@@ -376,81 +366,4 @@ func reopens(was, is *step) bool { return was.status == Done && is.status == InP
 // step is the step as frames have it, without its index.
 func (s *step) step() Step {
 	return Step{ID: s.id, Name: s.name, Status: s.status, Icon: s.icon, Tags: s.tags, Values: s.values}
-}
-
-func newSource(part *chunk.Part, at int) source {
-	doc := document(part.URL, part.Filename, part.Title)
-	if doc == "\x00\x00" {
-		doc += part.ID
-	}
-	title := part.Title
-	if title == "" {
-		title = part.Filename
-	}
-	return source{first: part.First, id: part.ID, at: at, doc: doc, url: part.URL, title: title, text: part.Text}
-}
-
-// quote is the place of a source's text among the attachments.
-type quote struct{ doc, text int } // from 0; text is -1 for a link without a quotation
-
-// document is what tells a document apart: its URL, or without one its name.
-func document(url, filename, title string) string {
-	if url != "" {
-		return url
-	}
-	return "\x00" + filename + "\x00" + title
-}
-
-// attach returns the attachments of sources and files, and the place of each
-// source. Each document is listed once, and each text once in its document. The
-// documents that the model was given come first.
-func (p *Projector) attach(sources []source, files []Attachment) ([]Attachment, []quote) {
-	var list []Attachment
-	docs := map[string]int{} // indexes + 1
-	if len(sources) > 0 {
-		for i, d := range p.documents {
-			d.CitedText = slices.Clone(d.CitedText)
-			list = append(list, d)
-			if key := document(d.URL, "", d.Title); docs[key] == 0 {
-				docs[key] = i + 1
-			}
-		}
-	}
-	quotes := make([]quote, len(sources))
-	for i, s := range sources {
-		doc := docs[s.doc] - 1
-		if doc < 0 {
-			doc = len(list)
-			docs[s.doc] = doc + 1
-			list = append(list, Attachment{URL: s.url, Title: s.title})
-		}
-		quotes[i] = quote{doc, -1}
-		if s.text == "" {
-			continue
-		}
-		at := slices.Index(list[doc].CitedText, s.text)
-		if at < 0 {
-			at = len(list[doc].CitedText)
-			list[doc].CitedText = append(list[doc].CitedText, s.text)
-		}
-		quotes[i].text = at
-	}
-	return append(list, files...), quotes
-}
-
-// links returns the documents that a citation's index counts: those that the model was
-// given, and those that have been cited.
-func (p *Projector) links() []Attachment {
-	if sources := p.scene().sources; len(sources) > 0 {
-		list, _ := p.attach(sources, nil)
-		return list
-	}
-	return p.documents
-}
-
-// sameAttachments reports whether two lists are the same to a client.
-func sameAttachments(a, b []Attachment) bool {
-	return slices.EqualFunc(a, b, func(x, y Attachment) bool {
-		return x.URL == y.URL && x.Title == y.Title && x.MediaType == y.MediaType && slices.Equal(x.CitedText, y.CitedText)
-	})
 }

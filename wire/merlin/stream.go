@@ -102,7 +102,7 @@ func (s *Streamer) open(c StreamConfig) (*modelStream, error) {
 	}
 	o.FirstIndex = s.p.index(len(s.p.scene().blocks))
 	v.collected = NewProjector(streamed, &o)
-	v.collected.documents = s.p.links()
+	v.collected.given, _ = s.p.cited(s.p.scene().sources)
 	waits, err := false, error(nil)
 	switch {
 	case v.sub:
@@ -198,9 +198,7 @@ func (s *Streamer) take(v *modelStream, event chunk.Chunk) error {
 		shows = shows && c.Delta != ""
 	case *chunk.Progress:
 		shows = shows || v.sub
-	case *chunk.Citation:
-		s.link(c)
-	case *chunk.File, *chunk.UsageReport:
+	case *chunk.Citation, *chunk.File, *chunk.UsageReport:
 	default:
 		id, name, ok := called(event)
 		if !ok || s.leaveOut(v, id, name) {
@@ -335,17 +333,6 @@ func (s *Streamer) mark() error {
 	return s.write(frames)
 }
 
-// link makes a citation of a document by its index one of that attachment: of the
-// documents that the model was given, or that were cited before.
-func (s *Streamer) link(c *chunk.Citation) {
-	if c.DocumentIndex == nil || c.URL != "" {
-		return
-	}
-	if list := s.p.links(); *c.DocumentIndex >= 0 && *c.DocumentIndex < len(list) {
-		c.URL, c.Title, c.Filename = list[*c.DocumentIndex].URL, list[*c.DocumentIndex].Title, ""
-	}
-}
-
 // SendCitation shows a quotation from the attachment at an index, and returns its
 // marker, which V1 has written. Nil is no citation and has no marker.
 func (s *Streamer) SendCitation(c *Citation) (marked string, err error) {
@@ -357,14 +344,12 @@ func (s *Streamer) SendCitation(c *Citation) (marked string, err error) {
 	if err := s.init(); err != nil {
 		return "", err
 	}
-	list := s.p.links()
-	if c.DocumentIndex < 0 || c.DocumentIndex >= len(list) {
+	if d, _ := s.p.cited(s.p.scene().sources); c.DocumentIndex < 0 || c.DocumentIndex >= len(d.links) {
 		return "", fmt.Errorf("%w: %d", ErrNoDocument, c.DocumentIndex)
 	}
 	base := chunk.Base{AgentID: streamed, RunID: streamed}
 	s.steps++
 	source := &chunk.Citation{Base: base, SourceID: fmt.Sprintf("sent-%d", s.steps), CitedText: c.CitedText, DocumentIndex: &c.DocumentIndex}
-	s.link(source)
 	if err = s.feed(source); err == nil {
 		err = s.mark()
 	}

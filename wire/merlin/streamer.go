@@ -90,7 +90,7 @@ func NewStreamer(w io.Writer, o *StreamerOptions) *Streamer {
 	}
 	s := &Streamer{w: w, o: *o, p: NewProjector(streamed, &o.Options), flush: func() error { return nil },
 		calls: map[string]string{}, kids: map[string]string{}, managers: map[string]bool{}}
-	s.p.documents = o.Documents
+	s.p.given = given(o.Documents)
 	if table := paceOf(o.Version, o.Pacing); table != nil {
 		s.paced = newPump(table, &s.mu)
 	}
