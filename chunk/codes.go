@@ -51,6 +51,7 @@ var codes = map[string]CodeInfo{
 
 	"max_steps":    {CategoryLimit, 200, false},
 	"max_tokens":   {CategoryLimit, 200, false},
+	"max_answer":   {CategoryLimit, 200, false},
 	"step_timeout": {CategoryLimit, 200, true},
 	"run_timeout":  {CategoryLimit, 200, false},
 
@@ -98,6 +99,7 @@ var codes = map[string]CodeInfo{
 	"no_message":           {CategoryRequest, 400, false},
 	"result_invalid":       {CategoryRequest, 422, false},
 	"override_not_allowed": {CategoryRequest, 403, false},
+	"not_allowed":          {CategoryRequest, 403, false},
 	"unauthenticated":      {CategoryRequest, 401, false},
 	"cross_origin":         {CategoryRequest, 403, false},
 	"host_not_allowed":     {CategoryRequest, 403, false},

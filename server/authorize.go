@@ -37,6 +37,12 @@ type Access struct {
 // who must first say who it is. The response is 401.
 var ErrUnauthenticated = &chunk.Error{Code: "unauthenticated", Message: "the request does not say who makes it", Hint: "sign in, or send a valid token"}
 
+// The refusals of what no session has.
+var (
+	errMetricsRefused = &chunk.Error{Code: "not_allowed", Message: "this caller may not read the metrics", Hint: `allow it the action "ops" in Options.Authorize`}
+	errListRefused    = &chunk.Error{Code: "not_allowed", Message: "this caller may not list sessions", Hint: `allow it the action "list" in Options.Authorize`}
+)
+
 var errNotOwner = errors.New("the session belongs to another principal")
 
 // OwnerOnly allows each principal to do everything with its own sessions, to create
@@ -62,7 +68,7 @@ func (s *Server) admit(r *request, action Action) error {
 	if err := checkAccess(r.session, action); err != nil {
 		return err
 	}
-	if err := s.identify(r); err != nil {
+	if err := s.identify(r, action); err != nil {
 		return err
 	}
 	if err := s.arrive(r, action); err != nil {
@@ -71,16 +77,16 @@ func (s *Server) admit(r *request, action Action) error {
 	return s.ask(r, action)
 }
 
-// identify finds out who makes a request.
-func (s *Server) identify(r *request) (err error) {
+// identify finds out who makes a request for this access.
+func (s *Server) identify(r *request, action Action) (err error) {
 	if s.o.Principal == nil || r.identified {
 		return nil
 	}
 	if r.principal, err = s.o.Principal(r.Request); err != nil {
-		return s.refuse(r, "", err)
+		return s.refuse(r, action, err)
 	}
 	if r.principal == "" && s.o.Authorize == nil {
-		return s.refuse(r, "", ErrUnauthenticated)
+		return s.refuse(r, action, ErrUnauthenticated)
 	}
 	r.identified = true
 	return nil
@@ -143,11 +149,18 @@ func (s *Server) ask(r *request, action Action) error {
 	return nil
 }
 
-// refuse hides why a request is refused, unless the caller has to say who it is.
+// refuse hides why a request is refused, unless the caller has to say who it is. Metrics
+// and the listing have no session whose existence is to be hidden.
 func (s *Server) refuse(r *request, action Action, err error) error {
 	s.log.Debug("refused", "session", r.session, "action", action, "err", err)
 	if errors.Is(err, ErrUnauthenticated) {
 		return ErrUnauthenticated
+	}
+	switch action {
+	case ActionOps:
+		return errMetricsRefused
+	case ActionList:
+		return errListRefused
 	}
 	return spool.ErrNotFound
 }

@@ -67,9 +67,13 @@ func TestOwnerOnly(t *testing.T) {
 			if session == "new" || pattern == "/sessions" {
 				continue
 			}
-			k.problem(http.StatusNotFound, "not_found", method, path, body, append(epoch, "Who", "bob")...)
+			status, code := http.StatusNotFound, "not_found"
+			if pattern == "/metrics" {
+				status, code = http.StatusForbidden, "not_allowed"
+			}
+			k.problem(status, code, method, path, body, append(epoch, "Who", "bob")...)
 			if session == "nobodys" {
-				k.problem(http.StatusNotFound, "not_found", method, path, body, append(epoch, "Who", "ann")...)
+				k.problem(status, code, method, path, body, append(epoch, "Who", "ann")...)
 			}
 		}
 	})
@@ -137,7 +141,7 @@ func TestAuthorizeReplacesOwnerOnly(t *testing.T) {
 		{"red@bob", "POST", "/api/chat/s/stop", 404},
 		{"red@ann", "POST", "/api/chat/s/stop", 200},
 		{"red@ann", "DELETE", "/api/chat/s", 404},
-		{"red@ann", "GET", "/metrics", 404},
+		{"red@ann", "GET", "/metrics", 403},
 		{"monitor", "GET", "/metrics", 200},
 	} {
 		k.status(c.status, c.method, c.path, "", "Who", c.who)
@@ -239,4 +243,32 @@ func TestOwnerOnlyAcrossSessions(t *testing.T) {
 	k.status(http.StatusOK, "POST", "/api/chat/anns/resume", branch("new"), "Who", "ann")
 	k.problem(http.StatusNotFound, "not_found", "GET", "/api/chat/new/snapshot", "", "Who", "bob")
 	k.status(http.StatusOK, "GET", "/api/chat/new/snapshot", "", "Who", "ann")
+}
+
+// Metrics and listings have no session to hide: a refusal says what is refused and how to
+// allow it.
+func TestRefusedWithoutASession(t *testing.T) {
+	t.Parallel()
+	k := newKit(t, &server.Options{Principal: named})
+	p := k.problem(http.StatusForbidden, "not_allowed", "GET", "/metrics", "", "Who", "ann")
+	if !strings.Contains(p.Error, "metrics") || !strings.Contains(p.Hint, "Authorize") {
+		t.Errorf("%+v", p)
+	}
+	k.problem(http.StatusUnauthorized, "unauthenticated", "GET", "/metrics", "")
+	k = newKit(t, &server.Options{
+		Principal: func(r *http.Request) (string, error) {
+			if r.Header.Get("Who") == "banned" {
+				return "", errors.New("secret reason")
+			}
+			return named(r)
+		},
+		Authorize: func(context.Context, server.Access) error { return errors.New("secret reason") },
+	})
+	for path, what := range map[string]string{"/metrics": "metrics", "/sessions": "list sessions"} {
+		for _, who := range []string{"ann", "banned"} {
+			if p := k.problem(http.StatusForbidden, "not_allowed", "GET", path, "", "Who", who); !strings.Contains(p.Error, what) || strings.Contains(p.Error+p.Hint, "secret") {
+				t.Errorf("%s: %+v", path, p)
+			}
+		}
+	}
 }

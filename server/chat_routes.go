@@ -18,7 +18,7 @@ func (s *Server) send(of wire.Wire) handler {
 		parse = frontend.ParseBody
 	}
 	return func(w http.ResponseWriter, r *request) error {
-		if err := s.identify(r); err != nil {
+		if err := s.identify(r, ActionSend); err != nil {
 			return err
 		}
 		data, err := s.body(w, r, chatBody)

@@ -182,7 +182,7 @@ func ExampleOptions_tokens() {
 	// bob GET /api/chat/anns/snapshot 200
 	// bob POST /api/chat/anns/stop 404
 	// monitor GET /metrics 200
-	// ann GET /metrics 404
+	// ann GET /metrics 403
 	// nobody GET /sessions 401
 	// nobody GET /sessions 401
 }

@@ -10,7 +10,7 @@ import (
 // resume continues a session in the mode that the body names. A branch needs to read the
 // session, everything else to write to it.
 func (s *Server) resume(w http.ResponseWriter, r *request) error {
-	if err := s.identify(r); err != nil {
+	if err := s.identify(r, ActionSend); err != nil {
 		return err
 	}
 	data, err := s.body(w, r, chatBody)

@@ -34,13 +34,14 @@ type Info struct {
 type Options struct {
 	// Principal returns who makes a request; "" is an anonymous caller. The principal who
 	// creates a session owns it, and without an Authorize nobody else may use it: see
-	// [OwnerOnly]. [ErrUnauthenticated] gives the response 401, any other error 404. nil:
-	// callers are not told apart.
+	// [OwnerOnly]. [ErrUnauthenticated] gives the response 401, any other error 404
+	// (403 for metrics and listings). nil: callers are not told apart.
 	Principal func(r *http.Request) (string, error)
 	// Authorize decides every request, and replaces [OwnerOnly]. [ErrUnauthenticated]
 	// gives the response 401. Any other error gives 404 not_found, so that a caller without
-	// rights does not learn whether a session exists. nil: OwnerOnly decides if Principal
-	// is set, and else everything is allowed.
+	// rights does not learn whether a session exists; for metrics and listings, which have
+	// no session, 403 not_allowed. nil: OwnerOnly decides if Principal is set, and else
+	// everything is allowed.
 	Authorize func(ctx context.Context, a Access) error
 	// AllowHost reports whether requests may name this host, without its port; other
 	// requests get 403. A server that trusts every client that can reach it needs this:
