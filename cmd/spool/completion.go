@@ -86,17 +86,19 @@ func enum(v *kong.Value) (values []string) {
 	return values
 }
 
-// brief returns the first sentence of a help text, without what shells would read.
+// brief returns the first sentence of a help text.
 func brief(help string) string {
 	help, _, _ = strings.Cut(help, ". ")
 	help, _, _ = strings.Cut(help, "; ")
-	return strings.Map(func(r rune) rune {
-		if strings.ContainsRune(`'"[]:\$`+"`", r) {
-			return -1
-		}
-		return r
-	}, strings.TrimSuffix(help, "."))
+	return strings.TrimSuffix(help, ".")
 }
+
+// What stands in single quotes in a script. In zsh, colons and brackets in what its
+// completion functions take are escaped, too.
+var (
+	zshQuoted  = strings.NewReplacer("'", `'\''`, `\`, `\\`, ":", `\:`, "[", `\[`, "]", `\]`)
+	fishQuoted = strings.NewReplacer("'", `\'`, `\`, `\\`)
+)
 
 func (c completed) names() string {
 	var b strings.Builder
@@ -156,12 +158,13 @@ complete -o default -F _spool spool
 func zsh(w io.Writer, list []completed) {
 	fmt.Fprint(w, "#compdef spool\n_spool() {\n\tlocal -a commands=(\n")
 	for _, c := range list {
-		fmt.Fprintf(w, "\t\t'%s:%s'\n", c.name, c.help)
+		fmt.Fprintf(w, "\t\t'%s:%s'\n", c.name, zshQuoted.Replace(c.help))
 	}
-	fmt.Fprint(w, "\t)\n\tif (( CURRENT == 2 )); then\n\t\t_describe command commands\n\t\treturn\n\tfi\n\tshift words; (( CURRENT-- ))\n\tcase $words[1] in\n")
+	fmt.Fprint(w, "\t)\n\tif (( CURRENT == 2 )); then\n\t\t_describe command commands || _arguments '--help[Show the commands]' '--version[Print the version]'\n\t\treturn\n\tfi\n\tshift words; (( CURRENT-- ))\n\tcase $words[1] in\n")
 	for _, c := range list {
 		fmt.Fprintf(w, "\t%s) _arguments", c.name)
 		for _, f := range c.flags {
+			f.help = zshQuoted.Replace(f.help)
 			switch {
 			case f.values != nil:
 				fmt.Fprintf(w, " \\\n\t\t'--%s=[%s]:%s:(%s)'", f.name, f.help, f.name, strings.Join(f.values, " "))
@@ -183,9 +186,9 @@ func zsh(w io.Writer, list []completed) {
 }
 
 func fish(w io.Writer, list []completed) {
-	fmt.Fprintln(w, "complete -c spool -f")
+	fmt.Fprint(w, "complete -c spool -f\ncomplete -c spool -n __fish_use_subcommand -l help -d 'Show the commands'\ncomplete -c spool -n __fish_use_subcommand -l version -d 'Print the version'\n")
 	for _, c := range list {
-		fmt.Fprintf(w, "complete -c spool -n __fish_use_subcommand -a %s -d '%s'\n", c.name, c.help)
+		fmt.Fprintf(w, "complete -c spool -n __fish_use_subcommand -a %s -d '%s'\n", c.name, fishQuoted.Replace(c.help))
 		seen := "complete -c spool -n '__fish_seen_subcommand_from " + c.name + "'"
 		for _, f := range c.flags {
 			fmt.Fprintf(w, "%s -l %s", seen, f.name)
@@ -195,7 +198,7 @@ func fish(w io.Writer, list []completed) {
 			case f.takes:
 				fmt.Fprint(w, " -r -F")
 			}
-			fmt.Fprintf(w, " -d '%s'\n", f.help)
+			fmt.Fprintf(w, " -d '%s'\n", fishQuoted.Replace(f.help))
 		}
 		switch {
 		case c.args != nil:

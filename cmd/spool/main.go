@@ -17,6 +17,7 @@ import (
 	"net/url"
 	"os"
 	"os/signal"
+	"reflect"
 	"runtime/debug"
 	"strings"
 	"syscall"
@@ -68,6 +69,10 @@ func run(args []string, std streams) int {
 		fmt.Fprintln(std.err, "spool:", err)
 		return 2
 	}
+	if err := checkEmpty(k); err != nil {
+		fmt.Fprintln(std.err, "spool:", err)
+		return 2
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), endsOf(k)...)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal kills the process
@@ -93,6 +98,44 @@ func parserOf(c *cli, more ...kong.Option) (*kong.Kong, error) {
 		kong.UsageOnError(),
 		kong.Vars{"server": localServer, "version": version(), "wires": strings.Join(wires.Names(), ",")},
 	)...)
+}
+
+// checkEmpty refuses empty values. Commands would take one for the default, or for
+// something else that nobody meant, as listening on all addresses. Flags with the tag
+// empty take them.
+func checkEmpty(k *kong.Context) error {
+	given := map[*kong.Flag]bool{}
+	for _, p := range k.Path {
+		given[p.Flag] = true
+	}
+	for _, f := range k.Flags() {
+		if !given[f] && f.Default == "" || f.Tag.Has("empty") || !isEmpty(f.Target) {
+			continue
+		}
+		hint := "leave it out"
+		if f.Default != "" {
+			hint += " for " + f.Default
+		}
+		return fmt.Errorf("--%s: the value is empty (%s, or see spool %s --help)", f.Name, hint, k.Selected().Name)
+	}
+	return nil
+}
+
+// isEmpty reports whether the value of a flag is an empty text or list, or a list with an
+// empty text.
+func isEmpty(v reflect.Value) bool {
+	switch v.Kind() {
+	case reflect.String:
+		return v.Len() == 0
+	case reflect.Slice:
+		for i := range v.Len() {
+			if isEmpty(v.Index(i)) {
+				return true
+			}
+		}
+		return v.Len() == 0
+	}
+	return false
 }
 
 // endsOf returns the signals that end a command.

@@ -15,7 +15,7 @@ import (
 
 type sessionsCmd struct {
 	remote
-	Status string `enum:",active,paused,ended,failed" default:"" help:"List only sessions with this status: active, paused, ended or failed."`
+	Status string `enum:",active,paused,ended,failed" default:"" empty:"" help:"List only sessions with this status: active, paused, ended or failed."`
 	JSON   bool   `name:"json" help:"One JSON object a line."`
 }
 

@@ -21,7 +21,7 @@ type tailCmd struct {
 	remote
 	Wire  string `enum:"${wires}" default:"native" help:"${wires}; only native follows a session beyond one turn."`
 	UI    int    `name:"ui" enum:"6,7" default:"6" help:"AI SDK profile."`
-	After string `help:"Begin after this position."`
+	After string `empty:"" help:"Begin after this position."`
 	Wait  bool   `help:"Wait for a session that does not exist yet (native only)."`
 	Once  bool   `help:"Exit when the turn ends, instead of following the session."`
 	JSON  bool   `name:"json" help:"Print JSON events even on a terminal."`
