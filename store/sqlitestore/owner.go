@@ -14,16 +14,16 @@ import (
 )
 
 // life proves that this store's process lives, and finds out which others do not. For its
-// first lease that is bound to the process, a store makes a file in the directory
-// PATH-owners and keeps it locked. The operating system gives the lock up with the
-// process, however that ends, and not before: a stopped process keeps it. So a lock that
-// can be taken proves that the owners of its file's leases are dead.
+// first lease that is bound to the process, a store makes the file PATH-owner-TOKEN and
+// keeps it locked. The operating system gives the lock up with the process, however that
+// ends, and not before: a stopped process keeps it. So a lock that can be taken proves that
+// the owners of its file's leases are dead.
 //
-// The name of the file, a token that is never used again, precedes the owner in the lease.
-// On a file system that may be shared with other hosts, and if anything fails, no lease has
-// a token, and leases expire by their TTL.
+// The token, which is never used again, precedes the owner in the lease. On a file system
+// that may be shared with other hosts, and if anything fails, no lease has a token, and
+// leases expire by their TTL.
 type life struct {
-	dir string // PATH-owners
+	prefix string // PATH-owner-
 
 	mu    sync.Mutex
 	tried bool
@@ -49,19 +49,19 @@ func signature(token string) string { return token + " " }
 
 // begin makes and locks the file.
 func (l *life) begin() {
+	if !localDisk(filepath.Dir(l.prefix)) {
+		return
+	}
 	// Another process may take a file that is not locked yet for that of a dead one, and
-	// remove it, or the directory.
+	// remove it.
 	for range 10 {
-		if err := os.Mkdir(l.dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) || !localDisk(l.dir) {
-			return
-		}
 		token := rand.Text()
-		path := filepath.Join(l.dir, token)
+		path := l.prefix + token
 		f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
 		if err != nil {
-			continue
+			return
 		}
-		if err := lockFile(f); err == nil && inPlace(path, f) {
+		if lockFile(f) == nil && inPlace(path, f) {
 			l.token, l.file = token, f
 			return
 		}
@@ -83,48 +83,64 @@ func (l *life) end() {
 	if l.file == nil {
 		return
 	}
-	_ = os.Remove(filepath.Join(l.dir, l.token)) // while it is locked, or fails on Windows
+	_ = os.Remove(l.prefix + l.token) // while it is locked, or fails on Windows
 	_ = l.file.Close()
-	_ = os.Remove(filepath.Join(l.dir, l.token))
-	_ = os.Remove(l.dir) // if it was the last one
+	_ = os.Remove(l.prefix + l.token)
 	l.token, l.file = "", nil
+}
+
+// others returns the tokens of the other stores that have a file, living or dead.
+func (l *life) others() (tokens []string) {
+	dir, err := os.Open(filepath.Dir(l.prefix))
+	if err != nil {
+		return nil
+	}
+	defer dir.Close()
+	entries, _ := dir.ReadDir(-1)
+	l.mu.Lock()
+	own := l.token
+	l.mu.Unlock()
+	prefix := filepath.Base(l.prefix)
+	for _, e := range entries {
+		token, ok := strings.CutPrefix(e.Name(), prefix)
+		if ok && token != own && isToken(token) && e.Type().IsRegular() {
+			tokens = append(tokens, token)
+		}
+	}
+	return tokens
+}
+
+// isToken reports whether a text may come from rand.Text. Other files are not touched,
+// whatever they are called.
+func isToken(text string) bool {
+	return len(text) >= 26 && strings.Trim(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567") == ""
 }
 
 // dead returns the tokens of processes that have ended without closing their stores.
 // Their files stay locked, so that nobody else takes care of them, until done is called.
 func (l *life) dead() (tokens []string, done func(released bool)) {
-	entries, err := os.ReadDir(l.dir)
-	if err != nil || len(entries) == 0 || !localDisk(l.dir) {
+	others := l.others()
+	if len(others) == 0 || !localDisk(filepath.Dir(l.prefix)) {
 		return nil, nil
 	}
-	l.mu.Lock()
-	own := l.token
-	l.mu.Unlock()
 	var files []*os.File
-	for _, e := range entries {
-		if e.Name() == own || !e.Type().IsRegular() {
-			continue
-		}
-		path := filepath.Join(l.dir, e.Name())
-		f, err := os.OpenFile(path, os.O_RDWR, 0)
+	for _, token := range others {
+		f, err := os.OpenFile(l.prefix+token, os.O_RDWR, 0)
 		if err != nil {
 			continue
 		}
-		if lockFile(f) != nil || !inPlace(path, f) {
+		if lockFile(f) != nil || !inPlace(l.prefix+token, f) {
 			_ = f.Close()
 			continue
 		}
-		tokens, files = append(tokens, e.Name()), append(files, f)
+		tokens, files = append(tokens, token), append(files, f)
 	}
 	return tokens, func(released bool) {
 		for i, f := range files {
 			_ = f.Close()
 			if released {
-				_ = os.Remove(filepath.Join(l.dir, tokens[i]))
+				_ = os.Remove(l.prefix + tokens[i])
 			}
-		}
-		if released {
-			_ = os.Remove(l.dir)
 		}
 	}
 }

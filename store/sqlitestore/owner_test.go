@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -35,11 +37,13 @@ func die(t *testing.T, s *Store) {
 
 func owners(t *testing.T, path string) []os.DirEntry {
 	t.Helper()
-	list, err := os.ReadDir(path + "-owners")
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
+	all, err := os.ReadDir(filepath.Dir(path))
+	if err != nil {
 		t.Fatal(err)
 	}
-	return list
+	return slices.DeleteFunc(all, func(e os.DirEntry) bool {
+		return !strings.HasPrefix(e.Name(), filepath.Base(path)+"-owner-")
+	})
 }
 
 func wantClaim(t *testing.T, s *Store, session string, want error) {
@@ -70,7 +74,7 @@ func TestOwnerFiles(t *testing.T) {
 	}
 	count(3)
 	for _, f := range owners(t, path) {
-		if i, err := f.Info(); err != nil || i.Mode().Perm() != 0o600 {
+		if i, err := f.Info(); err != nil || i.Mode() != 0o600 { // a regular file, for rm -f spool.db*
 			t.Errorf("%s: %v, %v", f.Name(), i.Mode(), err)
 		}
 	}
@@ -88,35 +92,46 @@ func TestOwnerFiles(t *testing.T) {
 	if err := errors.Join(one.Close(), two.Close()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := os.Stat(path + "-owners"); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the directory is left behind: %v", err)
+	count(0)
+}
+
+// What only looks like a lock file is left alone.
+func TestOtherFilesStay(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "spool.db")
+	s := mustOpen(t, path, nil, "boot")
+	put(t, s, "a")
+	token := strings.Repeat("A", 26)
+	for _, name := range []string{"", "notes", token[1:], token + ".bak", strings.ToLower(token)} {
+		if err := os.WriteFile(path+"-owner-"+name, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Mkdir(path+"-owner-"+token, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	wantClaim(t, s, "s", nil)
+	if got := owners(t, path); len(got) != 6 {
+		t.Errorf("left are %v", got)
 	}
 }
 
 // Without a proof leases expire by their TTL: where no file can be made, where the files
 // are deleted, and for leases that are not bound to a process.
 func TestNoProofOfDeath(t *testing.T) {
-	for name, spoil := range map[string]func(t *testing.T, path string){
-		"before": func(t *testing.T, path string) {
-			if err := os.WriteFile(path+"-owners", nil, 0o600); err != nil {
-				t.Fatal(err)
-			}
-		},
-		"afterwards": nil,
-	} {
+	// No file's name can be longer than 255 bytes; that of the lock would be.
+	for name, base := range map[string]string{"none can be made": strings.Repeat("s", 240), "deleted": "spool.db"} {
 		t.Run(name, func(t *testing.T) {
-			path, now := filepath.Join(t.TempDir(), "spool.db"), time.Now()
+			path, now := filepath.Join(t.TempDir(), base), time.Now()
 			o := &Options{Now: func() time.Time { return now }}
 			s, other := mustOpen(t, path, o, "boot"), mustOpen(t, path, o, "boot")
-			if spoil != nil {
-				spoil(t, path)
-			}
 			l := ownFor(t, s, "s")
-			if spoil == nil {
-				if err := os.RemoveAll(path + "-owners"); err != nil {
+			if files := owners(t, path); base == "spool.db" {
+				if err := os.Remove(filepath.Join(filepath.Dir(path), files[0].Name())); err != nil {
 					t.Fatal(err)
 				}
 				die(t, s)
+			} else if len(files) > 0 {
+				t.Fatalf("there are %v", files)
 			}
 			wantClaim(t, other, "s", spool.ErrNothingDue)
 			if err := s.Renew(t.Context(), l); err != nil {

@@ -19,8 +19,8 @@ const (
 // The schema can be read with the sqlite3 command. Times are Unix milliseconds. A
 // deleted session stays as a row with alive = 0. A session with incarnation = 0 has
 // blobs but no log yet. trace_trimmed and trimmed tell how far the records below
-// trace_floor and floor have been removed. lease_owner begins with the name of a file and
-// a space if its process keeps that file locked. ready is the time from which the session
+// trace_floor and floor have been removed. lease_owner begins with a token and a space if
+// its process keeps the file PATH-owner-TOKEN locked. ready is the time from which the session
 // can be claimed. listed is updated in units of ten seconds, and NULL for a deleted
 // session: listings walk its indexes, which therefore change at most once in ten seconds.
 const schema = `

@@ -10,8 +10,8 @@
 // its logs.
 //
 // While it holds leases that are bound to its process ([spool.Claim].InProcess), a store
-// keeps a file in the directory PATH-owners locked. Once the process is dead, others see
-// that, and need not wait for its leases to expire.
+// keeps a file PATH-owner-TOKEN locked. Once the process is dead, others see that, and need
+// not wait for its leases to expire.
 //
 // Several processes may open the file at once, on one host: SQLite's locks do
 // not work on network file systems.
@@ -138,7 +138,7 @@ func open(path string, o *Options, boot string) (*Store, error) {
 		return nil, translate(err)
 	}
 	s.hub.init(s)
-	s.life.dir = abs + "-owners"
+	s.life.prefix = abs + "-owner-"
 	go s.w.run()
 	if len(garbage) > 0 {
 		go s.collect(garbage)

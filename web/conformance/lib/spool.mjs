@@ -1,9 +1,9 @@
 // Starts and ends the server under test.
 import { execFileSync, spawn } from 'node:child_process';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
-import { join, resolve } from 'node:path';
+import { basename, dirname, join, resolve } from 'node:path';
 import { createInterface } from 'node:readline';
 
 const root = resolve(import.meta.dirname, '../../..');
@@ -51,7 +51,9 @@ export async function freePort() {
  */
 export function leaveLeases(store, after) {
   const at = Date.now() + after;
-  rmSync(`${store}-owners`, { recursive: true });
+  const locks = readdirSync(dirname(store)).filter(name => name.startsWith(`${basename(store)}-owner-`));
+  if (!locks.length) throw new Error('the server that was killed has left no lock file');
+  for (const name of locks) rmSync(join(dirname(store), name));
   execFileSync('sqlite3', [store, `UPDATE session SET lease_expires = ${at}, ready = MIN(ready, ${at}) WHERE lease_owner <> ''`]);
 }
 
