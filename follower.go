@@ -2,13 +2,16 @@ package spool
 
 import (
 	"context"
+	"slices"
+	"weak"
 
 	"github.com/spool-run/spool/chunk"
 )
 
 // Follower is one reader's position in a [Projection]. It holds no resources, except a
-// projector of its own while it is too far behind for the shared frames. Use it from
-// one goroutine at a time; there is nothing to close.
+// projector of its own while it is too far behind for the shared frames, and, for a few
+// of a projection's followers, after that. Use it from one goroutine at a time; there is
+// nothing to close.
 type Follower struct {
 	p       *Projection
 	after   uint64
@@ -109,17 +112,20 @@ func (f *Follower) take(ctx context.Context) (Batch, reached, error) {
 		}
 		b, state := p.ring.after(f.after, p.at)
 		to := reached{p.at, p.head}
+		if state != ringLost && f.own != nil && !p.keepLocked(f.own) {
+			f.own = nil
+		}
 		p.mu.Unlock()
 		if f.remains = f.remains && f.after < p.g.tail.current().TraceFloor; f.remains {
 			state = ringLost // the shared frames may begin inside the trimmed trace
 		}
 		switch state {
 		case ringHas:
-			f.after, f.own = b.At, nil
+			f.after = b.At
 			b.Quiet = b.At == to.at && to.at == to.head.Seq && quiet(to.head, p.g.logs.Now().UnixMilli()) && p.g.tail.current() == to.head
 			return b, to, nil
 		case ringNone:
-			f.after, f.own = max(f.after, to.at), nil
+			f.after = max(f.after, to.at)
 			return Batch{At: f.after}, to, nil
 		}
 		if b, err := f.catchUp(ctx); err != nil || len(b.Frames) > 0 {
@@ -177,6 +183,24 @@ type ownProjector struct {
 	scratch []Frame
 	recs    []chunk.Record // read, but not yet projected
 	remains uint64         // frames of what remains
+	kept    bool           // its follower was in the shared frames since
+}
+
+// keptProjectors is how many followers of a projection keep their own projector when they
+// have reached the shared frames. Each holds what its projector folds: a turn's message.
+const keptProjectors = 4
+
+// keepLocked reports whether a follower that has reached the shared frames keeps its
+// projector, to continue with it when it falls behind again, not from the start.
+func (p *Projection) keepLocked(o *ownProjector) bool {
+	if o.kept || p.o.Stateless {
+		return o.kept
+	}
+	p.kept = slices.DeleteFunc(p.kept, func(w weak.Pointer[ownProjector]) bool { return w.Value() == nil })
+	if o.kept = len(p.kept) < keptProjectors; o.kept {
+		p.kept = append(p.kept, weak.Make(o))
+	}
+	return o.kept
 }
 
 // catchUp projects for this follower alone, from the projection's start, and returns
@@ -205,6 +229,9 @@ func (f *Follower) catchUp(ctx context.Context) (Batch, error) {
 		if err != nil {
 			if Final(err) {
 				f.own = nil
+				if o.kept { // one from the start may do without what was trimmed since
+					return f.catchUp(ctx)
+				}
 				return Batch{}, err
 			}
 			if len(seg.marks) == 0 {

@@ -75,6 +75,7 @@ type Projection struct {
 	planAt  uint64
 	planned bool
 	cuts    []cut
+	kept    []weak.Pointer[ownProjector] // of followers that have reached the ring
 	err     error
 }
 
