@@ -16,7 +16,7 @@ import (
 
 // What is new in every run: ids, what is made of them, times, and how long a
 // repeated model call was put off.
-var fresh = regexp.MustCompile(`"delayMs":[0-9]+|[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}|\bt?1[0-9]{12}(-[0-9a-f]{6})?\b|\b[0-9a-f]{16}\b`)
+var fresh = regexp.MustCompile(`"delayMs":[0-9]+|[0-9a-f]{8}-[0-9a-f]{4}-[57][0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}|\bt?1[0-9]{12}(-[0-9a-f]{6})?\b|\b[0-9a-f]{16}\b`)
 
 // normal is a text in which what is new in every run is named by the order in which
 // it is seen first; times are all the same. It is cut to its digest if it is large.

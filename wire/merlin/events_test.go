@@ -11,6 +11,7 @@ import (
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/fold"
+	"github.com/spool-run/spool/internal/uuid"
 	"github.com/spool-run/spool/tool"
 	"github.com/spool-run/spool/wire"
 	"github.com/spool-run/spool/wire/aisdk"
@@ -28,6 +29,9 @@ func (h *host) State() json.RawMessage { return nil }
 func (h *host) Update(context.Context, func(json.RawMessage) (json.RawMessage, error)) error {
 	return errors.New("there is no state")
 }
+
+// stepID is the id that clients have for a step of the tests' turn.
+func stepID(id string) string { return uuid.Named("spool:" + session + "/turn-1/" + id) }
 
 // What a tool shows through an event manager belongs to its call, survives the
 // trimming of trace, and shows on the AI SDK wire as data parts that update.
@@ -72,7 +76,7 @@ func TestEventsOfATool(t *testing.T) {
 		Calls:   []merlin.ToolCall{{Type: "function", Function: merlin.Function{Name: "web_search", Arguments: `{"q":1}`}, ID: "call-1"}},
 		Results: []merlin.Result{{Index: 0, Text: "10"}},
 		Heading: &merlin.Progress{Name: "Web search", Icon: "GLOBE"},
-		Steps: []merlin.Step{{Index: &index, Tags: []string{}, ID: "call-1/events/1", Name: "Searching", Status: merlin.Done,
+		Steps: []merlin.Step{{Index: &index, Tags: []string{}, ID: stepID("call-1/events/1"), Name: "Searching", Status: merlin.Done,
 			Values: []merlin.Value{merlin.Text("Found 10 results")}, Icon: "GLOBE"}},
 	}
 	_, live := project(t, records, nil)

@@ -39,7 +39,12 @@ func chunkOf(op, arg byte, n int) chunk.Chunk {
 	case 10:
 		return &chunk.ToolInputError{ToolCallID: call, ToolName: "t", Input: json.RawMessage(`"{"`), Error: "bad"}
 	case 11:
-		return &chunk.Progress{ID: fmt.Sprintf("p%d", arg%3), Parent: fmt.Sprintf("p%d", arg/3%4), Label: word, State: "running"}
+		c := &chunk.Progress{ID: fmt.Sprintf("p%d", arg%3), Parent: fmt.Sprintf("p%d", arg/3%4), Label: word, State: "running"}
+		if arg >= 128 { // placed
+			c.ID = fmt.Sprintf("q%d", arg%8)
+			c.Data = json.RawMessage(fmt.Sprintf(`{"contentIndex":%d,"type":%q}`, arg%4, []string{"", "HEADING"}[arg/8%2]))
+		}
+		return c
 	case 12:
 		return &chunk.Progress{ID: call + "/x", Label: word, State: "done", Data: json.RawMessage(`{"type":"HEADING"}`)}
 	case 13:
@@ -91,6 +96,7 @@ func FuzzProjector(f *testing.F) {
 	f.Add([]byte{1, 0, 2, 0, 8, 0, 8, 1, 16, 0, 16, 4, 19, 0, 19, 1, 19, 0, 9, 0, 19, 1, 23, 0, 23, 1, 0, 0}, uint8(3))
 	f.Add([]byte{1, 0, 8, 0, 16, 0, 27, 0, 28, 0, 29, 0, 30, 0, 32, 0, 31, 0, 17, 0, 9, 0}, uint8(0))
 	f.Add([]byte{1, 0, 8, 0, 16, 0, 27, 0, 27, 2, 28, 0, 28, 2, 29, 2, 30, 2, 31, 0, 30, 2, 21, 0, 29, 2, 9, 2}, uint8(3))
+	f.Add([]byte{1, 0, 11, 129, 2, 0, 11, 130, 8, 0, 11, 131, 11, 137, 2, 1, 13, 0, 11, 129, 22, 0, 11, 128}, uint8(0))
 	f.Fuzz(func(t *testing.T, ops []byte, profile uint8) {
 		if len(ops) > 400 {
 			ops = ops[:400]

@@ -74,11 +74,11 @@ func TestLiteral(t *testing.T) {
 			[]string{`{"content":"","index":0,"type":"text","text":"x"}`, `"index":1,"type":"toolCalls"`, "end"},
 			[]string{`{"content":"x","index":0,"type":"text"}`, `{"contentIndex":1,"type":"toolCalls"`, "end"}},
 		{"progress", steps, merlin.Options{}, merlin.Literal{Progress: true},
-			[]string{`"steps":{"index":0,`, `"steps":{"index":0,"tags":[],"id":"p","name":"look","status":"DONE"`, `"steps":{"index":0,"tags":[],"id":"p","name":"look","status":"IN_PROGRESS"`, "end"},
-			[]string{`"steps":{"index":0,`, `"steps":{"tags":[],"id":"p","name":"look","status":"DONE"`, `event: progress` + "\n" + `data: {"payload":{"id":"p","name":"look","status":"IN_PROGRESS"`, "end"}},
+			[]string{`"steps":{"index":0,`, `"steps":{"index":0,"tags":[],"id":"` + stepID("p") + `","name":"look","status":"DONE"`, `"steps":{"index":0,"tags":[],"id":"` + stepID("p") + `","name":"look","status":"IN_PROGRESS"`, "end"},
+			[]string{`"steps":{"index":0,`, `"steps":{"tags":[],"id":"` + stepID("p") + `","name":"look","status":"DONE"`, `event: progress` + "\n" + `data: {"payload":{"id":"` + stepID("p") + `","name":"look","status":"IN_PROGRESS"`, "end"}},
 		{"headings of V1", headed, v1, merlin.Literal{Progress: true},
-			[]string{"INIT", `{"payload":{},"metadata":{"type":"HEADING"}}`, `{"payload":{"id":"p"`, `{"payload":{"name":"Work"},"metadata"`, `{"payload":{"name":"More work","icon":"GLOBE"},"metadata"`, "end"},
-			[]string{"INIT", `{"payload":{},"metadata":{"type":"HEADING"}}`, `{"payload":{"id":"p"`,
+			[]string{"INIT", `{"payload":{},"metadata":{"type":"HEADING"}}`, `{"payload":{"id":"` + stepID("p") + `"`, `{"payload":{"name":"Work"},"metadata"`, `{"payload":{"name":"More work","icon":"GLOBE"},"metadata"`, "end"},
+			[]string{"INIT", `{"payload":{},"metadata":{"type":"HEADING"}}`, `{"payload":{"id":"` + stepID("p") + `"`,
 				`{"content":"","index":0,"type":"progress","progress":{"name":"Work"}}`, `{"content":"","index":0,"type":"progress","progress":{"name":"More work","icon":"GLOBE"}}`, "end"}},
 		{"failure", failing, merlin.Options{}, merlin.Literal{Errors: true},
 			[]string{`"type":"error","error":{"message":"no power","code":"power"}`, "end"}, []string{"end"}},
@@ -307,7 +307,7 @@ func TestEventManager(t *testing.T) {
 	}
 	check(t, e.AddTags("new"))
 	_, frames := project(t, log(t, started(), last), &merlin.Options{Version: merlin.V1})
-	if got, want := text(frames), `{"id":"events/1","name":"read","status":"IN_PROGRESS",`+
+	if got, want := text(frames), `{"id":"`+stepID("events/1")+`","name":"read","status":"IN_PROGRESS",`+
 		`"values":[{"type":"TEXT","value":"{\"url\":\"u\"}"},{"type":"TEXT","value":"new"}],"icon":"DEFAULT"}`; !strings.Contains(got, want) {
 		t.Errorf("V1 has %s, want %s in it", got, want)
 	}

@@ -109,6 +109,7 @@ func (p *Projector) Apply(dst []spool.Frame, r chunk.Record) ([]spool.Frame, err
 		}
 		if p.fold == nil {
 			p.root = base.AgentID
+			p.values.answer = p.root + "/" + p.turn
 			p.fold = fold.NewMessageFold(p.root)
 		}
 		p.runs[base.RunID] = true

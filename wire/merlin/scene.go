@@ -2,10 +2,7 @@ package merlin
 
 import (
 	"cmp"
-	"encoding/json"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/spool-run/spool/chunk"
 )
@@ -15,16 +12,17 @@ type scene struct {
 	blocks  []block
 	sources []source
 	files   []Attachment
+	placed  map[int]*progress // V2's progress at content indexes that are no blocks'
+	flat    progress          // V1's progress on a V2 wire
 }
 
 // block is what stands at one content index.
 type block struct {
-	kind    string // TypeText, TypeReasoning, TypeToolCalls or TypeProgress
-	first   uint64 // sequence of the record that opened it
-	text    string // the text or the reasoning; of calls, the reasoning of their sub-agents
-	calls   []call
-	heading *heading
-	steps   []step
+	kind  string // TypeText, TypeReasoning, TypeToolCalls or TypeProgress
+	first uint64 // sequence of the record that opened it
+	text  string // the text or the reasoning; of calls, the reasoning of their sub-agents
+	calls []call
+	progress
 }
 
 type call struct {
@@ -35,22 +33,6 @@ type call struct {
 	result   string // so far
 	whole    bool   // it is the call's own result, and not what its sub-agent has said so far
 	failed   bool
-}
-
-type heading struct {
-	first      uint64
-	name, icon string
-}
-
-// step is a progress step as the log has it.
-type step struct {
-	first    uint64
-	id, name string
-	status   Status
-	icon     string
-	tags     []string
-	values   []Value
-	key      string // what a client sees of it, encoded
 }
 
 // scene makes the scene of the turn's message and its sub-agents'.
@@ -66,6 +48,7 @@ func (p *Projector) scene() *scene {
 		}
 	}
 	p.addChildren(b.s)
+	p.settle(b.s)
 	return b.s
 }
 
@@ -187,47 +170,6 @@ func (p *Projector) call(t *chunk.ToolPart, earlier int) (call, bool) {
 	return c, true
 }
 
-// place adds a progress part to the block of the call that its id names, or else to
-// the progress block of its topmost parent.
-func (p *Projector) place(s *scene, part *chunk.Part, parents map[string]string, calls []attached) {
-	st, head, parent := p.values.progress(p.root, part.ID, part)
-	parents[part.ID] = parent
-	top := part.ID
-	for range len(parents) {
-		next := parents[top]
-		if next == "" || next == top {
-			break
-		}
-		top = next
-	}
-	at := -1
-	for _, c := range calls {
-		if top == c.call || strings.HasPrefix(top, c.call+"/") {
-			at = c.block
-		}
-	}
-	key := ""
-	if at < 0 {
-		key = top
-		at = slices.IndexFunc(s.blocks, func(b block) bool { return b.kind == TypeProgress && b.text == key })
-	}
-	if at < 0 {
-		at = len(s.blocks)
-		s.blocks = append(s.blocks, block{kind: TypeProgress, first: part.First, text: key})
-	}
-	s.blocks[at].show(st, head)
-}
-
-func (b *block) show(st *step, head *heading) {
-	if head != nil {
-		if b.heading == nil || b.heading.first <= head.first {
-			b.heading = head
-		}
-		return
-	}
-	b.steps = append(b.steps, *st)
-}
-
 // addChildren adds what sub-agents say to the calls that they answer.
 func (p *Projector) addChildren(s *scene) {
 	if len(p.children) == 0 {
@@ -256,7 +198,7 @@ func (p *Projector) addChildren(s *scene) {
 			p.childSteps(b, kid)
 		}
 		if len(b.steps) > n {
-			slices.SortStableFunc(b.steps, func(x, y step) int { return cmp.Compare(x.first, y.first) })
+			b.sort()
 		}
 	}
 }
@@ -291,79 +233,4 @@ func (p *Projector) words(kid *child, hidden bool) (text, thought string) {
 		}
 	}
 	return text, thought
-}
-
-// childSteps adds the steps of an agent and of its sub-agents.
-func (p *Projector) childSteps(b *block, kid *child) {
-	parts := kid.fold.Message().Parts
-	for i := range parts {
-		switch part := &parts[i]; {
-		case part.Type == chunk.PartData && part.Name == "progress":
-			id := kid.session + "/" + part.ID // two agents may use the same id
-			st, head, _ := p.values.progress(kid.session, id, part)
-			b.show(st, head)
-		case part.Type == chunk.PartTool && part.Tool != nil:
-			if sub := kid.byCall[part.Tool.CallID]; sub != nil {
-				p.childSteps(b, sub)
-			}
-		}
-	}
-}
-
-// detail is what [EventManager] keeps in a progress chunk's data.
-type detail struct {
-	Type   string   `json:"type,omitempty"` // HEADING
-	Icon   string   `json:"icon,omitempty"`
-	Tags   []string `json:"tags,omitempty"`
-	Values []Value  `json:"values,omitempty"`
-}
-
-func parseProgress(data json.RawMessage, first uint64, id string) (*step, *heading, string) {
-	var in struct {
-		ID      string          `json:"id"`
-		Parent  string          `json:"parent"`
-		Label   string          `json:"label"`
-		State   string          `json:"state"`
-		Percent *float64        `json:"percent"`
-		Data    json.RawMessage `json:"data"`
-	}
-	_ = json.Unmarshal(data, &in)
-	var d detail
-	if json.Unmarshal(in.Data, &d) != nil {
-		d = detail{} // an application's own data
-	}
-	if d.Type == TypeHeading {
-		return nil, &heading{first, in.Label, d.Icon}, in.Parent
-	}
-	st := &step{first: first, id: id, name: in.Label, status: InProgress, icon: d.Icon, tags: d.Tags}
-	if in.State == "done" || in.State == "failed" {
-		st.status = Done
-	}
-	if st.icon == "" {
-		st.icon = IconDefault
-	}
-	if st.tags == nil {
-		st.tags = []string{}
-	}
-	for _, v := range d.Values {
-		if v.Type != "" && len(v.Value) > 0 {
-			st.values = append(st.values, v)
-		}
-	}
-	if in.Percent != nil && len(st.values) == 0 {
-		st.values = []Value{Text(strconv.FormatFloat(*in.Percent, 'f', -1, 64) + "%")}
-	}
-	if st.values == nil {
-		st.values = []Value{}
-	}
-	st.key = string(encode(st.step()))
-	return st, nil, in.Parent
-}
-
-// reopens reports whether a step that was done goes on.
-func reopens(was, is *step) bool { return was.status == Done && is.status == InProgress }
-
-// step is the step as frames have it, without its index.
-func (s *step) step() Step {
-	return Step{ID: s.id, Name: s.name, Status: s.status, Icon: s.icon, Tags: s.tags, Values: s.values}
 }

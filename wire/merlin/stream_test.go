@@ -8,6 +8,8 @@ import (
 	"iter"
 	"log/slog"
 	"net/http/httptest"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -245,6 +247,75 @@ func TestStreamerEventManagers(t *testing.T) {
 	check(t, err)
 	if !strings.Contains(w.Body.String(), `"metadata":{"type":"HEADING"}`) {
 		t.Errorf("no heading at construction:\n%s", w.Body)
+	}
+}
+
+// A manager can be placed at a content index, which others may have too, and have frames
+// of its own version. Steps have UUIDs, an index among their manager's, and a content index.
+func TestStreamerPlacedManagers(t *testing.T) {
+	t.Parallel()
+	at := func(i int) *int { return &i }
+	o := version(merlin.V2)
+	o.ID = "answer-1"
+	s, w := newStreamer(o)
+	placed, err := s.NewEventManager(&merlin.EventOptions{Index: at(1), Name: "Plan"})
+	check(t, err)
+	first, err := placed.CreateEvent("first", "")
+	check(t, err)
+	say(t, s, delta(`{"content":"zero"}`)+stops, merlin.StreamConfig{})
+	say(t, s, delta(`{"content":"one"}`)+stops, merlin.StreamConfig{})
+	second, err := placed.CreateEvent("second", "")
+	check(t, err)
+	check(t, first.End())
+	old, err := s.NewEventManager(&merlin.EventOptions{Version: merlin.V1, Name: "Old"})
+	check(t, err)
+	event, err := old.CreateEvent("flat", "")
+	check(t, err)
+	own, err := s.NewEventManager(nil)
+	check(t, err)
+	step, err := own.CreateEvent("own", "")
+	check(t, err)
+	say(t, s, delta(`{"content":"three"}`)+stops, merlin.StreamConfig{})
+	check(t, s.End(nil))
+	for i, e := range []*merlin.ProgressEvent{first, second, event, step} {
+		index, known := e.ToolIndex()
+		if want := []int{1, 1, 4, 2}[i]; !known || index != want || *e.Step().Index != []int{0, 1, 0, 0}[i] || e.Version() != []merlin.Version{2, 2, 1, 2}[i] {
+			t.Errorf("step %d: %d, %v, index %d, version %d", i, index, known, *e.Step().Index, e.Version())
+		}
+		if !regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-5[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`).MatchString(e.Step().ID) || !strings.Contains(w.Body.String(), e.Step().ID) {
+			t.Errorf("step %d has the id %s", i, e.Step().ID)
+		}
+	}
+	c := read(t, w.Body.String())
+	var got []string
+	for _, b := range c.Blocks {
+		got = append(got, fmt.Sprint(b.Index, b.Text))
+		for _, x := range b.Steps {
+			got = append(got, fmt.Sprint("  ", *x.Index, x.Name, x.Status))
+		}
+	}
+	if want := []string{"0zero", "1one", "  0firstDONE", "  1secondIN_PROGRESS", "2", "  0ownIN_PROGRESS", "3three"}; !slices.Equal(got, want) {
+		t.Errorf("the blocks are %q, want %q after\n%s", got, want, w.Body)
+	}
+	if len(c.Steps) != 1 || c.Steps[0].Name != "flat" || c.Heading == nil || c.Heading.Name != "Old" || c.Blocks[1].Heading.Name != "Plan" {
+		t.Errorf("V1's steps are %+v under %+v", c.Steps, c.Heading)
+	}
+	if name, _ := placed.Heading(); name != "Plan" || len(placed.Events()) != 2 {
+		t.Errorf("%s: %v", name, placed.Events())
+	}
+
+	s, w = newStreamer(version(merlin.V1))
+	other, err := s.NewEventManager(&merlin.EventOptions{Version: merlin.V2})
+	check(t, err)
+	x, err := other.CreateEvent("x", "")
+	check(t, err)
+	if x.Step().ID == first.Step().ID || !strings.Contains(w.Body.String(), `"index":0,"type":"progress","progress":{"steps":{"index":0,`) || strings.Contains(w.Body.String(), "event: progress") {
+		t.Errorf("V2 in a V1 answer: %s", w.Body)
+	}
+	for _, o := range []merlin.EventOptions{{Index: at(-1)}, {Version: 3}} {
+		if _, err := s.NewEventManager(&o); !errors.Is(err, merlin.ErrOptions) {
+			t.Errorf("%+v: %v", o, err)
+		}
 	}
 }
 

@@ -7,11 +7,13 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"slices"
 	"sync"
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/internal/sse"
+	"github.com/spool-run/spool/internal/uuid"
 	"github.com/spool-run/spool/wire"
 )
 
@@ -45,6 +47,9 @@ type Streamer struct {
 // StreamerOptions are the options of a [Streamer].
 type StreamerOptions struct {
 	Options
+	// ID tells the answer apart from others: the ids of its steps are made of it. "" is a
+	// random one.
+	ID string
 	// Documents are the attachments that the model was given, in the order in which its
 	// citations count them. Clients are sent them with the first citation.
 	Documents []Attachment
@@ -80,7 +85,7 @@ var (
 	ErrNoDocument  = errors.New("merlin: there is no document at this index")
 )
 
-const streamed = "stream" // session, turn and run of a Streamer's records
+const streamed = "stream" // session and run of a Streamer's records
 
 // NewStreamer returns a streamer that writes to w and flushes it, if it can, after
 // every chunk. Options may be nil.
@@ -88,7 +93,11 @@ func NewStreamer(w io.Writer, o *StreamerOptions) *Streamer {
 	if o == nil {
 		o = new(StreamerOptions)
 	}
-	s := &Streamer{w: w, o: *o, p: NewProjector(streamed, &o.Options), flush: func() error { return nil },
+	turn := o.ID
+	if turn == "" {
+		turn = uuid.V4()
+	}
+	s := &Streamer{w: w, o: *o, p: NewProjector(turn, &o.Options), flush: func() error { return nil },
 		calls: map[string]string{}, kids: map[string]string{}, managers: map[string]bool{}}
 	s.p.given = given(o.Documents)
 	if table := paceOf(o.Version, o.Pacing); table != nil {
@@ -131,7 +140,7 @@ func (s *Streamer) init() error {
 		}
 		rw.WriteHeader(http.StatusOK)
 	}
-	return s.feed(&chunk.RunStarted{TurnID: streamed, MessageID: streamed, Mode: "start"})
+	return s.feed(&chunk.RunStarted{TurnID: s.p.turn, MessageID: streamed, Mode: "start"})
 }
 
 // feed projects a chunk and writes what it becomes.
@@ -230,10 +239,27 @@ func (s *Streamer) Result(callID, tool string, result json.RawMessage, failure s
 func (s *Streamer) ContentIndex() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.indexOf("", "")
+}
+
+// indexOf returns the content index of the steps of a manager, or of the block of a call;
+// the next index if there are none yet.
+func (s *Streamer) indexOf(manager, call string) int {
 	if s.p.fold == nil {
 		return s.p.o.FirstIndex
 	}
-	return s.p.index(len(s.p.scene().blocks))
+	blocks := s.p.scene().blocks
+	for i := range blocks {
+		if manager != "" && blocks[i].kind == TypeProgress && blocks[i].text == manager || call != "" && blocks[i].call(call) >= 0 {
+			return s.p.index(i)
+		}
+	}
+	return s.p.index(len(blocks))
+}
+
+// call returns the index of a call in its block, -1 if it is in another.
+func (b *block) call(id string) int {
+	return slices.IndexFunc(b.calls, func(c call) bool { return c.id == id })
 }
 
 // skipTo raises the content index of the next block, if it is lower.

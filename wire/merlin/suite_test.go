@@ -103,7 +103,7 @@ func strict(c *merlin.Client, e *merlin.Event, o *merlin.Options) error {
 			}
 		}
 		switch {
-		case b.Index < o.FirstIndex, i > 0 && b.Index <= c.Blocks[i-1].Index:
+		case kinds > 0 && b.Index < o.FirstIndex, i > 0 && b.Index <= c.Blocks[i-1].Index: // progress can be placed anywhere
 			return fmt.Errorf("block %d has index %d", i, b.Index)
 		case kinds > 1:
 			return fmt.Errorf("block %d is of several kinds: %+v", i, b)

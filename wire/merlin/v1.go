@@ -1,9 +1,7 @@
 package merlin
 
 import (
-	"cmp"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/spool-run/spool/chunk"
@@ -13,8 +11,8 @@ import (
 type viewV1 struct {
 	pieces      []piece
 	attachments []Attachment
-	heading     *heading
-	steps       []step
+	progress
+	placed map[int]*progress // V2's
 }
 
 // piece is a stretch of the content: a text, or a citation's marker.
@@ -76,8 +74,8 @@ func marker(q quote) string {
 
 // retracted reports whether the client has what the scene no longer has, or lacks
 // something in the middle of the content, where nothing can be added.
-func (v *viewV1) retracted(list []piece, steps []step, head *heading) bool {
-	if len(v.pieces) > len(list) || len(v.steps) > len(steps) || v.heading != nil && head == nil {
+func (v *viewV1) retracted(list []piece) bool {
+	if len(v.pieces) > len(list) {
 		return true
 	}
 	for i := range v.pieces {
@@ -87,18 +85,13 @@ func (v *viewV1) retracted(list []piece, steps []step, head *heading) bool {
 			return true
 		}
 	}
-	for i := range v.steps {
-		if v.steps[i].id != steps[i].id {
-			return true
-		}
-	}
 	return false
 }
 
 func (v *viewV1) sync(p *Projector, s *scene) bool {
 	list := p.content(s)
-	steps, head := p.allSteps(s)
-	if v.retracted(list, steps, head) {
+	now := p.allSteps(s)
+	if v.retracted(list) || v.progress.retracted(&now) || p.displaced(s, v.placed) {
 		return false
 	}
 	cites := 0
@@ -109,7 +102,8 @@ func (v *viewV1) sync(p *Projector, s *scene) bool {
 	if v.attachments != nil && len(attachments) == 0 {
 		return false
 	}
-	v.progress(p, steps, head)
+	v.progress.syncV1(p, &now)
+	v.placed = p.syncPlaced(s, v.placed)
 	if !sameAttachments(v.attachments, attachments) { // before the markers that count them
 		v.attachments = attachments
 		p.w.event(eventAttachments, attachmentsV1{attachments})
@@ -133,40 +127,17 @@ func (v *viewV1) write(p *Projector, i int, text string) {
 // allSteps returns the steps of all blocks in the order in which they began, and
 // the latest heading. If there are steps there is a heading, empty if need be: V1's
 // clients open the list of steps when it comes.
-func (p *Projector) allSteps(s *scene) (steps []step, head *heading) {
+func (p *Projector) allSteps(s *scene) (all progress) {
 	for i := range s.blocks {
 		b := &s.blocks[i]
-		steps = append(steps, b.steps...)
-		if b.heading != nil && (head == nil || head.first <= b.heading.first) {
-			head = b.heading
+		all.steps = append(all.steps, b.steps...)
+		if b.heading != nil {
+			all.show(nil, b.heading)
 		}
 	}
-	slices.SortStableFunc(steps, func(x, y step) int { return cmp.Compare(x.first, y.first) })
-	if head == nil && len(steps) > 0 {
-		head = &heading{}
+	all.sort()
+	if all.heading == nil && len(all.steps) > 0 {
+		all.heading = &heading{}
 	}
-	return steps, head
-}
-
-func (v *viewV1) progress(p *Projector, steps []step, head *heading) {
-	if head != nil {
-		again := v.heading != nil
-		if !again || v.heading.name != head.name || v.heading.icon != head.icon {
-			p.w.send(event{name: eventProgress, again: again,
-				data: V1Progress{Payload: V1Step{Name: head.name, Icon: head.icon}, Metadata: &V1Metadata{TypeHeading}}})
-		}
-		v.heading = head
-	}
-	for i := range steps {
-		again := i < len(v.steps)
-		if !again {
-			v.steps = append(v.steps, steps[i])
-		} else if v.steps[i].key == steps[i].key {
-			continue
-		}
-		e := event{name: eventProgress, again: again, reopened: again && reopens(&v.steps[i], &steps[i])}
-		v.steps[i] = steps[i]
-		e.data = V1Progress{Payload: steps[i].step().v1()}
-		p.w.send(e)
-	}
+	return all
 }

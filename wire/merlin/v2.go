@@ -11,6 +11,8 @@ type viewV2 struct {
 	blocks      []block
 	cites       int
 	attachments []Attachment
+	placed      map[int]*progress
+	flat        progress // V1's
 }
 
 func (v *viewV2) begin(*Projector) {}
@@ -38,8 +40,8 @@ func (v *viewV2) retracted(s *scene, cites int) bool {
 	}
 	for i := range v.blocks {
 		was, is := &v.blocks[i], &s.blocks[i]
-		if was.kind != is.kind || was.first != is.first || len(was.calls) > len(is.calls) || len(was.steps) > len(is.steps) ||
-			was.heading != nil && is.heading == nil || !strings.HasPrefix(is.text, was.text) {
+		if was.kind != is.kind || was.first != is.first || len(was.calls) > len(is.calls) ||
+			was.progress.retracted(&is.progress) || !strings.HasPrefix(is.text, was.text) {
 			return true
 		}
 		for j := range was.calls {
@@ -47,39 +49,42 @@ func (v *viewV2) retracted(s *scene, cites int) bool {
 				return true
 			}
 		}
-		for j := range was.steps {
-			if was.steps[j].id != is.steps[j].id {
-				return true
-			}
-		}
 	}
-	return false
+	return v.flat.retracted(&s.flat)
 }
 
 func (v *viewV2) sync(p *Projector, s *scene) bool {
 	attachments, quotes := p.attach(s.sources, s.files)
 	cites := p.o.Literal.cited(len(s.sources))
-	if v.retracted(s, cites) || len(attachments) == 0 && v.attachments != nil {
+	if v.retracted(s, cites) || p.displaced(s, v.placed) || len(attachments) == 0 && v.attachments != nil {
 		return false
 	}
 	for i := range s.blocks {
 		b := &s.blocks[i]
+		at := p.index(i)
 		if i == len(v.blocks) {
 			v.blocks = append(v.blocks, block{kind: b.kind, first: b.first})
+			if placed := v.placed[at]; placed != nil {
+				v.blocks[i].progress = *placed
+				delete(v.placed, at)
+			}
 		}
+		if b.kind == TypeToolCalls {
+			v.calls(p, i, b)
+		}
+		v.blocks[i].syncV2(p, at, &b.progress)
 		switch b.kind {
 		case TypeText, TypeReasoning:
 			v.words(p, i, b.text)
 		case TypeProgress:
 			v.blocks[i].text = b.text
-			v.progress(p, i, b)
 		case TypeToolCalls:
-			v.calls(p, i, b)
-			v.progress(p, i, b)
 			v.words(p, i, b.text)
 			v.results(p, i, b)
 		}
 	}
+	v.placed = p.syncPlaced(s, v.placed)
+	v.flat.syncV1(p, &s.flat)
 	if !sameAttachments(v.attachments, attachments) {
 		v.attachments = attachments
 		p.w.message(p.index(len(v.blocks)-1), Message{Type: TypeAttachments, Attachments: attachments})
@@ -169,34 +174,5 @@ func (v *viewV2) results(p *Projector, i int, b *block) {
 			p.w.words(c.result[len(old.result):], delta)
 		}
 		old.result, old.whole, old.failed = c.result, c.whole, c.failed
-	}
-}
-
-// progress writes the heading and the steps that the client lacks.
-func (v *viewV2) progress(p *Projector, i int, b *block) {
-	was := &v.blocks[i]
-	if h := b.heading; h != nil {
-		again := was.heading != nil
-		if !again || was.heading.name != h.name || was.heading.icon != h.icon {
-			e := messageAt(p.index(i), Message{Type: TypeProgress, Progress: &Progress{Name: h.name, Icon: h.icon}})
-			e.again = again
-			p.w.send(e)
-		}
-		was.heading = h
-	}
-	for j := range b.steps {
-		st := &b.steps[j]
-		again := j < len(was.steps)
-		if !again {
-			was.steps = append(was.steps, *st)
-		} else if was.steps[j].key == st.key {
-			continue
-		}
-		show := st.step()
-		show.Index = &j
-		e := messageAt(p.index(i), Message{Type: TypeProgress, Progress: &Progress{Steps: &show}})
-		e.again, e.reopened = again, again && reopens(&was.steps[j], st)
-		was.steps[j] = *st
-		p.w.send(e)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/internal/uuid"
 )
 
 // values caches the stored values that scenes show. A scene is made for almost
@@ -13,6 +14,7 @@ import (
 // every scene has the same string, which views compare without looking into it.
 type values struct {
 	o      *Options
+	answer string               // session and turn
 	args   map[string]arguments // by their calls
 	output map[string]output
 	urls   map[uint64]string // of files, by where they stand
@@ -20,7 +22,7 @@ type values struct {
 }
 
 func newValues(o *Options) values {
-	return values{o, map[string]arguments{}, map[string]output{}, map[uint64]string{}, map[string]parsed{}}
+	return values{o, "", map[string]arguments{}, map[string]output{}, map[uint64]string{}, map[string]parsed{}}
 }
 
 // arguments are the arguments of a call. Their text stays as it first was as long as
@@ -105,12 +107,16 @@ func (v *values) progress(agent, id string, part *chunk.Part) (*step, *heading, 
 		return was.step, was.head, was.parent
 	}
 	raw, whole := v.o.value(part.Data)
-	st, head, parent := parseProgress(raw, part.First, id)
+	st, head, parent := parseProgress(raw, part.First, v.stepID(id))
 	if whole {
 		v.parsed[key] = parsed{part.Data, part.First, st, head, parent}
 	}
 	return st, head, parent
 }
+
+// stepID is the UUID that clients have for a step of the turn: the same on every node, and
+// another one in every turn, since pages keep the steps of several.
+func (v *values) stepID(id string) string { return uuid.Named("spool:" + v.answer + "/" + id) }
 
 // compact removes the spaces from JSON, and leaves other text as it is.
 func compact(raw []byte) string {
