@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"io"
 	"os"
@@ -301,5 +302,9 @@ func compact(v json.RawMessage) string {
 	if json.Unmarshal(v, &text) == nil {
 		return text
 	}
-	return strings.Join(strings.Fields(string(v)), " ")
+	var b bytes.Buffer
+	if json.Compact(&b, v) != nil {
+		return string(v)
+	}
+	return b.String()
 }

@@ -24,7 +24,7 @@ func TestPrinter(t *testing.T) {
 			&chunk.TextDelta{Base: at("s"), Delta: "One "}, &chunk.TextDelta{Base: at("s"), Delta: "moment."}, &chunk.ToolStart{Base: at("s"), ToolName: "look", Arguments: json.RawMessage(`{"a": 1}`)},
 			&chunk.ToolEnd{Base: at("s"), ToolName: "look", Success: true, Result: json.RawMessage(`"sunny"`)}, &chunk.TextDelta{Base: at("s"), Delta: "Sunny.\n"},
 			&chunk.AssistantMessage{Base: at("s"), Parts: []chunk.Part{{Type: chunk.PartText, Text: "One moment.Sunny."}}}, &chunk.RunFinished{Base: at("s"), Outcome: chunk.OutcomeCompleted}},
-			"> hi\nthere\nHm, so.\nOne moment.\n* look {\"a\": 1}\n  look = sunny\nSunny.\n"},
+			"> hi\nthere\nHm, so.\nOne moment.\n* look {\"a\":1}\n  look = sunny\nSunny.\n"},
 		"without its deltas": {[]chunk.Chunk{user("hi"), &chunk.StepStarted{Base: at("s")}, &chunk.AssistantMessage{Base: at("s"), Parts: []chunk.Part{{Type: chunk.PartText, Text: "Hello."}}},
 			&chunk.RunFinished{Base: at("s"), Outcome: chunk.OutcomeStopped}}, "> hi\nHello.\nstopped\n"},
 		"children": {[]chunk.Chunk{&chunk.SubAgentStart{Base: at("s"), SubAgentType: "researcher", SubSessionID: "s.1"}, &chunk.TextDelta{Base: at("s.1"), Delta: "a"}, &chunk.TextDelta{Base: at("s.2"), Delta: "b"},
@@ -41,6 +41,20 @@ func TestPrinter(t *testing.T) {
 		}
 		if b.String() != tt.want {
 			t.Errorf("%s:\ngot  %q\nwant %q", name, b.String(), tt.want)
+		}
+	}
+}
+
+// What a person is asked to allow is shown with the spaces that its texts have.
+func TestCompactKeepsTexts(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		`{ "path": "a  b" ,` + "\n" + `"n": [1, 2] }`: `{"path":"a  b","n":[1,2]}`,
+		`"just  text"`: "just  text",
+		``:             "",
+	} {
+		if got := compact([]byte(in)); got != want {
+			t.Errorf("compact(%q) = %q, want %q", in, got, want)
 		}
 	}
 }
