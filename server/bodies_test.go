@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spool-run/spool/internal/matrix"
 	"github.com/spool-run/spool/server"
 )
 
@@ -43,7 +44,7 @@ func TestBodiesAreBounded(t *testing.T) {
 	const chatSize, otherSize = 16 << 20, 1 << 20
 	// Padding makes fewer elements than a body may have values.
 	pad := `"` + strings.Repeat("x", 60) + `"`
-	for _, tt := range []struct {
+	cases := []struct {
 		name, path, body string
 		size             int
 	}{
@@ -67,7 +68,9 @@ func TestBodiesAreBounded(t *testing.T) {
 		{"decision", "/api/chat/s/approvals/a", filled(otherSize, `{"approved":[`, `{}`, `]}`), otherSize},
 		{"stop", "/api/chat/s/stop", filled(otherSize, `{"x":[`, `0`, `]}`), otherSize},
 		{"interrupt", "/api/chat/s/interrupt", filled(otherSize, `{"x":[`, `0`, `]}`), otherSize},
-	} {
+	}
+	for i := range matrix.Points(t, len(cases), 8) {
+		tt := cases[i]
 		w, allocated := take(k, "POST", tt.path, strings.NewReader(tt.body), "Producer-Epoch", "1", "Producer-Seq", "0")
 		if w.Code != http.StatusRequestEntityTooLarge || !strings.Contains(w.Body.String(), `"too_large"`) {
 			t.Errorf("%s: %d %s", tt.name, w.Code, w.Body)

@@ -1,7 +1,7 @@
 // Approvals and client-executed tools with the real clients, while the server is
 // restarted between the question and the answer.
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
+import { after, before, test } from './lib/test.mjs';
 import { all, answers, newest6, newest7, open, plain, userMessage } from './lib/clients.mjs';
 import { newSession, reload, snapshotOf } from './lib/cut.mjs';
 import { freePort, start, tempDir } from './lib/spool.mjs';

@@ -2,7 +2,7 @@
 // what is shown of them is what the snapshot holds.
 import { loadSnapshot } from '@spool-run/client';
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
+import { after, before, test } from './lib/test.mjs';
 import { all, answers, newest6, newest7, open, plain, userMessage } from './lib/clients.mjs';
 import { newSession, reload, resuming, snapshotOf } from './lib/cut.mjs';
 import { Network } from './lib/net.mjs';

@@ -1,6 +1,6 @@
 // Every cut point of a turn, with the real clients, over real HTTP.
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
+import { after, before, test } from './lib/test.mjs';
 import { all, answers, oldest, open } from './lib/clients.mjs';
 import { cutAt, difference, measure, newSession, none, pool, references, reload, resuming, send } from './lib/cut.mjs';
 import { startGate } from './lib/gate.mjs';

@@ -1,6 +1,6 @@
 // Arguments that are nested deeper than the clients' own parsers take.
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
+import { after, before, test } from './lib/test.mjs';
 import { all, answers, open } from './lib/clients.mjs';
 import { newSession, snapshotOf } from './lib/cut.mjs';
 import { claim } from './lib/producer.mjs';

@@ -1,7 +1,7 @@
 // A user who decides while another call of the same step still runs, with the
 // real clients: nobody is refused, nothing runs twice, and nobody posts for ever.
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
+import { after, before, test } from './lib/test.mjs';
 import { answers, newest6, newest7, open, plain, userMessage } from './lib/clients.mjs';
 import { newSession, snapshotOf } from './lib/cut.mjs';
 import { startGate } from './lib/gate.mjs';

@@ -2,7 +2,7 @@
 // position of the snapshot that it was built from.
 import { loadSnapshot, ResumableChatTransport } from '@spool-run/client';
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
+import { after, before, test } from './lib/test.mjs';
 import { all, answers, newest6, newest7, open, userMessage } from './lib/clients.mjs';
 import { newSession, settled, snapshotOf } from './lib/cut.mjs';
 import { startGate } from './lib/gate.mjs';

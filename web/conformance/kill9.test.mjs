@@ -1,7 +1,7 @@
 // One kill -9 for every fifth cut point, with SPOOL_EVERY=1 for all: many sessions, each with readers cut at its
 // own point, one dead server, one new one on the same store and port.
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
+import { after, before, test } from './lib/test.mjs';
 import { all, answers, oldest } from './lib/clients.mjs';
 import { difference, measure, newSession, none, pool, references, reload, resuming, send, settled, snapshotOf, ways } from './lib/cut.mjs';
 import { startGate } from './lib/gate.mjs';

@@ -1,7 +1,7 @@
 // Without content replay: a snapshot holds the message that is being written, as far as it
 // is written, and the stream continues it.
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
+import { after, before, test } from './lib/test.mjs';
 import { all, answers, oldest, open } from './lib/clients.mjs';
 import { measure, newSession, none, pool, references, resuming, snapshotOf } from './lib/cut.mjs';
 import { startGate } from './lib/gate.mjs';

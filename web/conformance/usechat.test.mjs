@@ -1,7 +1,7 @@
 // What docs/use-chat.md says of the stock client: what works with nothing, and what
 // one line adds. Nothing here comes from @spool-run/client.
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
+import { after, before, test } from './lib/test.mjs';
 import { all, answers, newest6, newest7, userMessage } from './lib/clients.mjs';
 import { newSession, settled, snapshotOf } from './lib/cut.mjs';
 import { startGate } from './lib/gate.mjs';

@@ -1,6 +1,6 @@
 // Nothing that a model, a tool or a producer says leaves the page empty or stuck.
 import assert from 'node:assert/strict';
-import { after, before } from 'node:test';
+import { after, before } from '../lib/test.mjs';
 import { counts, launch, openPage, say, test } from '../lib/browser.mjs';
 import { newSession } from '../lib/cut.mjs';
 import { hostile } from '../lib/hostile.mjs';

@@ -1,6 +1,6 @@
 // The page in a browser: what it shows is what the log holds.
 import assert from 'node:assert/strict';
-import { after, before } from 'node:test';
+import { after, before } from '../lib/test.mjs';
 import { counts, launch, openPage, same as sameOn, say, shows, stored, test } from '../lib/browser.mjs';
 import { newSession } from '../lib/cut.mjs';
 import { startGate } from '../lib/gate.mjs';

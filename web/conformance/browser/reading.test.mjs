@@ -1,6 +1,6 @@
 // What the page makes of a model's words, and how it is found one's way about in.
 import assert from 'node:assert/strict';
-import { after, before } from 'node:test';
+import { after, before } from '../lib/test.mjs';
 import { launch, openPage, test } from '../lib/browser.mjs';
 import { newSession } from '../lib/cut.mjs';
 import { claim } from '../lib/producer.mjs';

@@ -1,6 +1,6 @@
 // Where the page begins: with a real model, under a prefix, and without a server.
 import assert from 'node:assert/strict';
-import { after, before } from 'node:test';
+import { after, before } from '../lib/test.mjs';
 import { counts, launch, openPage, same, say, sessionOf, shows, test } from '../lib/browser.mjs';
 import { newSession } from '../lib/cut.mjs';
 import { startGate } from '../lib/gate.mjs';

@@ -1,7 +1,7 @@
 // The page and a session's time: pause and go on, go back, branch, and what is
 // said while an answer is written.
 import assert from 'node:assert/strict';
-import { after, before } from 'node:test';
+import { after, before } from '../lib/test.mjs';
 import { counts, launch, openPage, same as sameOn, say, sessionOf, shows, stored, test } from '../lib/browser.mjs';
 import { newSession } from '../lib/cut.mjs';
 import { startGate } from '../lib/gate.mjs';

@@ -1,6 +1,6 @@
 // The page in Debian's headless Chromium.
 import assert from 'node:assert/strict';
-import { test as nodeTest } from 'node:test';
+import { test as anyTest } from './test.mjs';
 import { chromium } from 'playwright-core';
 import { snapshotOf } from './cut.mjs';
 import { eventually, patience, pause } from './wait.mjs';
@@ -24,7 +24,7 @@ let pages = [];
 
 /** A test that closes its pages, and fails if one of them had an error. If it fails, it says what they showed. */
 export const test = (name, run) =>
-  nodeTest(name, async t => {
+  anyTest(name, async t => {
     try {
       await run(t);
       for (const page of pages) assert.deepEqual(page.problems, []);

@@ -20,7 +20,9 @@ export function binary() {
 }
 
 const dirs = [];
+const servers = new Set();
 process.on('exit', () => {
+  for (const server of servers) server.kill('SIGKILL');
   for (const dir of dirs) rmSync(dir, { recursive: true, force: true });
 });
 
@@ -75,14 +77,14 @@ export async function start({ store, port = 0, args = [], env = {} } = {}) {
   child.stderr.setEncoding('utf8').on('data', text => {
     errors = (errors + text).slice(-20_000);
   });
-  const ended = new Promise(done => child.once('exit', (code, signal) => done({ code, signal })));
+  servers.add(child);
+  const ended = new Promise(done => child.once('exit', (code, signal) => done({ code, signal }))).finally(() => servers.delete(child));
   const url = await Promise.race([
     new Promise(done => createInterface({ input: child.stdout }).once('line', done)),
     ended.then(({ code }) => {
       throw new Error(`spool serve ended with ${code}: ${errors}`);
     }),
   ]);
-  process.once('exit', () => child.kill('SIGKILL'));
   return {
     url: url.replace(/\/$/, ''),
     store: db,
