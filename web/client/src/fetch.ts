@@ -17,14 +17,14 @@ export interface ResumingFetchOptions {
   onState?: (state: ConnectionState) => void;
   /** Called with the id of each event that has been passed on: the reader's cursor. */
   onPosition?: (id: string) => void;
-  /** First and longest pause between two attempts in milliseconds; each is drawn between half of it and all. Default 250 and 10,000. */
+  /** First and longest pause between two attempts in milliseconds; each is half as long again as the one before, and drawn between half of that and all. Default 250 and 10,000. */
   minDelay?: number;
   maxDelay?: number;
   /**
    * How many attempts in a row may bring nothing before the stream fails with a
    * ConnectionLostError. The count starts again with whatever comes, heartbeats
    * included, when the browser is online again, and when the user is back at the page.
-   * Default 20, about two minutes; Infinity never gives up.
+   * Default 20, about a minute and a half; Infinity never gives up.
    */
   maxRetries?: number;
   /** A stream silent for this long, heartbeats included, is taken for dead. Milliseconds, default 30,000; 0 never. */
@@ -300,7 +300,8 @@ class ResumedStream {
     this.#unanswered++;
     this.#o.onState?.(globalThis.navigator?.onLine === false ? 'offline' : 'reconnecting');
     const longest = this.#o.maxDelay ?? 10_000;
-    const delay = Math.min(longest, (this.#o.minDelay ?? 250) * 2 ** Math.min(this.#failures++, 20));
+    // Growing by half, pauses stay a fraction of the outage: its end is noticed soon.
+    const delay = Math.min(longest, (this.#o.minDelay ?? 250) * 1.5 ** Math.min(this.#failures++, 50));
     await nap(Math.max(Math.min(longest, asked), delay * (0.5 + Math.random() / 2)), this.#signal);
     if (this.#cancelled) throw new DOMException('the reader left', 'AbortError');
   }

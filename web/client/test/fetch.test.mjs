@@ -99,6 +99,20 @@ test('servers that are down are asked again', async () => {
   assert.equal(net.requests.length, 5);
 });
 
+test('the first pause is a quarter of a second, each is half as long again, and none exceeds ten seconds', async t => {
+  for (const random of [0, 1]) {
+    const pauses = [];
+    const mocks = [
+      t.mock.method(Math, 'random', () => random),
+      t.mock.method(globalThis, 'setTimeout', (run, ms) => void (pauses.push(ms), queueMicrotask(run))),
+    ];
+    const fetch = () => Promise.reject(new TypeError('fetch failed'));
+    await assert.rejects(createResumingFetch({ fetch })('/s/stream'), isConnectionLost);
+    for (const mock of mocks) mock.mock.restore();
+    assert.deepEqual(pauses, Array.from({ length: 20 }, (_, i) => Math.min(10_000, 250 * 1.5 ** i) * (0.5 + random / 2)));
+  }
+});
+
 test('after so many attempts in a row the stream fails, and says where it stood', async () => {
   const refused = new TypeError('fetch failed');
   // Whatever comes, a heartbeat too, begins the count again.

@@ -72,6 +72,25 @@ test('under a prefix', async () => {
   mount.close();
 });
 
+test('a server that did not answer is asked again within a quarter of a second, also between two answers', async () => {
+  let answer = route => route.fallback();
+  const page = await openPage(browser, 'about:blank');
+  await page.route('**/stream/*/info', route => answer(route));
+  await page.clock.install();
+  await page.goto(`${spool.url}/?session=${newSession('idle')}`);
+  await say(page, 'hello');
+  await same(page, spool.url);
+  await page.clock.pauseAt(Date.now() + 60_000);
+  const held = new Promise(done => (answer = done));
+  let look;
+  while (!look) look = await Promise.race([held, page.clock.runFor(2_500)]);
+  answer = route => route.fallback();
+  await look.abort();
+  await page.locator('main[data-connection=reconnecting]').waitFor();
+  await page.clock.runFor(250);
+  await page.locator('main[data-connection=live]').waitFor();
+});
+
 test('a connection that is given up is tried again by hand', async () => {
   const wire = await startWire(spool.url);
   const session = newSession('lost');

@@ -29,6 +29,7 @@ export interface SessionState {
 }
 
 const pollEvery = 2_500;
+const retryAfter = 250; // after a look without an answer; each further pause is half as long again
 
 // What the stream tells of a run that another process goes on with.
 const takenOver = new Set(['data-executor-superseded', 'data-step-discarded', 'data-stream-resync']);
@@ -61,6 +62,7 @@ export class Session {
   #incarnation: number | undefined;
   #resumeAt: number | undefined;
   #waiting = 0;
+  #misses = 0; // looks in a row without an answer
   #away = false; // the server did not answer
   #over = false; // nothing more will come of the answer that is held
   #lost = false; // the last answer to a request was that there is none, too often
@@ -161,10 +163,11 @@ export class Session {
   #schedule() {
     clearTimeout(this.#timer);
     if (!this.#open) return;
+    const retry = Math.min(pollEvery, retryAfter * 1.5 ** (this.#misses - 1)) * (0.5 + Math.random() / 2);
     this.#timer = setTimeout(async () => {
       if (document.visibilityState === 'visible') await this.sync();
       this.#schedule();
-    }, pollEvery);
+    }, this.#misses > 0 ? retry : pollEvery);
   }
 
   /** Looks whether the session went on without this page, and follows. */
@@ -172,6 +175,7 @@ export class Session {
     if (!this.#open || this.#loading) return;
     try {
       const info = await loadStreamInfo(this.id);
+      this.#misses = 0;
       if (!this.#open) return;
       if (this.#busy && info !== null && (info.waiting ?? 0) !== this.#waiting) await this.#lookAhead(info.waiting ?? 0);
       if (this.#busy) return;
@@ -181,6 +185,7 @@ export class Session {
       const other = this.#incarnation !== undefined && info.incarnation !== undefined && info.incarnation !== this.#incarnation;
       if (moved || other || this.#state.phase === 'failed') await this.load();
     } catch {
+      this.#misses++;
       if (this.#open) this.#set({ connection: this.#unreachable() });
     }
   }
