@@ -179,7 +179,7 @@ func (*StreamResync) ChunkType() Type { return TypeStreamResync }
 // ExecutorSuperseded is a new owner's first record when it found a run open.
 type ExecutorSuperseded struct {
 	Base
-	Reason string `json:"reason,omitempty"`
+	Reason string `json:"reason,omitempty"` // [LeaseEnded], [OwnerForced] or [ManagerForced]
 }
 
 func (*ExecutorSuperseded) ChunkType() Type { return TypeExecutorSuperseded }

@@ -46,6 +46,16 @@ const (
 	ModeSuperseded = "superseded" // for another message
 )
 
+// Why another owner took an open run over: the reasons of executor_superseded.
+const (
+	// LeaseEnded: the lease expired or was released, or the owner's process ended.
+	LeaseEnded = "the lease of the previous owner ended"
+	// OwnerForced: the owner did not obey a stop in time, whatever its lease.
+	OwnerForced = "the previous owner did not stop in time"
+	// ManagerForced: another stream manager writes the run now.
+	ManagerForced = "stream_manager"
+)
+
 // The modes of children in subagent_start. "" means a sub-agent, which belongs to its
 // call and ends with it.
 const (

@@ -435,3 +435,36 @@ func TestFailureThatIsInTheLogStands(t *testing.T) {
 		}
 	})
 }
+
+// The notice of a take-over says what its writer knows: that the lease is over, for
+// whatever reason, or that the owner was not waited for.
+func TestReasonsOfTakeOvers(t *testing.T) {
+	for name, c := range map[string]struct {
+		leaves func(w *world, stop, die func())
+		want   string
+	}{
+		"expired":  {func(_ *world, _, die func()) { die() }, chunk.LeaseEnded},
+		"released": {func(_ *world, stop, _ func()) { stop() }, chunk.LeaseEnded},
+		"forced": {func(w *world, _, die func()) {
+			die()
+			w.stop("s", "x")
+			if err := runner.ForceStop(w.t.Context(), w.logs, "s"); err != nil {
+				w.t.Error(err)
+			}
+		}, chunk.OwnerForced},
+	} {
+		inWorld(t, func(w *world) {
+			first, store := w.second("first")
+			_, stop := first.start(demo(nil), &runner.Options{DrainGrace: time.Second})
+			w.say("s", "u1", "slowly")
+			w.until("s", chunk.TypeTextDelta, nil)
+			c.leaves(w, stop, store.die)
+			w.start(demo(nil), nil)
+			notice := w.decode(w.until("s", chunk.TypeExecutorSuperseded, nil)).(*chunk.ExecutorSuperseded)
+			if notice.Reason != c.want || notice.AgentType != "demo" {
+				t.Errorf("%s: %+v", name, notice)
+			}
+			w.settled("s")
+		})
+	}
+}

@@ -218,7 +218,7 @@ func (s *session) recover(ctx context.Context, p plan) error {
 	info := agent.RunInfo{Session: s.lease.Session, Agent: s.agent.Name, RunID: p.open.ID, TurnID: p.open.TurnID,
 		MessageID: p.turn.MessageID, Mode: p.open.Mode, Started: time.UnixMilli(p.open.StartTime)}
 	s.w.SetRun(p.open.ID)
-	chunks := []chunk.Chunk{superseded()}
+	chunks := []chunk.Chunk{s.superseded(p)}
 	discarded := 0
 	err := s.log.View(ctx, func(f *fold.Fold) error {
 		var first []chunk.Chunk
@@ -239,17 +239,21 @@ func (s *session) recover(ctx context.Context, p plan) error {
 	return s.execute(ctx, p, info, p.open.Start)
 }
 
-func superseded() *chunk.ExecutorSuperseded {
-	return &chunk.ExecutorSuperseded{Reason: "the lease of the previous owner expired"}
+// superseded returns the notice that the open run, which may be a producer's, has another
+// owner.
+func (s *session) superseded(p plan) *chunk.ExecutorSuperseded {
+	notice := &chunk.ExecutorSuperseded{Reason: chunk.LeaseEnded}
+	if notice.AgentType = p.open.AgentType; s.r == nil {
+		notice.Reason = chunk.OwnerForced
+	}
+	return notice
 }
 
 // abandon ends a run that somebody left open. What it showed becomes the answer.
 func (s *session) abandon(ctx context.Context, p plan) error {
 	s.w.SetRun(p.open.ID)
 	s.w.SetStep(0)
-	first := superseded()
-	first.AgentType = p.open.AgentType // it may be a producer's
-	chunks := []chunk.Chunk{first}
+	chunks := []chunk.Chunk{s.superseded(p)}
 	text, code := agent.ErrLost.Message, CodeExecutorLost
 	if p.external {
 		text, code = stream.ProducerLost, stream.CodeProducerLost

@@ -241,7 +241,7 @@ func (r *run) begin(ctx context.Context, t terms) error {
 // takeOver continues a run that was opened under another claim.
 func (r *run) takeOver(ctx context.Context) error {
 	err := r.append(ctx, spool.Entry{Base: r.base(0), Row: spool.Row{Status: chunk.StatusActive},
-		Chunks: []chunk.Chunk{&chunk.ExecutorSuperseded{Reason: "stream_manager"}}})
+		Chunks: []chunk.Chunk{&chunk.ExecutorSuperseded{Reason: chunk.ManagerForced}}})
 	r.writer, r.sent = "manager", 0
 	return err
 }
@@ -255,7 +255,7 @@ const (
 // lose ends a run whose producer's claim has expired. What it had streamed becomes its
 // answer.
 func (r *run) lose(ctx context.Context, s stands) error {
-	chunks := append([]chunk.Chunk{&chunk.ExecutorSuperseded{Reason: "the lease of the previous owner expired"}}, s.owed...)
+	chunks := append([]chunk.Chunk{&chunk.ExecutorSuperseded{Reason: chunk.LeaseEnded}}, s.owed...)
 	if err := r.append(ctx, spool.Entry{Base: r.base(0), Chunks: chunks}); err != nil {
 		return err
 	}
