@@ -55,14 +55,27 @@ func (a *Agent) begin(ctx context.Context, r *Run) error {
 	return err
 }
 
-// Leave ends what the run's companions do, and waits for that. The caller of
-// Step or Recover calls it when no step follows.
-func (r *Run) Leave() {
+// leave ends what the run's companions do, and waits for that.
+func (r *Run) leave() {
 	if r.crew == nil {
 		return
 	}
 	r.crew.cancel(errLeft)
 	_ = r.crew.wait()
+}
+
+// idle reports whether nobody is at work.
+func (w *crew) idle() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, s := range w.shifts {
+		select {
+		case <-s.done:
+		default:
+			return false
+		}
+	}
+	return true
 }
 
 // pause lets the companions at work come to their next step boundaries, pauses

@@ -3,11 +3,8 @@ package agent
 import (
 	"context"
 	"errors"
-	"sync"
-	"time"
+	"slices"
 
-	"github.com/spool-run/spool"
-	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/fold"
 )
 
@@ -18,249 +15,286 @@ var (
 	errLeft = errors.New("agent: the run is over")
 )
 
-// Drive runs a run's steps until it is done, pauses, fails, reaches a limit of
-// time, or ctx ends; then the error is ctx's cause. With goesOn it takes the run
-// up where the log has left it. It returns what the run has come to; r must not be
-// used after it.
-//
-// When ctx ends, the model and the tools have r.Grace to come to an end. What goes on
-// longer is left behind and can write nothing any more.
+// Drive runs a run's phases until it is done, pauses, fails, reaches a limit of
+// time, or ctx ends; then the error is ctx's cause. It returns what the run has come to.
+// See [Agent.Driver] for the rest.
 func (a *Agent) Drive(ctx context.Context, r *Run, goesOn bool) (Result, RunInfo, error) {
-	begun, g := r.Info, &gate{Log: r.Log}
-	r.Log = g
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	stopClock, err := a.limitRun(ctx, r, cancel)
+	d, err := a.Driver(ctx, r, goesOn)
 	if err != nil {
-		return Result{}, begun, err
+		return Result{}, r.Info, err
 	}
-	defer stopClock()
-	type end struct {
-		result Result
-		info   RunInfo
-		err    error
-	}
-	done := make(chan end, 1)
-	r.Seams.Go(func() {
-		result, err := a.drive(ctx, cancel, r, goesOn)
-		done <- end{result, r.Info, err}
-	})
-	var e end
-	select {
-	case e = <-done:
-	case <-ctx.Done():
-		var over <-chan time.Time
-		if !r.patient() {
-			grace := time.NewTimer(r.Grace)
-			defer grace.Stop()
-			over = grace.C
-		}
-		select {
-		case e = <-done:
-		case <-over:
-			g.shut()
-			return Result{}, begun, context.Cause(ctx)
-		}
-	}
-	if e.err != nil && ctx.Err() != nil {
-		e.err = context.Cause(ctx)
-	}
-	return e.result, e.info, e.err
+	result, err := d.all()
+	return result, d.Leave(), err
 }
 
-// drive runs steps. A panic of the model fails the run, not the process.
-func (a *Agent) drive(ctx context.Context, cancel context.CancelCauseFunc, r *Run, goesOn bool) (result Result, err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			err = r.crashed(v)
-		}
-	}()
-	defer r.Leave()
-	for next := a.Step; ; next = a.Step {
-		if ctx.Err() != nil {
-			return Result{}, context.Cause(ctx)
-		}
-		if goesOn {
-			next, goesOn = a.Recover, false
-		} else if result, err = r.boundary(ctx); err != nil || result.over() {
+func (d *Driver) all() (Result, error) {
+	for {
+		phase, result, err := d.Next()
+		switch phase {
+		case fold.PhaseModel:
+			result, err = d.ModelPhase()
+		case fold.PhaseTools:
+			result, err = d.ToolPhase()
+		default:
 			return result, err
 		}
-		inTime := limit(ctx, r, a.StepTimeout, func() { cancel(LimitStepTime) })
-		result, err = next(ctx, r)
-		inTime()
 		if err != nil || result.over() {
 			return result, err
 		}
 	}
 }
 
-// patient reports whether this is a child's run whose parent's run is ending. Then
-// it has no grace of its own: the parent's limits both.
-func (r *Run) patient() bool {
-	return r.alive != nil && r.alive.Err() != nil && !errors.Is(context.Cause(r.alive), errLeft)
+// Driver runs a run's phases, one call a phase. Use it from one goroutine, and leave it.
+//
+// When its context ends, the model and the tools have [Run.Grace] to come to an end. What
+// goes on longer is left behind and can write nothing any more.
+type Driver struct {
+	agent *Agent
+	run   *Run
+	gate  *gate
+
+	ctx       context.Context // as long as the run is driven here
+	cancel    context.CancelCauseFunc
+	stopClock func()        // of the run's limit,
+	stopStep  func()        // and of the step's; nil between steps
+	overdue   chan struct{} // closed when the grace is over; nil: it has not begun
+	stopGrace func()        // ends its timer
+
+	info   RunInfo // as of the last phase that came back
+	goesOn bool    // where the log has left the run is not known yet
+	resume bool    // it is in a model phase whose answer can be heard again
+	late   bool    // the tool phase is another process's or run's
+	step   *step   // whose tool phase comes next
+	left   bool    // something was left behind
 }
 
-// over reports whether no step follows.
-func (r Result) over() bool { return r.Done || r.Suspended != "" }
-
-// boundary says what a run does between two steps: go on, make room for a message
-// that steers it, pause because somebody interrupted it, or end because nothing is
-// left of what it may use.
-//
-// An interrupt is for the companions at work as well: the run pauses when each of
-// them has come to a step boundary of its own.
-func (r *Run) boundary(ctx context.Context) (result Result, err error) {
-	var steered, interrupted bool
-	if r.parent == nil {
-		err = r.Log.View(ctx, func(f *fold.Fold) error {
-			steered, interrupted = f.Boundary()
-			return nil
-		})
-	} else {
-		interrupted = r.parent.crew.pauses()
+// Driver returns a driver of a run, which lives until ctx ends. With goesOn it takes the
+// run up where the log has left it: a tool phase is finished, and a model phase continues
+// with the answer that was asked for, if the model is a [model.Resumer] and the log names
+// the answer. Otherwise [Agent.TakeOver] must have discarded what the phase has shown; with
+// [Agent.FailPartial] it has not, and the error is [ErrLost]. r must not be used after the
+// driver was left.
+func (a *Agent) Driver(ctx context.Context, r *Run, goesOn bool) (*Driver, error) {
+	d := &Driver{agent: a, run: r, gate: &gate{Log: r.Log}, info: r.Info, goesOn: goesOn}
+	r.Log = d.gate
+	d.ctx, d.cancel = context.WithCancelCause(ctx)
+	var err error
+	if d.stopClock, err = a.limitRun(d.ctx, r, d.cancel); err != nil {
+		d.cancel(nil)
+		return nil, err
 	}
-	spent := r.limit()
+	return d, nil
+}
+
+// Next returns the phase that comes next. It is [fold.PhaseNone] if none does: the run is
+// done or pauses, as the result says, or the error says what ends it. Between two steps
+// Next is where the run makes room for a message that steers it, and where it pauses for
+// an interrupt.
+func (d *Driver) Next() (phase fold.Phase, result Result, err error) {
 	switch {
-	case err != nil:
-	case steered:
-		result = Result{Done: true, Outcome: chunk.OutcomeSteered, FinishReason: "other"}
-	case interrupted:
-		result = Result{Suspended: chunk.SuspendedInterrupted}
-		if r.crew != nil {
-			err = r.crew.pause()
-		}
-	case spent != nil:
-		result = spent.reached()
+	case d.ctx.Err() != nil:
+		return fold.PhaseNone, Result{}, context.Cause(d.ctx)
+	case d.step != nil:
+		return fold.PhaseTools, Result{}, nil
+	case d.resume:
+		return fold.PhaseModel, Result{}, nil
+	}
+	var next fold.Phase
+	result, err = d.guard(func() (result Result, err error) {
+		next, result, err = d.look()
+		return result, err
+	})
+	if err != nil {
+		return fold.PhaseNone, Result{}, err
+	}
+	return next, result, nil
+}
+
+// look finds out which phase comes next.
+func (d *Driver) look() (fold.Phase, Result, error) {
+	if !d.goesOn {
+		return d.boundary()
+	}
+	d.goesOn = false
+	a, r := d.agent, d.run
+	if err := r.Log.Flush(d.ctx); err != nil {
+		return fold.PhaseNone, Result{}, err
+	}
+	if err := a.begin(d.ctx, r); err != nil {
+		return fold.PhaseNone, Result{}, err
+	}
+	err := r.Log.View(d.ctx, func(f *fold.Fold) error {
+		d.resume = a.reattaches(f)
+		return nil
+	})
+	if err != nil || d.resume {
+		return fold.PhaseModel, Result{}, err
+	}
+	return d.stand()
+}
+
+// boundary decides between two steps whether another one follows.
+func (d *Driver) boundary() (fold.Phase, Result, error) {
+	result, err := d.run.boundary(d.ctx)
+	if err != nil || result.over() {
+		return fold.PhaseNone, result, err
+	}
+	return fold.PhaseModel, Result{}, nil
+}
+
+// ModelPhase runs the next step's model phase. The step's tool phase follows, unless the
+// result is done or suspended. An error leaves the step open.
+func (d *Driver) ModelPhase() (Result, error) {
+	d.limitStep()
+	result, err := d.guard(d.modelPhase)
+	if err != nil || d.step == nil {
+		d.endStep()
 	}
 	return result, err
 }
 
-// limitRun cancels a run when its time is up. The time counts from the log's
-// run_started, by any owner, and includes the runs before its pauses.
-func (a *Agent) limitRun(ctx context.Context, r *Run, cancel context.CancelCauseFunc) (stop func(), err error) {
-	if a.RunTimeout <= 0 {
-		return func() {}, nil
-	}
-	left := a.RunTimeout
-	err = r.Log.View(ctx, func(f *fold.Fold) error {
-		left = max(left-f.Spent(r.Seams.Now()), 1)
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	return limit(ctx, r, left, func() { cancel(LimitRunTime) }), nil
-}
-
-// limit calls fn after d unless stop is called before; with a d of 0 it does nothing.
-// Time is measured by the run's seams.
-func limit(ctx context.Context, r *Run, d time.Duration, fn func()) (stop func()) {
-	if d <= 0 {
-		return func() {}
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	done := make(chan struct{})
-	r.Seams.Go(func() {
-		defer close(done)
-		if r.Seams.Sleep(ctx, d) == nil {
-			fn()
+func (d *Driver) modelPhase() (Result, error) {
+	a, r := d.agent, d.run
+	if d.resume {
+		d.resume = false
+		s, err := a.reattach(d.ctx, r)
+		if err != nil || s != nil {
+			d.step = s
+			return Result{}, err
 		}
-	})
-	return func() { cancel(); <-done }
-}
-
-// hookLimit is how long the hooks of a run's end may take, unless somebody waits
-// for it.
-const hookLimit = 30 * time.Second
-
-// Conclude calls the hooks of a run's end and returns the run's last record. result
-// and err are what [Agent.Drive] returned. r is a run with the Info that Drive
-// returned and a log that takes records; afterwards its Info says how the run ended.
-// Conclude fails if the log takes no more.
-func (a *Agent) Conclude(ctx context.Context, r *Run, result Result, err error) (*chunk.RunFinished, error) {
-	i, failure := &r.Info, chunk.ErrorInfo{Code: result.Code}
-	i.Outcome, i.FinishReason = result.Outcome, result.FinishReason
-	reached, _ := errors.AsType[*Limit](err)
-	switch {
-	case err == nil:
-	case errors.Is(err, ErrStopped):
-		i.Outcome, i.FinishReason = chunk.OutcomeStopped, "other"
-	case reached != nil:
-		i.Outcome, i.FinishReason, failure.Code = chunk.OutcomeLimit, "length", reached.Code
-	case errors.Is(err, spool.ErrSuperseded), errors.Is(err, spool.ErrClosed), errors.Is(err, spool.ErrUnavailable):
-		return nil, err
-	default:
-		i.Outcome, i.FinishReason = chunk.OutcomeFailed, "error"
-		failure = Describe(err)
-	}
-	i.Code = failure.Code
-	over := RunEnd{Outcome: i.Outcome, FinishReason: i.FinishReason, Code: i.Code}
-	if i.Outcome == chunk.OutcomeFailed {
-		over.Err = err
-	}
-	a.AfterRun(ctx, r, over)
-	end := a.Finish(ctx, *i)
-	end.Error, end.Code, end.Recoverable = failure.Error, failure.Code, failure.Recoverable
-	return end, nil
-}
-
-// AfterRun calls the hooks of a run that is over or pauses. It waits for them and for
-// what they append, but not for ever; r must not be used after it.
-func (a *Agent) AfterRun(ctx context.Context, r *Run, e RunEnd) {
-	after := func(k *Hooks) func(HookContext) error {
-		if k.AfterRun == nil {
-			return nil
+		if phase, result, err := d.stand(); phase != fold.PhaseModel {
+			return result, err
 		}
-		return func(h HookContext) error { k.AfterRun(h, e); return nil }
 	}
-	s := &step{agent: a, run: r, number: r.Info.Steps}
-	if len(s.hooks()) == 0 {
-		return
+	if err := a.begin(d.ctx, r); err != nil {
+		return Result{}, err
 	}
-	g := &gate{Log: r.Log}
-	r.Log = g
-	patience := hookLimit
-	if e.Outcome == chunk.OutcomeStopped {
-		patience = r.Grace
+	s, result, err := a.modelPhase(d.ctx, r)
+	if d.step = s; s != nil {
+		return Result{}, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	done := make(chan error, 1)
-	r.Seams.Go(func() {
-		done <- errors.Join(s.callHooks(ctx, nil, ownerPhase, "AfterRun", after), g.Flush(ctx))
+	return a.join(d.ctx, r, result, err)
+}
+
+// ToolPhase runs the tool phase of the step whose model phase is over, and commits the
+// step, or leaves it open because somebody must answer first. An error leaves it open,
+// too.
+func (d *Driver) ToolPhase() (Result, error) {
+	s, late := d.step, d.late
+	d.step, d.late = nil, false
+	d.limitStep()
+	defer d.endStep()
+	return d.guard(func() (Result, error) {
+		if late && d.run.begun == "" {
+			if err := s.beforeRun(d.ctx, ownerRun); err != nil {
+				return Result{}, err
+			}
+		}
+		result, err := s.toolPhase(d.ctx)
+		return d.agent.join(d.ctx, d.run, result, err)
 	})
+}
+
+// Calls reports whether the tool phase that comes next has calls to make.
+func (d *Driver) Calls() bool {
+	return d.step != nil && slices.ContainsFunc(d.step.calls, func(c *call) bool {
+		return !c.providerExecuted && (c.part == nil || !c.part.State.Done())
+	})
+}
+
+// Alone reports whether no companion of the run is at work.
+func (d *Driver) Alone() bool { return d.run.crew == nil || d.run.crew.idle() }
+
+// Leave ends what the run's companions do, waits for that as for a phase, and returns what
+// is known of the run.
+func (d *Driver) Leave() RunInfo {
+	d.endStep()
+	if !d.left {
+		_, _ = d.await(func() (Result, error) { d.run.leave(); return Result{}, nil })
+	}
+	d.stopClock()
+	d.cancel(nil)
+	if d.stopGrace != nil {
+		d.stopGrace()
+	}
+	return d.info
+}
+
+// guard runs a phase, unless the run is to end.
+func (d *Driver) guard(phase func() (Result, error)) (Result, error) {
+	if d.ctx.Err() != nil {
+		return Result{}, context.Cause(d.ctx)
+	}
+	return d.await(phase)
+}
+
+// await runs fn. Once the run's context has ended, it waits for the grace at most.
+func (d *Driver) await(fn func() (Result, error)) (Result, error) {
+	type end struct {
+		result Result
+		info   RunInfo
+		err    error
+	}
+	done := make(chan end, 1)
+	d.run.Seams.Go(func() {
+		result, err := d.contain(fn)
+		done <- end{result, d.run.Info, err}
+	})
+	var e end
 	select {
-	case err := <-done:
-		if err == nil {
-			return
+	case e = <-done:
+	case <-d.ctx.Done():
+		select {
+		case e = <-done:
+		case <-d.grace():
+			d.gate.shut()
+			d.left = true
+			return Result{}, context.Cause(d.ctx)
 		}
-	case <-ctx.Done():
 	}
-	g.shut() // a hook that ignores its context is left behind
-	if log := r.Seams.Logger; log != nil {
-		log.Warn("AfterRun hooks failed", "session", r.Info.Session, "run", r.Info.RunID)
+	d.info = e.info
+	if e.err != nil && d.ctx.Err() != nil {
+		e.err = context.Cause(d.ctx)
+	}
+	return e.result, e.err
+}
+
+// contain runs fn. A panic of the model fails the run, not the process.
+func (d *Driver) contain(fn func() (Result, error)) (result Result, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = d.run.crashed(v)
+		}
+	}()
+	return fn()
+}
+
+// grace returns a channel that is closed when the run's grace is over. It begins with the
+// first call.
+func (d *Driver) grace() <-chan struct{} {
+	if d.overdue == nil && !d.run.patient() {
+		ctx, stop := context.WithCancel(context.WithoutCancel(d.ctx))
+		d.overdue, d.stopGrace = make(chan struct{}), stop
+		over, s, grace := d.overdue, d.run.Seams, d.run.Grace
+		s.Go(func() {
+			if s.Sleep(ctx, grace) == nil {
+				close(over)
+			}
+		})
+	}
+	return d.overdue
+}
+
+// limitStep begins the time of a step, unless it has begun.
+func (d *Driver) limitStep() {
+	if d.stopStep == nil {
+		d.stopStep = limit(d.ctx, d.run, d.agent.StepTimeout, func() { d.cancel(LimitStepTime) })
 	}
 }
 
-// gate is a run's way to its log. Once it is shut, what the run has left behind can
-// write nothing.
-type gate struct {
-	Log
-	mu     sync.RWMutex
-	closed bool
-}
-
-func (g *gate) Append(ctx context.Context, chunks ...chunk.Chunk) error {
-	g.mu.RLock()
-	defer g.mu.RUnlock()
-	if g.closed {
-		return errLeft
+func (d *Driver) endStep() {
+	if d.stopStep != nil {
+		d.stopStep()
+		d.stopStep = nil
 	}
-	return g.Log.Append(ctx, chunks...)
-}
-
-func (g *gate) shut() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.closed = true
 }

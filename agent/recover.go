@@ -37,54 +37,34 @@ func shownWords(f *fold.Fold) bool {
 	})
 }
 
-// Recover takes up a run where another process, or the turn's last run, has left
-// it: it finishes an open tool phase, or finds out what the last step has decided.
-// An open model phase goes on with the answer that was asked for, if the model is a
-// [model.Resumer] and the log names the answer. Otherwise [Agent.TakeOver] must have
-// discarded what it has shown; with [Agent.FailPartial] it has not, and the error is
-// [ErrLost]. Unless the result is done or suspended, steps follow.
-func (a *Agent) Recover(ctx context.Context, r *Run) (Result, error) {
-	if err := r.Log.Flush(ctx); err != nil {
-		return Result{}, err
-	}
-	if err := a.begin(ctx, r); err != nil {
-		return Result{}, err
-	}
-	result, err := a.recover(ctx, r)
-	return a.join(ctx, r, result, err)
-}
-
-func (a *Agent) recover(ctx context.Context, r *Run) (Result, error) {
-	if s, err := a.reattach(ctx, r); err != nil {
-		return Result{}, err
-	} else if s != nil {
-		return s.toolPhase(ctx)
-	}
-	if err := a.refusePartial(ctx, r); err != nil {
-		return Result{}, err
+// stand finds out how a run goes on that another process, or the turn's last run, has
+// left without an answer to go on with: in the tool phase, or after what the last step has
+// decided.
+func (d *Driver) stand() (fold.Phase, Result, error) {
+	a, r := d.agent, d.run
+	if err := a.refusePartial(d.ctx, r); err != nil {
+		return fold.PhaseNone, Result{}, err
 	}
 	s := &step{agent: a, run: r}
-	phase, err := s.readLast(ctx)
+	phase, err := s.readLast(d.ctx)
 	if err != nil {
-		return Result{}, err
+		return fold.PhaseNone, Result{}, err
 	}
 	r.Info.Steps = s.number
 	if phase == fold.PhaseTools {
-		if r.begun == "" {
-			if err := s.beforeRun(ctx, ownerRun); err != nil {
-				return Result{}, err
-			}
+		d.step, d.late = s, true
+		return fold.PhaseTools, Result{}, nil
+	}
+	if s.number > 0 {
+		result, _, rejected := s.judge()
+		if rejected != nil {
+			s.correct(rejected)
 		}
-		return s.toolPhase(ctx)
+		if result, err = a.join(d.ctx, r, result, nil); err != nil || result.over() {
+			return fold.PhaseNone, result, err
+		}
 	}
-	if s.number == 0 {
-		return Result{}, nil
-	}
-	result, _, rejected := s.judge()
-	if rejected != nil {
-		s.correct(rejected)
-	}
-	return result, nil
+	return d.boundary()
 }
 
 // refusePartial returns ErrLost if the open model phase is not to be made again.

@@ -58,42 +58,34 @@ type Result struct {
 // Waiting is a call that waits for an answer.
 type Waiting struct{ CallID, Name string }
 
-// Step runs the next step and commits it. An error leaves the step open: the
-// run's owner settles it. Cancelling ctx stops the model and the tools.
-func (a *Agent) Step(ctx context.Context, r *Run) (Result, error) {
-	if err := a.begin(ctx, r); err != nil {
-		return Result{}, err
-	}
-	result, err := a.step(ctx, r)
-	return a.join(ctx, r, result, err)
-}
-
-func (a *Agent) step(ctx context.Context, r *Run) (Result, error) {
+// modelPhase runs the next step's model phase and returns the step, whose tool phase
+// follows. It returns no step if the run came to a step boundary meanwhile.
+func (a *Agent) modelPhase(ctx context.Context, r *Run) (*step, Result, error) {
 	s := &step{agent: a, run: r, number: r.Info.Steps + 1}
 	s.id = fmt.Sprintf("%s-s%d", r.Info.RunID, s.number)
 	req, err := s.request(ctx)
 	if err != nil {
-		return Result{}, err
+		return nil, Result{}, err
 	}
 	r.Info.Steps = s.number
 	if !s.begun {
 		if err := s.append(ctx, &chunk.StepStarted{StepID: s.id}); err != nil {
-			return Result{}, err
+			return nil, Result{}, err
 		}
 	}
 	r.stepStarted(s.number)
 	err = s.answer(ctx, req)
 	r.spend(s.usage) // what a cut answer has cost counts too
 	if at, ok := errors.AsType[*stepBoundary](err); ok {
-		return at.Result, nil
+		return nil, at.Result, nil
+	}
+	if err == nil {
+		err = s.closeModelPhase(ctx)
 	}
 	if err != nil {
-		return Result{}, err
+		return nil, Result{}, err
 	}
-	if err := s.closeModelPhase(ctx); err != nil {
-		return Result{}, err
-	}
-	return s.toolPhase(ctx)
+	return s, Result{}, nil
 }
 
 // toolPhase does what the model asked for and commits the step, or leaves it
