@@ -15,8 +15,8 @@ func (r *Run) patient() bool {
 	return r.alive != nil && r.alive.Err() != nil && !errors.Is(context.Cause(r.alive), errLeft)
 }
 
-// over reports whether no step follows.
-func (r Result) over() bool { return r.Done || r.Suspended != "" }
+// Over reports whether no phase follows.
+func (r Result) Over() bool { return r.Done || r.Suspended != "" }
 
 // boundary says what a run does between two steps: go on, make room for a message
 // that steers it, pause because somebody interrupted it, or end because nothing is

@@ -231,7 +231,7 @@ func (a *Agent) awaitCompanions(ctx context.Context, r *Run) error {
 // join waits for the companions of a run that is about to end or to pause for
 // answers. If one of them waits for an answer, the run waits for that child.
 func (a *Agent) join(ctx context.Context, r *Run, result Result, err error) (Result, error) {
-	if err != nil || !result.over() || result.Suspended == chunk.SuspendedInterrupted || result.Outcome == chunk.OutcomeSteered {
+	if err != nil || !result.Over() || result.Suspended == chunk.SuspendedInterrupted || result.Outcome == chunk.OutcomeSteered {
 		return result, err
 	}
 	if err := a.awaitCompanions(ctx, r); err != nil {

@@ -38,7 +38,7 @@ func (d *Driver) all() (Result, error) {
 		default:
 			return result, err
 		}
-		if err != nil || result.over() {
+		if err != nil || result.Over() {
 			return result, err
 		}
 	}
@@ -136,7 +136,7 @@ func (d *Driver) look() (fold.Phase, Result, error) {
 // boundary decides between two steps whether another one follows.
 func (d *Driver) boundary() (fold.Phase, Result, error) {
 	result, err := d.run.boundary(d.ctx)
-	if err != nil || result.over() {
+	if err != nil || result.Over() {
 		return fold.PhaseNone, result, err
 	}
 	return fold.PhaseModel, Result{}, nil

@@ -60,7 +60,7 @@ func (d *Driver) stand() (fold.Phase, Result, error) {
 		if rejected != nil {
 			s.correct(rejected)
 		}
-		if result, err = a.join(d.ctx, r, result, nil); err != nil || result.over() {
+		if result, err = a.join(d.ctx, r, result, nil); err != nil || result.Over() {
 			return fold.PhaseNone, result, err
 		}
 	}

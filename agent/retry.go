@@ -152,13 +152,13 @@ func (r *Run) awaitRetry(ctx context.Context, d time.Duration) error {
 	r.stops.wait = cancel
 	r.stops.mu.Unlock()
 	result, err := r.boundary(ctx) // it may have been asked before
-	if err == nil && !result.over() {
+	if err == nil && !result.Over() {
 		if r.Seams.Sleep(waits, d) != nil && ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
 		result, err = r.boundary(ctx)
 	}
-	if err == nil && result.over() {
+	if err == nil && result.Over() {
 		r.Info.Steps-- // the step that was begun does not count
 		err = &stepBoundary{result}
 	}

@@ -75,6 +75,7 @@ const (
 	TypeRunFinished         Type = "run_finished"
 	TypeStreamResync        Type = "stream_resync"
 	TypeExecutorSuperseded  Type = "executor_superseded"
+	TypeExecutorHandedOver  Type = "executor_handed_over"
 	TypeToolApprovalRequest Type = "tool_approval_request"
 
 	// Commands: anyone authorised may append them, without a lease.

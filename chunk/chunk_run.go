@@ -184,6 +184,16 @@ type ExecutorSuperseded struct {
 
 func (*ExecutorSuperseded) ChunkType() Type { return TypeExecutorSuperseded }
 
+// ExecutorHandedOver is the last record of an owner that leaves its run, in good order,
+// between two phases. The owner with the next epoch continues the run without an
+// executor_superseded.
+type ExecutorHandedOver struct {
+	Base
+	Epoch uint64 `json:"epoch"` // of the owner that leaves
+}
+
+func (*ExecutorHandedOver) ChunkType() Type { return TypeExecutorHandedOver }
+
 // ToolApprovalRequest asks a human about a call.
 type ToolApprovalRequest struct {
 	Base

@@ -49,6 +49,7 @@ var table = []*kind{
 	define(TypeRunFinished, spec[RunFinished]{validate: validator.runFinished}),
 	define(TypeStreamResync, spec[StreamResync]{validate: validator.streamResync}),
 	define(TypeExecutorSuperseded, spec[ExecutorSuperseded]{}),
+	define(TypeExecutorHandedOver, spec[ExecutorHandedOver]{}),
 	define(TypeToolApprovalRequest, spec[ToolApprovalRequest]{validate: validator.toolApprovalRequest}),
 
 	define(TypeUserMessage, spec[UserMessage]{commandID: (*UserMessage).commandID, validate: validator.userMessage}),

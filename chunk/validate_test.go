@@ -56,6 +56,7 @@ func sampleChunks() []Chunk {
 		&RunResumed{b, new("cp-1"), 1, "continue"},
 		&RunFinished{b, OutcomeFailed, "error", "boom", "code", true, &usage, raw},
 		&StreamResync{b, "cp-1", 1, 2, 3, "rollback", "t", "cmd-0"},
+		&ExecutorHandedOver{b, 1},
 		&ExecutorSuperseded{b, "claimed"},
 		&ToolApprovalRequest{b, "ap", "c", "t", raw},
 		&UserMessage{b, "cmd-1", user, BusyQueue},

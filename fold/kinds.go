@@ -36,6 +36,7 @@ var kinds = map[chunk.Type]kind{
 	chunk.TypeRunSuspended:       {onSession((*Fold).runSuspended), onMessage((*MessageFold).runSuspended)},
 	chunk.TypeRunFinished:        {onSession((*Fold).runFinished), onMessage((*MessageFold).runFinished)},
 	chunk.TypeStreamResync:       {session: onSession((*Fold).streamResync)},
+	chunk.TypeExecutorHandedOver: {session: onSession((*Fold).executorHandedOver)},
 	chunk.TypeExecutorSuperseded: {onSession((*Fold).executorSuperseded), onMessage((*MessageFold).executorSuperseded)},
 
 	// Commands. What an answer does to the message depends on its verdict, so the

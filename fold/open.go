@@ -31,6 +31,7 @@ type openRun struct {
 	emitted map[string][]*chunk.Custom // by call of the open step
 	owed    string                     // the checkpoint that the last commit has named, until it is created
 	failure *chunk.ErrorChunk          // the error with which the run is about to fail
+	handed  uint64                     // epoch of the owner that has handed the run over
 }
 
 // begin opens a run.
@@ -255,6 +256,11 @@ func (f *Fold) streamResync(r chunk.Record, c *chunk.StreamResync) {
 	if c.Reason == "branch" && c.SourceSessionID != "" {
 		f.Origin = &Origin{c.SourceSessionID, c.CheckpointID, c.CommandID, r.Seq}
 	}
+}
+
+// executorHandedOver notes that the open run's owner leaves it to the next one.
+func (f *Fold) executorHandedOver(_ chunk.Record, c *chunk.ExecutorHandedOver) {
+	f.open.handed = c.Epoch
 }
 
 // executorSuperseded notes that another owner has taken the open run over.

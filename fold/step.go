@@ -84,6 +84,13 @@ func (f *Fold) Step() StepInfo {
 // run_finished is missing then.
 func (f *Fold) Failure() *chunk.ErrorChunk { return f.open.failure }
 
+// HandedOver reports whether the open run was handed over to the owner with this epoch.
+// An owner that comes later cannot know what the one before it has done, and so takes the
+// run over like any other.
+func (f *Fold) HandedOver(epoch uint64) bool {
+	return f.open.run != nil && f.open.handed > 0 && f.open.handed+1 == epoch
+}
+
 // Emitted returns the events without an id that a call of the open step has
 // emitted.
 func (f *Fold) Emitted(callID string) []*chunk.Custom { return f.open.emitted[callID] }

@@ -2,11 +2,8 @@ package runner
 
 import (
 	"context"
-	"strconv"
 
 	"github.com/spool-run/spool/agent"
-	"github.com/spool-run/spool/chunk"
-	"github.com/spool-run/spool/fold"
 )
 
 // Annotations are what a program adds to the runs of a runner's agents. Each function is
@@ -49,7 +46,7 @@ func (r *Runner) Annotate(a Annotations) {
 // annotated returns the agent with the runner's metadata where it has none of its own.
 func (r *Runner) annotated(a *agent.Agent) *agent.Agent {
 	n := r.annotations.Load()
-	if n == nil || (n.StartMetadata == nil || a.StartMetadata != nil) && (n.FinishMetadata == nil || a.FinishMetadata != nil) {
+	if (n.StartMetadata == nil || a.StartMetadata != nil) && (n.FinishMetadata == nil || a.FinishMetadata != nil) {
 		return a
 	}
 	with := *a
@@ -60,40 +57,4 @@ func (r *Runner) annotated(a *agent.Agent) *agent.Agent {
 		with.FinishMetadata = n.FinishMetadata
 	}
 	return &with
-}
-
-// messageID returns the id of the assistant message of a new turn.
-func (s *session) messageID(ctx context.Context) (string, error) {
-	fresh := s.r.logs.NewID()
-	n := s.r.annotations.Load()
-	if n == nil || n.MessageID == nil {
-		return fresh, nil
-	}
-	id := call(n.MessageID, s.lease.Session)
-	err := s.log.View(ctx, func(f *fold.Fold) error {
-		first := id
-		for i := 2; taken(f, id); i++ {
-			id = first + "-" + strconv.Itoa(i)
-		}
-		return nil
-	})
-	if chunk.CheckID(id) != nil {
-		id = fresh
-	}
-	return id, err
-}
-
-// call calls a function of the program's. If it panics the result is "".
-func call(of func(string) string, session string) (id string) {
-	defer func() {
-		if recover() != nil {
-			id = ""
-		}
-	}()
-	return of(session)
-}
-
-// taken reports whether a message or a command of the session has this id.
-func taken(f *fold.Fold, id string) bool {
-	return f.Message(id) != nil || f.Assistant(id) || f.Verdict(id).State != fold.VerdictUnknown
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/agent"
+	"github.com/spool-run/spool/engine"
 	"github.com/spool-run/spool/fold"
 )
 
@@ -18,9 +19,11 @@ func ForceStop(ctx context.Context, logs *spool.Logs, name string, agents ...*ag
 	if err != nil {
 		return err
 	}
-	asked := false
+	asked, agentType := false, ""
 	err = g.View(ctx, func(f *fold.Fold) error {
-		asked = f.OpenRun() != nil && f.Stop != nil
+		if run := f.OpenRun(); run != nil {
+			asked, agentType = f.Stop != nil, run.AgentType
+		}
 		return nil
 	})
 	if err != nil || !asked {
@@ -34,13 +37,14 @@ func ForceStop(ctx context.Context, logs *spool.Logs, name string, agents ...*ag
 	if leaser, ok := logs.Store().(spool.Leaser); ok {
 		defer func() { _ = leaser.Release(context.WithoutCancel(ctx), lease) }()
 	}
-	s := &session{logs: logs, lease: lease, log: g}
-	s.w = g.Writer(lease, spool.WriterOptions{Name: "stop"})
-	defer s.w.Close()
-	p, err := s.plan(ctx)
-	if err != nil || p.open == nil || !p.stop {
+	e, err := engine.New(engine.Options{Logs: logs, Lease: lease, Agent: named(agents, agentType), Forced: true})
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+	p, err := e.Plan(ctx)
+	if err != nil || !p.Stops() {
 		return err // the owner has obeyed meanwhile; a run that is open now is recovered
 	}
-	s.agent = named(agents, p.open.AgentType)
-	return s.abandon(ctx, p)
+	return e.Settle(ctx, p)
 }

@@ -29,6 +29,7 @@ var families = []struct{ name, kind, help string }{
 	{"spool_claims_total", "counter", "Sessions claimed."},
 	{"spool_runs_started_total", "counter", "Runs started by agent and mode."},
 	{"spool_runs_recovered_total", "counter", "Runs taken over from a lost owner by agent."},
+	{"spool_runs_handed_over_total", "counter", "Runs left to the next owner between two phases by agent."},
 	{"spool_runs_suspended_total", "counter", "Runs paused by agent and kind."},
 	{"spool_runs_finished_total", "counter", "Runs ended by agent, outcome and code."},
 	{"spool_steps_total", "counter", "Steps by agent and what became of them."},
@@ -101,9 +102,10 @@ func (m *Metrics) observer() Observer {
 			m.add("spool_claims_total", 1)
 			m.add("spool_due_seconds_total", waited.Seconds())
 		},
-		Released:     func(string) { m.add("spool_sessions_served", -1) },
-		RunStarted:   func(r agent.RunInfo) { m.add("spool_runs_started_total", 1, "agent", r.Agent, "mode", r.Mode) },
-		RunRecovered: func(r agent.RunInfo) { m.add("spool_runs_recovered_total", 1, "agent", r.Agent) },
+		Released:      func(string) { m.add("spool_sessions_served", -1) },
+		RunStarted:    func(r agent.RunInfo) { m.add("spool_runs_started_total", 1, "agent", r.Agent, "mode", r.Mode) },
+		RunRecovered:  func(r agent.RunInfo) { m.add("spool_runs_recovered_total", 1, "agent", r.Agent) },
+		RunHandedOver: func(r agent.RunInfo) { m.add("spool_runs_handed_over_total", 1, "agent", r.Agent) },
 		RunSuspended: func(r agent.RunInfo, kind string) {
 			m.add("spool_runs_suspended_total", 1, "agent", r.Agent, "kind", kind)
 		},

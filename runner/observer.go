@@ -5,6 +5,7 @@ import (
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/agent"
+	"github.com/spool-run/spool/engine"
 )
 
 // Observer is told what a runner and its runs do; each member may be nil. They
@@ -17,9 +18,10 @@ type Observer struct {
 	Claimed  func(session string, waited time.Duration)
 	Released func(session string)
 
-	RunStarted   func(r agent.RunInfo)
-	RunRecovered func(r agent.RunInfo)              // its owner was lost; it goes on here
-	RunSuspended func(r agent.RunInfo, kind string) // it waits for answers
+	RunStarted    func(r agent.RunInfo)
+	RunRecovered  func(r agent.RunInfo)              // its owner was lost; it goes on here
+	RunHandedOver func(r agent.RunInfo)              // the runner drains; the next owner goes on with it
+	RunSuspended  func(r agent.RunInfo, kind string) // it waits for answers
 	// RunFinished: err says why it failed, and may hold what its log must not.
 	RunFinished func(r agent.RunInfo, err error)
 
@@ -31,12 +33,13 @@ type Observer struct {
 // all returns an observer that tells these, in order.
 func all(observers ...Observer) Observer {
 	return Observer{
-		Claimed:      each2(observers, func(o *Observer) func(string, time.Duration) { return o.Claimed }),
-		Released:     each(observers, func(o *Observer) func(string) { return o.Released }),
-		RunStarted:   each(observers, func(o *Observer) func(agent.RunInfo) { return o.RunStarted }),
-		RunRecovered: each(observers, func(o *Observer) func(agent.RunInfo) { return o.RunRecovered }),
-		RunSuspended: each2(observers, func(o *Observer) func(agent.RunInfo, string) { return o.RunSuspended }),
-		RunFinished:  each2(observers, func(o *Observer) func(agent.RunInfo, error) { return o.RunFinished }),
+		Claimed:       each2(observers, func(o *Observer) func(string, time.Duration) { return o.Claimed }),
+		Released:      each(observers, func(o *Observer) func(string) { return o.Released }),
+		RunStarted:    each(observers, func(o *Observer) func(agent.RunInfo) { return o.RunStarted }),
+		RunRecovered:  each(observers, func(o *Observer) func(agent.RunInfo) { return o.RunRecovered }),
+		RunHandedOver: each(observers, func(o *Observer) func(agent.RunInfo) { return o.RunHandedOver }),
+		RunSuspended:  each2(observers, func(o *Observer) func(agent.RunInfo, string) { return o.RunSuspended }),
+		RunFinished:   each2(observers, func(o *Observer) func(agent.RunInfo, error) { return o.RunFinished }),
 		Observer: agent.Observer{
 			StepStarted:   each2(observers, func(o *Observer) func(agent.RunInfo, int) { return o.StepStarted }),
 			StepCommitted: each2(observers, func(o *Observer) func(agent.RunInfo, int) { return o.StepCommitted }),
@@ -50,6 +53,12 @@ func all(observers ...Observer) Observer {
 			ToolEnded:   each2(observers, func(o *Observer) func(agent.RunInfo, agent.ToolCall) { return o.ToolEnded }),
 		},
 	}
+}
+
+// engine returns what an engine tells.
+func (o *Observer) engine() engine.Observer {
+	return engine.Observer{Observer: o.Observer, RunStarted: o.RunStarted, RunRecovered: o.RunRecovered, RunHandedOver: o.RunHandedOver,
+		RunSuspended: o.RunSuspended, RunFinished: o.RunFinished}
 }
 
 // each returns a function that calls one member of every observer that has it.

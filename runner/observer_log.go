@@ -13,12 +13,13 @@ import (
 func logged(log *slog.Logger, now func() time.Time) Observer {
 	l := &runLog{log, now}
 	return Observer{
-		Claimed:      l.claimed,
-		Released:     l.released,
-		RunStarted:   l.runStarted,
-		RunRecovered: l.runRecovered,
-		RunSuspended: l.runSuspended,
-		RunFinished:  l.runFinished,
+		Claimed:       l.claimed,
+		Released:      l.released,
+		RunStarted:    l.runStarted,
+		RunRecovered:  l.runRecovered,
+		RunHandedOver: l.runHandedOver,
+		RunSuspended:  l.runSuspended,
+		RunFinished:   l.runFinished,
 		Observer: agent.Observer{
 			StepStarted:   l.stepStarted,
 			StepCommitted: l.stepCommitted,
@@ -62,6 +63,10 @@ func (l *runLog) runStarted(r agent.RunInfo) {
 
 func (l *runLog) runRecovered(r agent.RunInfo) {
 	l.log.Info("run recovered", "session", r.Session, "run", r.RunID, "agent", r.Agent)
+}
+
+func (l *runLog) runHandedOver(r agent.RunInfo) {
+	l.log.Info("run handed over", "session", r.Session, "run", r.RunID, "agent", r.Agent)
 }
 
 func (l *runLog) runSuspended(r agent.RunInfo, kind string) {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/agent"
+	"github.com/spool-run/spool/engine"
 	"github.com/spool-run/spool/internal/redact"
 )
 
@@ -52,12 +53,11 @@ type Options struct {
 	Annotations
 }
 
-const (
-	defaultGrace = 2 * time.Second
-	defaultMax   = 256
+const defaultMax = 256
 
-	defaultRecoveries = 5
-)
+// CodeExecutorLost is the code of a run that failed because its process was lost. One
+// whose producer was lost has [stream.CodeProducerLost].
+const CodeExecutorLost = engine.CodeExecutorLost
 
 // Why a run's context ends.
 var (
@@ -118,13 +118,7 @@ func New(logs *spool.Logs, agents []*agent.Agent, o *Options) (*Runner, error) {
 	if r.o.MaxConcurrent <= 0 {
 		r.o.MaxConcurrent = defaultMax
 	}
-	if r.o.StopGrace <= 0 {
-		r.o.StopGrace = defaultGrace
-	}
 	r.o.Retention.fill()
-	if r.o.MaxRecoveries <= 0 {
-		r.o.MaxRecoveries = defaultRecoveries
-	}
 	told := []Observer{logged(logs.Logger(), logs.Now)}
 	if r.o.Metrics != nil {
 		told = append(told, r.o.Metrics.observer())
@@ -255,4 +249,14 @@ func (r *Runner) agent(ctx context.Context, session string) (*agent.Agent, error
 		return r.annotated(a), nil
 	}
 	return nil, fmt.Errorf("runner: there is no agent %q here", name)
+}
+
+// named returns the agent of that name, the first one for "", or nil.
+func named(agents []*agent.Agent, name string) *agent.Agent {
+	for _, a := range agents {
+		if name == "" || a.Name == name {
+			return a
+		}
+	}
+	return nil
 }

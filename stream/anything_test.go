@@ -67,6 +67,7 @@ func anything(rnd *rand.Rand) chunk.Chunk {
 		func() chunk.Chunk { return &chunk.RunResumed{Mode: "continue"} },
 		func() chunk.Chunk { return &chunk.StreamResync{Reason: pick("crash_recovery", "rollback", "branch")} },
 		func() chunk.Chunk { return &chunk.ExecutorSuperseded{} },
+		func() chunk.Chunk { return &chunk.ExecutorHandedOver{Epoch: 1} },
 		func() chunk.Chunk {
 			return &chunk.ToolApprovalRequest{ApprovalID: "ap" + call, ToolCallID: call, ToolName: "t", Input: data}
 		},
@@ -75,7 +76,7 @@ func anything(rnd *rand.Rand) chunk.Chunk {
 		func() chunk.Chunk {
 			return &chunk.Unknown{Type: "teapot", Raw: json.RawMessage(`{"type":"teapot","agentId":"who"}`)}
 		},
-	}[rnd.IntN(38)]()
+	}[rnd.IntN(39)]()
 	if b := c.ChunkBase(); c.ChunkType() != "teapot" {
 		b.AgentID, b.Step = pick("", "", "", "s", "run-7", child), rnd.IntN(4)
 		b.RunID = pick("", "", "run-7")

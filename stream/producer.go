@@ -60,7 +60,7 @@ func kindOf(t chunk.Type) kind {
 
 // ownTypes are the types of the chunks that runs write by themselves.
 var ownTypes = []chunk.Type{chunk.TypeRunStarted, chunk.TypeRunFinished, chunk.TypeRunSuspended, chunk.TypeAssistantMessage,
-	chunk.TypeStepStarted, chunk.TypeStepCommitted, chunk.TypeStepDiscarded, chunk.TypeAnswerStarted}
+	chunk.TypeStepStarted, chunk.TypeStepCommitted, chunk.TypeStepDiscarded, chunk.TypeAnswerStarted, chunk.TypeExecutorHandedOver}
 
 // reserved reports whether not even a program with a [Writer] may write chunks of a
 // type: those that runs write by themselves, and commands, which are appended without

@@ -60,7 +60,7 @@ func (m *Manager) CreateWriter(ctx context.Context, streamID, agentID, agentType
 //
 // Errors: [ErrProducerKind] for commands and for what the writer writes by itself
 // (run_started, run_finished, run_suspended, assistant_message, step_…,
-// answer_started); [chunk.ErrInvalidChunk], also for a state patch that does not apply;
+// answer_started, executor_handed_over); [chunk.ErrInvalidChunk], also for a state patch that does not apply;
 // [spool.ErrClosed] if the stream was ended, failed or paused; [ErrProducerStopped] if
 // a stop command has ended it; [spool.ErrSuperseded].
 func (w *Writer) Write(ctx context.Context, c chunk.Chunk) error {

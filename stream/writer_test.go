@@ -77,7 +77,7 @@ func TestWriterRefusesLifecycleAndCommands(t *testing.T) {
 		&chunk.RunSuspended{Base: foreign, Kind: chunk.SuspendedInterrupted},
 		&chunk.AssistantMessage{MessageID: "m", Parts: []chunk.Part{}},
 		&chunk.StepStarted{StepID: "x"}, &chunk.StepCommitted{StepID: "x"}, &chunk.StepDiscarded{StepID: "x", Reason: "rollback"},
-		&chunk.AnswerStarted{StepID: "x", Cursor: "c"},
+		&chunk.AnswerStarted{StepID: "x", Cursor: "c"}, &chunk.ExecutorHandedOver{Epoch: 1},
 		say("u", "hi"), &chunk.StopRequested{CommandID: "x"}, &chunk.InterruptRequested{CommandID: "x"},
 		&chunk.ResumeRequested{CommandID: "x", Mode: "continue"}, &chunk.ToolApprovalResponse{CommandID: "x", ApprovalID: "a"},
 		&chunk.ToolResultSubmitted{CommandID: "x", ToolCallID: "c"}, &chunk.HistoryRewound{CommandID: "x", Trigger: "edit"},

@@ -13,7 +13,7 @@ const Session = "corpus"
 
 // Corpus returns a realistic log: several turns and runs with every chunk type
 // that this version knows, every end that a run can have, calls that wait for
-// people, clients and children, a crash, commands that repeat and commands that
+// people, clients and children, a crash, a hand-over, commands that repeat and commands that
 // are refused, an edit and a regeneration, series of records, and a chunk of a
 // type that nobody knows. It is the same at every call.
 func Corpus() []chunk.Record {
@@ -293,6 +293,7 @@ func replacedHistory(a *agent) {
 	a.emit(&chunk.ErrorChunk{Error: "a tool forgot its manners", Code: "manners"})
 	a.text("", "Hello, ", "hello.")
 	a.closeModel("stop", false)
+	a.emit(&chunk.ExecutorHandedOver{Epoch: 1})
 	a.commit(false)
 	a.finish(chunk.OutcomeCompleted, "stop", "", "")
 }
