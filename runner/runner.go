@@ -31,9 +31,10 @@ type Options struct {
 	// StopGrace is the time that the model and the tools of a stopped run have to
 	// return. After it, the run ends without them. 0: 2 s.
 	StopGrace time.Duration
-	// DrainGrace is how long open runs may continue after Run's context ended. The
-	// runner that claims the session next continues those that are open then.
-	// 0: no time, negative: until they end.
+	// DrainGrace is how long open runs have, after Run's context ended, to end or to come
+	// to their next phase, where they are handed over to the runner that claims their
+	// session next. Those that are in the middle of a phase then are cut off, and recovered
+	// by that runner. 0: no time, negative: as long as they need.
 	DrainGrace time.Duration
 	// Retention says how long sessions keep the trace of their turns.
 	Retention Retention

@@ -41,7 +41,7 @@ type serveCmd struct {
 	TraceLength int              `name:"trace-records" placeholder:"N" default:"10000" help:"How many records, counted back from its end, an idle session keeps in full (10,000 by default); 0 is all."`
 	MaxAnswer   int              `name:"max-answer" placeholder:"BYTES" default:"8388608" help:"How many bytes the text, reasoning and arguments of one answer may have (8 MiB by default). A run whose model says more ends with what was said; 0 is no limit."`
 	WaitLimit   time.Duration    `default:"0" help:"How long a run waits for an answer. After that, an approval counts as denied and a call that the page executes fails; 0 waits for ever."`
-	DrainGrace  time.Duration    `default:"5s" help:"How long open runs may continue after SIGTERM. The next start continues the runs that are still open."`
+	DrainGrace  time.Duration    `default:"5s" help:"How long open runs may take after SIGTERM to end or to finish their model or tool phase. The next start continues them."`
 	Recover     bool             `default:"true" negatable:"" help:"Continue runs whose process was lost. With --no-recover they fail, and what they had shown is kept as their answer."`
 	AllowHost   []string         `name:"allow-host" placeholder:"NAME" help:"Further host names under which this server may be called, such as a proxy's. All others get 403. Without this flag, a server on a loopback address accepts only this machine's own names, and one that others can reach accepts all. * allows all."`
 	CORSOrigin  []string         `name:"cors-origin" placeholder:"ORIGIN" help:"Other origins whose pages may use this server; pages on this machine always may. * allows all others, without cookies."`
