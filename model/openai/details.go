@@ -15,7 +15,38 @@ type details struct {
 	blocks []*block
 	opaque string // GitHub Copilot's signature
 
-	id, signature string // of reasoning that came as an object
+	object thoughtObject // of reasoning that came as objects
+}
+
+// thoughtObject is what a reasoning member that is an object has besides its text.
+type thoughtObject struct {
+	ID        string `json:"id"`
+	Signature string `json:"signature"`
+	Index     *index `json:"index"` // of the block, as the provider counts
+}
+
+// objectOf reads a reasoning member; one that is no object has nothing besides its text.
+func objectOf(raw json.RawMessage) (o thoughtObject) {
+	if len(raw) > 0 && raw[0] == '{' {
+		_ = provider.Decode(raw, &o)
+	}
+	return o
+}
+
+// begins reports whether an object belongs to another block than those before.
+func (o *thoughtObject) begins(before *thoughtObject) bool {
+	return o.Index != nil && before.Index != nil && *o.Index != *before.Index
+}
+
+// add takes what a further object brings.
+func (o *thoughtObject) add(more thoughtObject) {
+	if more.ID != "" {
+		o.ID = more.ID
+	}
+	if more.Index != nil {
+		o.Index = more.Index
+	}
+	o.Signature += more.Signature
 }
 
 type block struct {
@@ -48,21 +79,6 @@ func (d *details) add(raw []json.RawMessage) (shown string) {
 		b.summary.WriteString(summary)
 	}
 	return shown
-}
-
-// name takes the id and the signature of reasoning that is an object.
-func (d *details) name(raw json.RawMessage) {
-	var o struct {
-		ID        string `json:"id"`
-		Signature string `json:"signature"`
-	}
-	if len(raw) == 0 || raw[0] != '{' || provider.Decode(raw, &o) != nil {
-		return
-	}
-	if o.ID != "" {
-		d.id = o.ID
-	}
-	d.signature += o.Signature
 }
 
 // continues reports whether a piece belongs to b.
@@ -100,12 +116,13 @@ type kept struct {
 
 	ID        string `json:"id,omitempty"`
 	Signature string `json:"signature,omitempty"`
+	Index     *index `json:"index,omitempty"`
 }
 
 // metadata returns what a reasoning block must keep, and forgets it. Field is the
 // member that the text came in.
 func (d *details) metadata(field, from string) json.RawMessage {
-	k := kept{From: from, ID: d.id, Signature: d.signature}
+	k := kept{From: from, ID: d.object.ID, Signature: d.object.Signature, Index: d.object.Index}
 	for _, b := range d.blocks {
 		if data, err := provider.Marshal(b); err == nil {
 			k.Details = append(k.Details, data)
@@ -117,7 +134,7 @@ func (d *details) metadata(field, from string) json.RawMessage {
 		k.Field, k.Opaque = "reasoning_text", d.opaque
 	case field == "reasoning_content":
 		k.Field = field
-	case k.ID+k.Signature != "":
+	case k.ID+k.Signature != "" || k.Index != nil:
 	default:
 		return nil
 	}

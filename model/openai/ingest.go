@@ -229,8 +229,12 @@ func (in *ingester) delta(d *delta) {
 			field, said = m.field, s
 		}
 	}
+	object := objectOf(d.Reasoning)
+	if object.begins(&in.details.object) {
+		in.endReasoning()
+	}
 	in.reasoning(field, said)
-	in.details.name(d.Reasoning)
+	in.details.object.add(object)
 	if in.quoted != nil && d.Index != nil && *d.Index > *in.quoted && text != "" {
 		in.endText() // so that a quotation is shown with the words that it belongs to
 		in.quoted = nil

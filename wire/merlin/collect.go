@@ -3,6 +3,8 @@ package merlin
 import (
 	"cmp"
 	"encoding/json"
+	"maps"
+	"slices"
 
 	"github.com/spool-run/spool/chunk"
 )
@@ -22,7 +24,7 @@ type StreamedChunks struct {
 // ReasoningChunk is a block of reasoning.
 type ReasoningChunk struct {
 	Text      string `json:"text"`
-	Index     int    `json:"index"` // its content index
+	Index     int    `json:"index"` // as the provider counts it, or else its content index
 	ID        string `json:"id,omitempty"`
 	Signature string `json:"signature,omitempty"`
 }
@@ -58,8 +60,11 @@ func (p *Projector) Collected() StreamedChunks {
 		case TypeReasoning:
 			event := ReasoningChunk{Text: b.text, Index: p.index(i)}
 			if part := reasons[b.first]; part != nil {
-				event.ID = cmp.Or(member(part.ProviderMetadata, "id"), part.ID)
-				event.Signature = member(part.ProviderMetadata, "signature")
+				said := saidOf(part.ProviderMetadata)
+				event.ID, event.Signature = cmp.Or(said.ID, part.ID), said.Signature
+				if said.Index != nil {
+					event.Index = *said.Index
+				}
 			}
 			out.ReasoningContent = append(out.ReasoningContent, event)
 		case TypeToolCalls:
@@ -89,17 +94,21 @@ func (p *Projector) Collected() StreamedChunks {
 	return out
 }
 
-// member returns a text in the metadata of any provider.
-func member(metadata json.RawMessage, name string) string {
-	var providers map[string]map[string]json.RawMessage
+// providersWord is what a provider says of a block of reasoning.
+type providersWord struct {
+	ID        string `json:"id"`
+	Signature string `json:"signature"`
+	Index     *int   `json:"index"`
+}
+
+// saidOf reads the metadata of any provider.
+func saidOf(metadata json.RawMessage) (said providersWord) {
+	var providers map[string]json.RawMessage
 	_ = json.Unmarshal(metadata, &providers)
-	found := ""
-	for _, p := range providers {
-		var s string
-		_ = json.Unmarshal(p[name], &s)
-		found = max(found, s)
+	for _, name := range slices.Sorted(maps.Keys(providers)) {
+		_ = json.Unmarshal(providers[name], &said) // members of other types are not these
 	}
-	return found
+	return said
 }
 
 // count adds up the usage of the turn's runs. A report covers its run so far, so only

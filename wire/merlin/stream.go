@@ -89,6 +89,10 @@ type modelStream struct {
 
 // open begins a stream.
 func (s *Streamer) open(c StreamConfig) (*modelStream, error) {
+	events := 0
+	if c.Events != nil {
+		events, _ = c.Events.Index()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	o := s.p.o
@@ -97,14 +101,16 @@ func (s *Streamer) open(c StreamConfig) (*modelStream, error) {
 		v.collected = NewProjector(streamed, &o)
 		return v, err
 	}
+	err := s.locate(v, &c)
 	if !v.sub && !v.hidden {
-		s.skipTo(c.ContentIndex)
+		s.skipTo(InitialContentIndex(o.Version, c.ContentIndex, events))
 	}
 	o.FirstIndex = s.p.index(len(s.p.scene().blocks))
 	v.collected = NewProjector(streamed, &o)
 	v.collected.given, _ = s.p.cited(s.p.scene().sources)
-	waits, err := false, error(nil)
+	waits := false
 	switch {
+	case err != nil:
 	case v.sub:
 		err = s.openSub(v, c.AsResultOf)
 	case v.hidden && !o.Literal.revealsThoughts(): // nothing of it is shown
@@ -137,6 +143,15 @@ func (v *modelStream) begin() error {
 func (v *modelStream) collect(r chunk.Record, seq uint64) error {
 	r.Seq = seq
 	_, err := v.collected.Apply(nil, r)
+	return err
+}
+
+// locate finds the call that a stream answers, if it is given by its place.
+func (s *Streamer) locate(v *modelStream, c *StreamConfig) (err error) {
+	if c.AsResultOf == "" && c.ToolResultIndex != nil {
+		v.sub = true
+		c.AsResultOf, err = s.callAt(c.ContentIndex, *c.ToolResultIndex)
+	}
 	return err
 }
 

@@ -175,6 +175,11 @@ func TestStreamerBrokenCallsAndSignedReasoning(t *testing.T) {
 	if _, err := s.Stream(t.Context(), chunksOf(delta(`{"content":"cut"}`)), merlin.StreamConfig{}); err == nil || strings.Count(logged.String(), "ERROR/STREAMER") != 2 {
 		t.Errorf("a stream that breaks: %v; the log is %s", err, &logged)
 	}
+	blocks := say(t, s, delta(`{"reasoning":{"text":"a","index":4,"signature":"A"}}`)+delta(`{"reasoning":{"text":"b","index":5,"signature":"B"}}`)+
+		delta(`{"content":"."}`)+stops, merlin.StreamConfig{}).ReasoningContent
+	if len(blocks) != 2 || blocks[0].Index != 4 || blocks[0].Signature != "A" || blocks[1].Index != 5 || blocks[1].Text != "b" || blocks[1].Signature != "B" {
+		t.Errorf("the blocks of reasoning are %+v", blocks)
+	}
 	check(t, s.End(nil))
 	if said.ToolCalls != nil || strings.Contains(w.Body.String(), "toolCalls") || strings.Count(logged.String(), "did not begin") != 1 {
 		t.Errorf("the caller has %+v; the log is %s; sent\n%s", said, &logged, w.Body)

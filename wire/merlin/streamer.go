@@ -69,6 +69,12 @@ type StreamConfig struct {
 	// AsResultOf says that the stream is a sub-agent's, and is the id of its call.
 	// Its text is sent as pieces of that call's result.
 	AsResultOf string
+	// ToolResultIndex says the same by the call's place: it is the index of the call in the
+	// block at ContentIndex. Nil says nothing. See [State].
+	ToolResultIndex *int
+	// Events is the event manager of the agent, or nil: the stream's blocks begin at its
+	// index, if that is higher than ContentIndex (V2).
+	Events *EventManager
 	// ContentIndex is the content index from which on the stream's blocks are numbered
 	// (V2), for a program that counts across several answers. If it is lower than
 	// [Streamer.ContentIndex], as 0 is, that one is taken, so that no block is written
@@ -233,13 +239,6 @@ func (s *Streamer) Result(callID, tool string, result json.RawMessage, failure s
 	}
 	c.AgentID, c.RunID = caller, streamed
 	return s.feed(c)
-}
-
-// ContentIndex returns the content index that the next block of the answer will have.
-func (s *Streamer) ContentIndex() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.indexOf("", "")
 }
 
 // indexOf returns the content index of the steps of a manager, or of the block of a call;
