@@ -306,40 +306,26 @@ func (b *branching) eachKept(ctx context.Context, at uint64, fn func(chunk.Recor
 // ofRun reports whether a run is the checkpoint's, or the run of a child in it.
 func (b *branching) ofRun(id string) bool { return id == b.run || strings.HasPrefix(id, b.run+".") }
 
-// claim claims the new session and makes it invisible. From then on the store refuses
-// commands for it.
+// claim makes the new session, hidden: the store refuses commands for it.
 func (b *branching) claim(ctx context.Context, leaser Leaser) error {
-	lease, err := leaser.Claim(ctx, Claim{Owner: "branch-" + b.from.logs.NewID(), Session: b.o.Session, Force: true, InProcess: true,
-		Principal: b.row.Principal, SamePrincipal: true})
+	lease, err := leaser.Claim(ctx, Claim{Owner: "branch-" + b.from.logs.NewID(), Session: b.o.Session, Force: true, Hidden: true,
+		InProcess: true, Principal: b.row.Principal, SamePrincipal: true})
 	if err != nil {
 		return err
 	}
 	b.lease = lease
-	head := lease.Head
-	if head.Status != chunk.StatusCopying && head.Seq == 0 {
-		res, err := b.append(ctx, nil, Row{Status: chunk.StatusCopying})
-		if err != nil {
-			return err
-		}
-		if head = res.Head; head.Seq > 0 { // another process was faster
-			head.Status = lease.Head.Status
-			if _, err := b.append(ctx, nil, Row{Status: head.Status}); err != nil {
-				return err
-			}
-		}
-	}
-	if head.Status != chunk.StatusCopying {
+	if !lease.Head.Hidden {
 		_ = leaser.Release(context.WithoutCancel(ctx), lease)
 		return ErrExists.With(b.o.Session, nil)
 	}
-	b.done = head.Seq
+	b.done = lease.Head.Seq
 	return nil
 }
 
-func (b *branching) append(ctx context.Context, recs []chunk.Record, row Row) (Appended, error) {
+func (b *branching) append(ctx context.Context, recs []chunk.Record, row Row, show bool) (Appended, error) {
 	b.ordinal++
 	return b.to.append(ctx, Append{Session: b.o.Session, Epoch: b.lease.Epoch, Writer: "branch", Ordinal: b.ordinal,
-		Records: recs, Row: row}, giveUp, false)
+		Records: recs, Row: row, Show: show}, giveUp, false)
 }
 
 // copy writes all but the last record.
@@ -450,7 +436,7 @@ func (b *branching) flush(ctx context.Context) error {
 	if len(b.batch) == 0 {
 		return nil
 	}
-	res, err := b.append(ctx, b.batch, Row{})
+	res, err := b.append(ctx, b.batch, Row{}, false)
 	if err != nil {
 		return err
 	}
@@ -503,7 +489,7 @@ func (b *branching) finish(ctx context.Context) (*fold.Origin, error) {
 		}
 	}
 	b.row.Status = b.status
-	res, err := b.append(ctx, recs, b.row)
+	res, err := b.append(ctx, recs, b.row, true)
 	if err != nil {
 		return nil, err
 	}

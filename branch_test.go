@@ -429,12 +429,12 @@ func TestBranchMeetsACommand(t *testing.T) {
 type racer struct{ *memstore.Store }
 
 func (s *racer) Claim(ctx context.Context, c spool.Claim) (spool.Lease, error) {
-	l, err := s.Store.Claim(ctx, c)
-	if err == nil {
-		_, err = s.Store.Append(ctx, spool.Append{Session: c.Session, Records: []chunk.Record{{Type: chunk.TypeUserMessage,
-			Data: json.RawMessage(`{"type":"user_message","commandId":"x","message":{"id":"x","role":"user","parts":[]}}`)}}})
+	_, err := s.Store.Append(ctx, spool.Append{Session: c.Session, Records: []chunk.Record{{Type: chunk.TypeUserMessage,
+		Data: json.RawMessage(`{"type":"user_message","commandId":"x","message":{"id":"x","role":"user","parts":[]}}`)}}})
+	if err != nil {
+		return spool.Lease{}, err
 	}
-	return l, err
+	return s.Store.Claim(ctx, c)
 }
 
 func TestBranchTakesLargeValues(t *testing.T) {

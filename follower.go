@@ -122,7 +122,7 @@ func (f *Follower) take(ctx context.Context) (Batch, reached, error) {
 		switch state {
 		case ringHas:
 			f.after = b.At
-			b.Quiet = b.At == to.at && to.at == to.head.Seq && quiet(to.head, p.g.logs.Now().UnixMilli()) && p.g.tail.current() == to.head
+			b.Quiet = b.At == to.at && to.at == to.head.Seq && quiet(to.head) && p.g.tail.current() == to.head
 			return b, to, nil
 		case ringNone:
 			f.after = max(f.after, to.at)
@@ -144,7 +144,7 @@ func (f *Follower) stand(ctx context.Context, to reached, waits patience) (stays
 		t.mu.Unlock()
 		return false, Batch{}, f.p.advance(ctx)
 	}
-	still := quiet(to.head, t.logs.Now().UnixMilli())
+	still := quiet(to.head)
 	switch {
 	case f.after > to.at:
 		t.mu.Unlock()

@@ -143,7 +143,7 @@ func (g *Log) append(ctx context.Context, a Append, patience time.Duration, insi
 
 // settled reports whether an append has certainly failed, and would fail again.
 func settled(err error) bool {
-	for _, e := range [...]error{ErrSuperseded, ErrNotFound, ErrExists, chunk.ErrTooLarge, ErrClosed, chunk.ErrInvalid, chunk.ErrInvalidID, chunk.ErrInvalidChunk} {
+	for _, e := range [...]error{ErrSuperseded, ErrNotFound, ErrExists, ErrNothingDue, chunk.ErrTooLarge, ErrClosed, chunk.ErrInvalid, chunk.ErrInvalidID, chunk.ErrInvalidChunk} {
 		if errors.Is(err, e) {
 			return true
 		}

@@ -3,9 +3,13 @@ package spool
 import (
 	lru "container/list"
 	"context"
+	"crypto/rand"
+	"errors"
 	"log/slog"
 	"runtime"
+	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 	"weak"
 
@@ -43,6 +47,8 @@ type Options struct {
 type Logs struct {
 	store  Store
 	o      Options
+	token  string // names these logs in the ids of their claims
+	claims atomic.Uint64
 	ctx    context.Context
 	cancel context.CancelFunc
 	wg     sync.WaitGroup // goroutines that the logs started
@@ -55,7 +61,7 @@ type Logs struct {
 
 // NewLogs returns the logs of a store. o may be nil.
 func NewLogs(store Store, o *Options) *Logs {
-	l := &Logs{store: store, logs: make(map[string]weak.Pointer[Log]), warm: lru.New()}
+	l := &Logs{store: store, token: rand.Text(), logs: make(map[string]weak.Pointer[Log]), warm: lru.New()}
 	if o != nil {
 		l.o = *o
 	}
@@ -206,18 +212,23 @@ func (l *Logs) Close() error {
 	return nil
 }
 
-// Claim asks the store for a session to own. Errors: [ErrNothingDue],
+// Claim asks the store for a session to own. While the outcome is unknown the claim is
+// repeated. Errors: [ErrNothingDue],
 // [ErrUnsupported] if the store cannot coordinate runners, or the store's.
 func (l *Logs) Claim(ctx context.Context, c Claim) (Lease, error) {
 	leaser, ok := l.store.(Leaser)
 	if !ok {
 		return Lease{}, ErrUnsupported
 	}
-	lease, err := leaser.Claim(ctx, c)
+	if c.ID == "" {
+		c.ID = l.token + "-" + strconv.FormatUint(l.claims.Add(1), 10)
+	}
+	lease, err := l.claim(ctx, leaser, c)
 	if err != nil {
 		return Lease{}, err
 	}
-	if lease.Head.Status == chunk.StatusCopying {
+	lease.claimed = time.Now()
+	if lease.Head.Hidden {
 		_ = leaser.Release(ctx, lease) // at worst the process that copies begins again
 		return Lease{}, ErrNotFound.With(lease.Session, nil)
 	}
@@ -225,6 +236,22 @@ func (l *Logs) Claim(ctx context.Context, c Claim) (Lease, error) {
 		g.tail.observe(lease.Head)
 	}
 	return lease, nil
+}
+
+// claim repeats a claim whose outcome is unknown.
+func (l *Logs) claim(ctx context.Context, leaser Leaser, c Claim) (Lease, error) {
+	begun := time.Now()
+	for failures := 0; ; failures++ {
+		try, cancel := context.WithTimeout(ctx, attempt)
+		lease, err := leaser.Claim(try, c)
+		cancel()
+		if err == nil || settled(err) || errors.Is(err, ErrNotStored) || ctx.Err() != nil || time.Since(begun) >= giveUp {
+			return lease, err
+		}
+		if l.Sleep(ctx, backoff(failures)) != nil {
+			return Lease{}, err
+		}
+	}
 }
 
 // AwaitDue returns nil when a claim by c may succeed. Errors: [ErrUnsupported],

@@ -90,7 +90,7 @@ func (r *Reader) Next(ctx context.Context) ([]chunk.Record, error) {
 			t.mu.Unlock()
 			continue
 		}
-		if t.known && !r.o.Follow && quiet(t.head, t.logs.Now().UnixMilli()) {
+		if t.known && !r.o.Follow && quiet(t.head) {
 			t.mu.Unlock()
 			r.err = io.EOF
 			return nil, io.EOF
@@ -272,13 +272,9 @@ func (r *Reader) read(ctx context.Context) ([]chunk.Record, error) {
 	return recs, nil
 }
 
-// quiet reports whether no record will follow without a new command: no run is open,
-// and the session is not due. A due time in the future counts as quiet only in a paused
-// session, where it is the expiry of the pause. In other sessions it is that of a
-// waiting command, by the store's clock, which may be ahead of ours.
-func quiet(h Head, now int64) bool {
-	return h.Status != chunk.StatusActive && (h.Due == 0 || h.Status == chunk.StatusPaused && h.Due > now)
-}
+// quiet reports whether no record will follow without a new command, unless a pause
+// expires: no run is open, and an owner has seen every command.
+func quiet(h Head) bool { return h.Status != chunk.StatusActive && !h.Pending }
 
 // Records is [Log.Reader] as an iterator. Like Next it ends when the log is quiet, or
 // with an error.

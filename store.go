@@ -30,7 +30,9 @@ type Head struct {
 	Floor       uint64 // no record with Seq <= Floor remains
 	Epoch       uint64 // of the latest claim; 0 before the first
 	Status      chunk.Status
-	Due         int64  // Unix milliseconds at which a runner must claim the session; 0 for never
+	Due         int64  // Unix milliseconds, by the store's clock, at which a runner must claim the session; 0 for never
+	Pending     bool   // there is a command that no Settle has seen
+	Hidden      bool   // nobody but its owner may see the session yet
 	Principal   string // whose session it is, as [Row.Principal]
 }
 
@@ -40,9 +42,8 @@ type Head struct {
 // unless Epoch is that of the latest claim, and answers a repeat of (Epoch, Writer,
 // Ordinal) with the first result ([chunk.ErrInvalid] if that writer has stored a larger
 // Ordinal since; gaps are allowed). With Epoch 0 it is a command append: it needs no
-// lease, and the same atomic step sets Due to the store's now, unless Due is already
-// earlier. A command for a session whose Status is [chunk.StatusCopying] is refused
-// with [ErrNotFound].
+// lease, and the same atomic step sets Pending, and Due to the store's now, unless Due is
+// already earlier. A command for a hidden session is refused with [ErrNotFound].
 //
 // A command append creates the session if it does not exist. Its records' Seq is
 // ignored, and the store may keep their Data, which must not be changed afterwards. An
@@ -58,16 +59,17 @@ type Append struct {
 	Records []chunk.Record
 	Row     Row     // fields of the session row to change
 	Settle  *Settle // owner only
+	Show    bool    // owner only: a hidden session becomes visible
 
 	SamePrincipal bool // commands only
 }
 
-// Settle clears a session's due time: if no command has a sequence above Seen, Due
-// becomes Next (0 for never). If there is one, Due stays, and the append succeeds all
-// the same.
+// Settle says which commands an owner has seen: if no command has a sequence above Seen,
+// Pending becomes false and Due becomes Next. If there is one, both stay, and the append
+// succeeds all the same.
 type Settle struct {
 	Seen uint64
-	Next int64
+	Next int64 // by the store's clock, see [Lease.Time]; 0 for never
 }
 
 // Appended is the result of an append.
@@ -149,17 +151,35 @@ type Lease struct {
 	Owner   string
 	TTL     time.Duration // from the claim or the latest renewal or append
 	Head    Head          // at the claim
+	Row     Row           // at the claim
+	Now     int64         // the store's clock at the claim, in Unix milliseconds
+
+	claimed time.Time // when [Logs.Claim] returned
+}
+
+// Time is what the store's clock says, in Unix milliseconds: Now, and what has passed in
+// this process since. It does not depend on the process's clock being right.
+func (l *Lease) Time() int64 {
+	if l.claimed.IsZero() {
+		return l.Now
+	}
+	return l.Now + time.Since(l.claimed).Milliseconds()
 }
 
 // Claim asks for a session to own. A session can be claimed when its Due time has
 // passed and no lease on it is valid, or when its lease expired while its Status is
 // active. A released lease counts as expired.
 type Claim struct {
+	// ID names this claim, so that it can be repeated if its outcome is unknown: while
+	// the session's latest lease is that of a claim with this ID and Owner, the same lease
+	// is returned again, renewed. "": each call is a claim of its own.
+	ID      string
 	Owner   string
 	TTL     time.Duration // 0: [DefaultLeaseTTL]
 	Agents  []string      // only sessions with one of these Row.Agent values (or none set); nil for all
 	Session string        // only this session
-	Force   bool          // with Session: claim it even if it has an owner, is not due or does not exist
+	Force   bool          // with Session: claim it even if it has an owner, is not due, is hidden or does not exist
+	Hidden  bool          // with Force: if the claim creates the session, it is hidden
 
 	// InProcess says that the owner lives in this process and ends with it. A store that
 	// can prove that the process is dead gives the session to the next owner at once.
@@ -191,8 +211,9 @@ type Leaser interface {
 
 // SessionQuery selects sessions, most recently updated first.
 type SessionQuery struct {
-	Status    chunk.Status // "" for all but [chunk.StatusCopying]
+	Status    chunk.Status // "" for all
 	Principal string       // "" for all
+	Hidden    bool         // hidden sessions only; without it, visible ones
 	After     string       // opaque continuation: the NextAfter of the previous page
 	Max       int          // 0 for 100
 }
@@ -201,6 +222,7 @@ type SessionQuery struct {
 type SessionPage struct {
 	Sessions  []SessionInfo
 	NextAfter string // "" on the last page
+	Now       int64  // the store's clock, in Unix milliseconds
 }
 
 // Lister is the role of stores that can list sessions.

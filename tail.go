@@ -72,7 +72,7 @@ func (t *tail) start() uint64 {
 }
 
 func (t *tail) observeLocked(h Head) {
-	if h.Status == chunk.StatusCopying {
+	if h.Hidden {
 		t.vanishLocked() // the session is not visible yet
 		return
 	}
@@ -120,7 +120,7 @@ func (t *tail) vanishLocked() {
 func (t *tail) publish(recs []chunk.Record, first uint64, h Head) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(recs) > 0 && h.Status != chunk.StatusCopying && (!t.known || h.Incarnation >= t.head.Incarnation) {
+	if len(recs) > 0 && !h.Hidden && (!t.known || h.Incarnation >= t.head.Incarnation) {
 		fresh := !t.known || h.Incarnation > t.head.Incarnation
 		if fresh || first > t.end()+pageRecords { // no reader follows here: start over
 			t.base, t.recs, t.size = first-1, nil, 0
@@ -213,7 +213,7 @@ func (t *tail) reach(ctx context.Context, just Head) error {
 func (t *tail) ask(ctx context.Context) (Head, error) {
 	seen := t.current()
 	h, err := t.logs.store.Head(ctx, t.session)
-	if err == nil && h.Status == chunk.StatusCopying {
+	if err == nil && h.Hidden {
 		h, err = Head{}, ErrNotFound.With(t.session, nil) // it is not visible yet
 	}
 	switch {
@@ -333,7 +333,7 @@ func (t *tail) awaitBeyond(ctx context.Context, seen Head, sure bool) (Head, err
 		case t.missing:
 			t.mu.Unlock()
 			return Head{}, ErrNotFound.With(t.session, nil)
-		case t.known && !sure && quiet(h, t.logs.Now().UnixMilli()):
+		case t.known && !sure && quiet(h):
 			t.mu.Unlock()
 			return Head{}, io.EOF
 		}

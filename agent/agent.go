@@ -176,10 +176,12 @@ type Log interface {
 // Seams are what a run takes from outside so that tests and other engines can
 // control it. All but the logger are needed.
 type Seams struct {
-	Now   func() time.Time
-	NewID func() string
-	Go    func(func())                                     // runs a function concurrently
-	Sleep func(ctx context.Context, d time.Duration) error // waits, or returns ctx's error
+	Now func() time.Time
+	// StoreTime is the store's clock, in Unix milliseconds: pauses expire by it.
+	StoreTime func() int64
+	NewID     func() string
+	Go        func(func())                                     // runs a function concurrently
+	Sleep     func(ctx context.Context, d time.Duration) error // waits, or returns ctx's error
 
 	Logger *slog.Logger // gets the stacks of tools that panicked; nil: discard
 }

@@ -90,10 +90,11 @@ func begin(t *testing.T, text string, files ...chunk.Part) (*agent.Run, *memLog)
 		Info: agent.RunInfo{Session: "s", RunID: "r1", TurnID: "u1", MessageID: "m1", Mode: "start"},
 		Log:  l,
 		Seams: agent.Seams{
-			Now:   func() time.Time { return time.UnixMilli(1000) },
-			NewID: func() string { ids++; return fmt.Sprintf("id-%06d", ids) },
-			Go:    func(f func()) { f() },
-			Sleep: func(ctx context.Context, _ time.Duration) error { return ctx.Err() },
+			Now:       func() time.Time { return time.UnixMilli(1000) },
+			StoreTime: func() int64 { return 1000 },
+			NewID:     func() string { ids++; return fmt.Sprintf("id-%06d", ids) },
+			Go:        func(f func()) { f() },
+			Sleep:     func(ctx context.Context, _ time.Duration) error { return ctx.Err() },
 		},
 	}
 	start := (&agent.Agent{}).Start(t.Context(), r.Info, []string{"u1"})

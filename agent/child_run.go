@@ -94,7 +94,7 @@ func (c *child) settle(ctx context.Context, end *chunk.RunFinished) error {
 func (c *child) suspend(ctx context.Context, info RunInfo, result Result) error {
 	var expires int64
 	if c.agent.WaitLimit > 0 {
-		expires = c.parent.Seams.Now().Add(c.agent.WaitLimit).UnixMilli()
+		expires = c.parent.Seams.StoreTime() + c.agent.WaitLimit.Milliseconds()
 	}
 	var chunks []chunk.Chunk
 	err := c.log.View(ctx, func(f *fold.Fold) (err error) {

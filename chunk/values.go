@@ -19,10 +19,6 @@ const (
 	StatusPaused Status = "paused" // a run waits, and holds no goroutine or lease
 	StatusEnded  Status = "ended"  // the last run ended; also a log that has no run yet
 	StatusFailed Status = "failed" // the last run failed
-
-	// StatusCopying is the status of a branch while it is written. Until it changes,
-	// only the session's owner can see the session.
-	StatusCopying Status = "copying"
 )
 
 // Quiet reports whether no run is open under this status.

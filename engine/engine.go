@@ -98,6 +98,10 @@ func New(o Options) (*Engine, error) {
 		l := o.Logs
 		o.Seams = agent.Seams{Now: l.Now, NewID: l.NewID, Go: l.Go, Sleep: l.Sleep, Logger: l.Logger()}
 	}
+	if o.Seams.StoreTime == nil {
+		lease := o.Lease
+		o.Seams.StoreTime = lease.Time
+	}
 	if o.StopGrace <= 0 {
 		o.StopGrace = defaultGrace
 	}

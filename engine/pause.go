@@ -33,7 +33,7 @@ func (r *Run) pause() error {
 func (e *Engine) suspend(ctx context.Context, info agent.RunInfo, result agent.Result) error {
 	var expires int64
 	if e.o.Agent.WaitLimit > 0 {
-		expires = e.o.Seams.Now().Add(e.o.Agent.WaitLimit).UnixMilli()
+		expires = e.o.Seams.StoreTime() + e.o.Agent.WaitLimit.Milliseconds()
 	}
 	var (
 		chunks []chunk.Chunk

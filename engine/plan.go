@@ -58,7 +58,7 @@ func (e *Engine) Plan(ctx context.Context) (*Plan, error) {
 		case f.Continue != nil:
 			p.goOn(f)
 		case f.Asks() && len(f.Pending()) > 0: // what is queued waits, too
-			if p.expires = f.Expires(); p.expires != 0 && p.expires <= e.o.Seams.Now().UnixMilli() {
+			if p.expires = f.Expires(); p.expires != 0 && p.expires <= e.o.Seams.StoreTime() {
 				p.Next = Expire
 			}
 		case len(f.Waiting) > 0:
@@ -127,8 +127,7 @@ func (e *Engine) Rest(ctx context.Context, p *Plan) (rests bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	due := res.Head.Due
-	return due == 0 || due > e.o.Seams.Now().UnixMilli(), nil
+	return !res.Head.Pending && (p.expires == 0 || p.expires > e.o.Seams.StoreTime()), nil
 }
 
 // Expire answers what nobody has answered in time. Its answers are commands like any
@@ -137,7 +136,7 @@ func (e *Engine) Expire(ctx context.Context) error {
 	const late = "no answer within the wait limit"
 	var chunks []chunk.Chunk
 	err := e.log.View(ctx, func(f *fold.Fold) error {
-		now := e.o.Seams.Now().UnixMilli()
+		now := e.o.Seams.StoreTime()
 		for _, t := range f.PendingCalls() {
 			base := chunk.Base{AgentID: t.Agent}
 			switch {

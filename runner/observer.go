@@ -95,9 +95,9 @@ func each3[A, B, C any](observers []Observer, member func(*Observer) func(A, B, 
 }
 
 // waited returns how long a session has been due.
-func waited(lease spool.Lease, now time.Time) time.Duration {
+func waited(lease spool.Lease) time.Duration {
 	if due := lease.Head.Due; due > 0 {
-		return max(now.Sub(time.UnixMilli(due)), 0)
+		return max(time.Duration(lease.Now-due)*time.Millisecond, 0)
 	}
 	return 0
 }

@@ -50,54 +50,57 @@ func (r *Runner) retain(ctx context.Context) {
 	}
 	var since int64
 	for r.logs.Sleep(ctx, r.o.Retention.Every) == nil {
-		begun := r.logs.Now()
-		switch err := r.sweep(ctx, lister, trimmer, since); {
+		now, err := r.sweep(ctx, lister, trimmer, since)
+		switch {
 		case ctx.Err() != nil || errors.Is(err, spool.ErrClosed):
 			return
 		case err != nil:
 			r.failed("", err)
 		default:
 			// Whatever was older than this has nothing left to trim.
-			since = begun.Add(-max(r.o.Retention.Age, r.o.Retention.Grace) - r.o.Retention.Every).UnixMilli()
+			since = now - (max(r.o.Retention.Age, r.o.Retention.Grace) + r.o.Retention.Every).Milliseconds()
 		}
 	}
 }
 
 // sweep trims the sessions that were updated since a time, latest first. It goes
-// on past sessions that fail, and returns the first error.
-func (r *Runner) sweep(ctx context.Context, lister spool.Lister, trimmer spool.Trimmer, since int64) error {
-	var first error
+// on past sessions that fail, and returns the store's clock when it began, and the first
+// error.
+func (r *Runner) sweep(ctx context.Context, lister spool.Lister, trimmer spool.Trimmer, since int64) (begun int64, first error) {
 	for q := (spool.SessionQuery{Max: 100}); ; {
 		page, err := lister.Sessions(ctx, q)
 		if err != nil {
-			return err
+			return begun, err
+		}
+		if begun == 0 {
+			begun = page.Now
 		}
 		for _, info := range page.Sessions {
 			if info.Updated < since {
-				return first
+				return begun, first
 			}
-			floor, err := r.floor(ctx, info)
+			floor, err := r.floor(ctx, info, page.Now)
 			if err == nil && floor > info.Head.TraceFloor {
 				err = trimmer.Trim(ctx, info.Session, floor, 0)
 			}
 			if ctx.Err() != nil {
-				return ctx.Err()
+				return begun, ctx.Err()
 			}
 			if err != nil && !errors.Is(err, spool.ErrNotFound) && first == nil {
 				first = err
 			}
 		}
 		if q.After = page.NextAfter; q.After == "" {
-			return first
+			return begun, first
 		}
 	}
 }
 
 // floor returns the sequence up to which a session's trace may be trimmed; 0: nothing
 // may. The time of the last write to the session decides, not the records' own times.
-func (r *Runner) floor(ctx context.Context, info spool.SessionInfo) (uint64, error) {
+func (r *Runner) floor(ctx context.Context, info spool.SessionInfo, now int64) (uint64, error) {
 	limit, head := &r.o.Retention, info.Head
-	rested := r.logs.Now().Sub(time.UnixMilli(info.Updated))
+	rested := time.Duration(now-info.Updated) * time.Millisecond
 	if head.TraceFloor >= head.Seq || rested < limit.Grace {
 		return 0, nil
 	}

@@ -236,16 +236,8 @@ func (r *Runner) failed(session string, err error) {
 	r.logs.Logger().Warn("a session cannot be served", "session", session, "error", redact.Text(err.Error()))
 }
 
-// agent returns the agent of a session, by the name in its row.
-func (r *Runner) agent(ctx context.Context, session string) (*agent.Agent, error) {
-	name := ""
-	if lister, ok := r.logs.Store().(spool.Lister); ok {
-		info, err := lister.Session(ctx, session)
-		if err != nil && !errors.Is(err, spool.ErrNotFound) {
-			return nil, err
-		}
-		name = info.Agent
-	}
+// agent returns the agent that a session's row names.
+func (r *Runner) agent(name string) (*agent.Agent, error) {
 	if a := named(r.agents, name); a != nil {
 		return r.annotated(a), nil
 	}

@@ -14,7 +14,7 @@ import (
 
 // serve does all there is to do in a claimed session and releases it.
 func (r *Runner) serve(lease spool.Lease) {
-	r.tell.Claimed(lease.Session, waited(lease, r.logs.Now()))
+	r.tell.Claimed(lease.Session, waited(lease))
 	defer r.tell.Released(lease.Session)
 	ctx, release := r.hold(lease)
 	err := r.work(ctx, lease)
@@ -52,7 +52,7 @@ func (r *Runner) work(ctx context.Context, lease spool.Lease) (err error) {
 			err = fmt.Errorf("runner: panic: %v\n%s", v, debug.Stack())
 		}
 	}()
-	e, err := r.engine(ctx, lease)
+	e, err := r.engine(lease)
 	if err != nil {
 		return err
 	}
@@ -85,8 +85,8 @@ func (r *Runner) work(ctx context.Context, lease spool.Lease) (err error) {
 }
 
 // engine returns the engine of a claimed session.
-func (r *Runner) engine(ctx context.Context, lease spool.Lease) (*engine.Engine, error) {
-	a, err := r.agent(ctx, lease.Session)
+func (r *Runner) engine(lease spool.Lease) (*engine.Engine, error) {
+	a, err := r.agent(lease.Row.Agent)
 	if err != nil {
 		return nil, err
 	}

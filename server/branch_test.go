@@ -320,14 +320,13 @@ func TestCheckpointsAfterARollback(t *testing.T) {
 func TestCopiesAreNotThere(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, nil)
-	lease, err := k.store.Claim(k.Context(), spool.Claim{Owner: "maker", Session: "b", Force: true})
+	lease, err := k.store.Claim(k.Context(), spool.Claim{Owner: "maker", Session: "b", Force: true, Hidden: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	record := chunk.Record{Type: chunk.TypeUserMessage, Agent: "b",
 		Data: json.RawMessage(`{"type":"user_message","agentId":"b","timestamp":1,"commandId":"u","message":{"id":"u","role":"user","parts":[]}}`)}
-	if _, err := k.store.Append(k.Context(), spool.Append{Session: "b", Epoch: lease.Epoch, Records: []chunk.Record{record},
-		Row: spool.Row{Status: chunk.StatusCopying}}); err != nil {
+	if _, err := k.store.Append(k.Context(), spool.Append{Session: "b", Epoch: lease.Epoch, Records: []chunk.Record{record}}); err != nil {
 		t.Fatal(err)
 	}
 	for _, route := range []string{"snapshot", "messages", "checkpoints"} {

@@ -154,7 +154,7 @@ func (rs *runs) claim(ctx context.Context, g *spool.Log, t terms) (spool.Lease, 
 	if err != nil && !errors.Is(err, spool.ErrNotFound) {
 		return spool.Lease{}, err
 	}
-	if err == nil && (!head.Status.Quiet() || head.Due != 0 && head.Due <= rs.logs.Now().UnixMilli()) {
+	if err == nil && (!head.Status.Quiet() || head.Pending) {
 		return spool.Lease{}, spool.ErrBusy.With(g.Session(), nil)
 	}
 	claim.Force = true // the session is not due, and no run is open

@@ -76,8 +76,7 @@ func (a *attach) due(f *fold.Fold) bool {
 	if a.g.Child() {
 		return f.Live() && !f.Asks()
 	}
-	due := a.g.At.Due
-	return due != 0 && due <= a.d.Logs.Now().UnixMilli()
+	return a.g.At.Pending
 }
 
 // going reports whether the session's last turn is active, or is about to be.

@@ -23,6 +23,8 @@ func CheckAppend(a *spool.Append) error {
 		return chunk.ErrInvalid.Because("only an owner's append can settle").With(a.Session, nil)
 	case a.Epoch == 0 && len(a.Records) == 0:
 		return chunk.ErrInvalid.Because("a command append needs records").With(a.Session, nil)
+	case a.Epoch == 0 && a.Show:
+		return chunk.ErrInvalid.Because("only an owner's append can show a session").With(a.Session, nil)
 	case a.Epoch > 0 && a.SamePrincipal:
 		return chunk.ErrInvalid.Because("only a command append can name its session's principal").With(a.Session, nil)
 	case len(a.Records) > spool.MaxAppendRecords:
@@ -61,6 +63,9 @@ func CheckClaim(c *spool.Claim) error {
 	if c.Force && c.Session == "" {
 		return chunk.ErrInvalid.Because("a forced claim names no session")
 	}
+	if c.Hidden && !c.Force {
+		return chunk.ErrInvalid.Because("only a forced claim can hide its session")
+	}
 	if c.SamePrincipal && c.Session == "" {
 		return chunk.ErrInvalid.Because("a claim for the sessions of a principal names no session")
 	}
@@ -75,12 +80,9 @@ func Matches(c *spool.Claim, agent string) bool {
 	return c.Agents == nil || agent == "" || slices.Contains(c.Agents, agent)
 }
 
-// Wants reports whether the query is for sessions of this status.
-func Wants(q *spool.SessionQuery, status chunk.Status) bool {
-	if q.Status == "" {
-		return status != chunk.StatusCopying
-	}
-	return q.Status == status
+// Wants reports whether the query is for sessions like this one.
+func Wants(q *spool.SessionQuery, i *spool.SessionInfo) bool {
+	return i.Head.Hidden == q.Hidden && (q.Status == "" || q.Status == i.Status) && (q.Principal == "" || q.Principal == i.Principal)
 }
 
 // Place is a position in a listing, which is sorted by the latest update, newest first,

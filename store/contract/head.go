@@ -15,6 +15,9 @@ const Never = math.MaxInt64
 // milliseconds, or [Never]. expires is when its lease ends; 0 if it has none.
 func ReadyAt(h *spool.Head, expires int64) int64 {
 	at := int64(Never)
+	if h.Hidden {
+		return at
+	}
 	if h.Status == chunk.StatusActive {
 		at = expires
 	}
@@ -36,8 +39,8 @@ func LookAgain(now, next int64) time.Duration {
 
 // Created returns the first head of a session. old is what a deleted session of that name
 // has left (see [Deleted]), or the zero Head.
-func Created(old spool.Head, principal string) spool.Head {
-	h := spool.Head{Incarnation: old.Incarnation + 1, Status: chunk.StatusEnded, Principal: principal}
+func Created(old spool.Head, principal string, hidden bool) spool.Head {
+	h := spool.Head{Incarnation: old.Incarnation + 1, Status: chunk.StatusEnded, Principal: principal, Hidden: hidden}
 	if old.Incarnation > 0 {
 		h.Epoch = old.Epoch + 1
 	}
@@ -62,19 +65,19 @@ func SetRow(h *spool.Head, row *spool.Row, r spool.Row) {
 	}
 }
 
-// SetDue changes when a session is due as an append says whose records are the head's last.
+// SetDue changes when a session is due, and whether a command is pending, as an append says whose records are the head's last.
 // A command makes the session due now. An owner with nothing left to do says when it is due
 // next, which counts unless there are commands that the owner has not seen. command is the
 // sequence of the session's last command.
 func SetDue(h *spool.Head, command *uint64, a *spool.Append, now int64) {
 	switch {
 	case a.Epoch == 0:
-		*command = h.Seq
+		*command, h.Pending = h.Seq, true
 		if h.Due == 0 || h.Due > now {
 			h.Due = now
 		}
 	case a.Settle != nil && *command <= a.Settle.Seen:
-		h.Due = a.Settle.Next
+		h.Due, h.Pending = a.Settle.Next, false
 	}
 }
 

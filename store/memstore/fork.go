@@ -34,6 +34,7 @@ func (s *Store) Fork(o *Options) *Store {
 			continue
 		}
 		f.sessions[c.id] = c
+		f.claims.replace(c.id, "", c.lease.claim)
 		if c.ready = c.readyAt(); c.ready != contract.Never {
 			heap.Push(&f.due, c)
 		}

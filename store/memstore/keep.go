@@ -29,7 +29,7 @@ func (s *Store) Sessions(ctx context.Context, q spool.SessionQuery) (spool.Sessi
 	for _, ss := range places {
 		ss.mu.Lock()
 		i := ss.info()
-		ok := ss.exists && contract.Wants(&q, i.Status) && (q.Principal == "" || i.Principal == q.Principal)
+		ok := ss.exists && contract.Wants(&q, &i)
 		ss.mu.Unlock()
 		if ok && (q.After == "" || after.Before(i)) {
 			found = append(found, i)
@@ -42,7 +42,7 @@ func (s *Store) Sessions(ctx context.Context, q spool.SessionQuery) (spool.Sessi
 	if limit <= 0 {
 		limit = 100
 	}
-	page := spool.SessionPage{Sessions: found}
+	page := spool.SessionPage{Sessions: found, Now: s.nowMilli()}
 	if len(found) > limit {
 		page.Sessions = slices.Clip(found[:limit])
 		page.NextAfter = contract.After(page.Sessions[limit-1])
@@ -104,6 +104,7 @@ func (s *Store) Delete(ctx context.Context, session string) error {
 		return err
 	}
 	defer ss.mu.Unlock()
+	s.claims.replace(ss.id, ss.lease.claim, "")
 	ss.remove()
 	s.due.update(ss)
 	return nil

@@ -13,9 +13,38 @@ import (
 
 // lease is who may write; times are Unix milliseconds.
 type lease struct {
+	claim   string // the claim's ID
 	owner   string // "" when released or never claimed
 	ttl     int64
 	expires int64
+}
+
+// claims are the sessions of the latest leases, by the IDs of the claims. It is locked
+// after a session, never before.
+type claims struct {
+	mu       sync.Mutex
+	sessions map[string]string
+}
+
+func (cs *claims) session(claim string) string {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	return cs.sessions[claim]
+}
+
+// replace notes that a session's lease is another claim's now; "" is none.
+func (cs *claims) replace(session, before, now string) {
+	if before == now {
+		return
+	}
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	if cs.sessions[before] == session {
+		delete(cs.sessions, before)
+	}
+	if now != "" {
+		cs.sessions[now] = session
+	}
 }
 
 func (l *lease) renew(now int64) {
@@ -39,15 +68,49 @@ func (ss *session) checkPrincipal(c *spool.Claim) error {
 	return contract.CheckPrincipal(c.SamePrincipal, c.Principal, &ss.head, ss.id)
 }
 
-// take gives the session to a new owner under the next epoch.
-func (ss *session) take(c *spool.Claim, now int64) spool.Lease {
-	ss.create(c.Principal, now)
+// take gives the session, locked by the caller, to a new owner under the next epoch.
+func (s *Store) take(ss *session, c *spool.Claim, now int64) spool.Lease {
+	ss.create(c.Principal, c.Hidden, now)
 	ss.head.Epoch++
 	ss.writers = nil
-	ss.lease = lease{owner: c.Owner, ttl: contract.TTL(c.TTL)}
+	s.claims.replace(ss.id, ss.lease.claim, c.ID)
+	ss.lease = lease{claim: c.ID, owner: c.Owner, ttl: contract.TTL(c.TTL)}
 	ss.lease.renew(now)
 	ss.changed()
-	return spool.Lease{Session: ss.id, Epoch: ss.head.Epoch, Owner: c.Owner, TTL: c.TTL, Head: ss.head}
+	s.due.update(ss)
+	return ss.granted(c, now)
+}
+
+func (ss *session) granted(c *spool.Claim, now int64) spool.Lease {
+	return spool.Lease{Session: ss.id, Epoch: ss.head.Epoch, Owner: c.Owner, TTL: c.TTL, Head: ss.head, Row: ss.row, Now: now}
+}
+
+// repeats reports whether the latest lease is this claim's, which was not released.
+func (ss *session) repeats(c *spool.Claim) bool {
+	return c.ID != "" && ss.exists && ss.lease.claim == c.ID && ss.lease.owner == c.Owner
+}
+
+// repeated returns the lease of a claim that was granted before, renewed.
+func (s *Store) repeated(c *spool.Claim) (l spool.Lease, ok bool) {
+	if c.ID == "" {
+		return l, false
+	}
+	id := c.Session
+	if id == "" {
+		id = s.claims.session(c.ID)
+	}
+	ss := s.find(id)
+	if ss == nil {
+		return l, false
+	}
+	defer ss.mu.Unlock()
+	if !ss.repeats(c) {
+		return l, false
+	}
+	now := s.nowMilli()
+	ss.lease.renew(now)
+	s.due.update(ss)
+	return ss.granted(c, now), true
 }
 
 // Claim implements [spool.Leaser].
@@ -58,17 +121,19 @@ func (s *Store) Claim(ctx context.Context, c spool.Claim) (spool.Lease, error) {
 	if err := contract.CheckClaim(&c); err != nil {
 		return spool.Lease{}, err
 	}
+	if l, ok := s.repeated(&c); ok {
+		return l, nil
+	}
 	if c.Force {
 		ss, err := s.place(c.Session)
 		if err != nil {
 			return spool.Lease{}, err
 		}
 		defer ss.mu.Unlock()
-		defer s.due.update(ss)
 		if err := ss.checkPrincipal(&c); err != nil {
 			return spool.Lease{}, err
 		}
-		return ss.take(&c, s.nowMilli()), nil
+		return s.take(ss, &c, s.nowMilli()), nil
 	}
 	for {
 		now := s.nowMilli()
@@ -87,8 +152,7 @@ func (s *Store) Claim(ctx context.Context, c spool.Claim) (spool.Lease, error) {
 			return spool.Lease{}, err
 		}
 		if ss.readyAt() <= now && contract.Matches(&c, ss.row.Agent) {
-			l := ss.take(&c, now)
-			s.due.update(ss)
+			l := s.take(ss, &c, now)
 			ss.mu.Unlock()
 			return l, nil
 		}
@@ -129,6 +193,7 @@ func (s *Store) Release(ctx context.Context, l spool.Lease) error {
 	}
 	defer ss.mu.Unlock()
 	if ss.exists && ss.head.Epoch == l.Epoch {
+		s.claims.replace(ss.id, ss.lease.claim, "")
 		ss.lease = lease{}
 		s.due.update(ss)
 	}

@@ -40,12 +40,14 @@ type Store struct {
 	sessions map[string]*session
 	isClosed bool
 
-	due agenda
+	due    agenda
+	claims claims
 }
 
 // New returns an empty store.
 func New(o *Options) *Store {
-	s := &Store{now: time.Now, closed: make(chan struct{}), sessions: map[string]*session{}}
+	s := &Store{now: time.Now, closed: make(chan struct{}), sessions: map[string]*session{},
+		claims: claims{sessions: map[string]string{}}}
 	if o != nil && o.Now != nil {
 		s.now = o.Now
 	}

@@ -49,13 +49,13 @@ func (ss *session) blank() bool {
 }
 
 // create makes the session exist, after the tombstone if there is one. An existing one
-// keeps its principal.
-func (ss *session) create(principal string, now int64) {
+// keeps its principal, and stays hidden or visible.
+func (ss *session) create(principal string, hidden bool, now int64) {
 	if ss.exists {
 		return
 	}
 	ss.exists = true
-	ss.head = contract.Created(ss.head, principal)
+	ss.head = contract.Created(ss.head, principal, hidden)
 	ss.row = spool.Row{Status: chunk.StatusEnded, Principal: principal}
 	ss.updated = now
 }
@@ -76,12 +76,13 @@ func (ss *session) append(a *spool.Append, now int64) (spool.Appended, error) {
 	if w := ss.writers[a.Writer]; numbered && a.Ordinal <= w.ordinal {
 		return ss.repeat(a, w)
 	}
-	ss.create(a.Row.Principal, now)
+	ss.create(a.Row.Principal, false, now)
 	ss.updated = now
 	first := ss.head.Seq + 1
 	ss.add(a.Records)
 	contract.SetRow(&ss.head, &ss.row, a.Row)
 	contract.SetDue(&ss.head, &ss.command, a, now)
+	ss.head.Hidden = ss.head.Hidden && !a.Show
 	if numbered {
 		if ss.writers == nil {
 			ss.writers = map[string]written{}
@@ -93,7 +94,7 @@ func (ss *session) append(a *spool.Append, now int64) (spool.Appended, error) {
 }
 
 // admit checks who appends: the owner with the lease of this epoch, which it
-// renews, or anyone with a command, unless the session is still being copied.
+// renews, or anyone with a command, unless the session is hidden.
 func (ss *session) admit(a *spool.Append, now int64) error {
 	switch {
 	case a.Epoch > 0:
@@ -101,7 +102,7 @@ func (ss *session) admit(a *spool.Append, now int64) error {
 			return spool.ErrSuperseded.With(a.Session, nil)
 		}
 		ss.lease.renew(now)
-	case ss.exists && ss.head.Status == chunk.StatusCopying:
+	case ss.exists && ss.head.Hidden:
 		return spool.ErrNotFound.With(a.Session, nil)
 	case ss.exists:
 		return contract.CheckPrincipal(a.SamePrincipal, a.Row.Principal, &ss.head, a.Session)

@@ -5,7 +5,6 @@ import (
 	"database/sql/driver"
 
 	"github.com/spool-run/spool"
-	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/store/contract"
 )
 
@@ -150,7 +149,7 @@ func (s *Store) sweep(ctx context.Context, sid int64) error {
 // A listing walks one of the indexes of listings backwards, from the place of the page
 // before. What was updated within the same ten seconds is sorted.
 const (
-	listing      = "SELECT " + stateColumns + " FROM session WHERE listed <= +?"
+	listing      = "SELECT " + stateColumns + " FROM session WHERE listed <= +? AND hidden = +?"
 	listingOrder = " ORDER BY listed DESC, updated DESC, id LIMIT +?"
 )
 
@@ -171,10 +170,9 @@ func (s *Store) Sessions(ctx context.Context, q spool.SessionQuery) (spool.Sessi
 	if q.After != "" {
 		before = after.Updated / listPrecision
 	}
-	sql, args := listing, []driver.Value{before}
+	sql, args := listing, []driver.Value{before, number(q.Hidden)}
 	switch {
 	case q.Status == "":
-		sql, args = sql+" AND status <> +?", append(args, string(chunk.StatusCopying))
 	case q.Principal != "": // that one's index is used
 		sql, args = sql+" AND +status = +?", append(args, string(q.Status))
 	default:
@@ -188,7 +186,7 @@ func (s *Store) Sessions(ctx context.Context, q spool.SessionQuery) (spool.Sessi
 	}
 	sql += listingOrder
 	args = append(args, int64(limit)+1)
-	var page spool.SessionPage
+	page := spool.SessionPage{Now: s.now().UnixMilli()}
 	if err := s.read(ctx, func(c *conn) error {
 		return c.query(func(row []driver.Value) error {
 			page.Sessions = append(page.Sessions, scanState(row).info())

@@ -39,25 +39,18 @@ func (s *Store) Claim(ctx context.Context, c spool.Claim) (spool.Lease, error) {
 }
 
 func (t *tx) claim(c *spool.Claim, owner string) (spool.Lease, error) {
-	id := c.Session
-	if id == "" {
-		if err := t.flush(); err != nil { // the index must be up to date
-			return spool.Lease{}, err
-		}
-		sql, args := claimable(c, t.now)
-		if err := t.c.query(func(row []driver.Value) error {
-			id, _ = row[1].(string)
-			return nil
-		}, sql, args...); err != nil {
-			return spool.Lease{}, err
-		}
-		if id == "" {
-			return spool.Lease{}, spool.ErrNothingDue
-		}
+	id, err := t.wanted(c, owner)
+	if err != nil {
+		return spool.Lease{}, err
 	}
 	st, err := t.session(id)
 	if err != nil {
 		return spool.Lease{}, err
+	}
+	if st.repeats(c, owner) {
+		st.renew(t.now)
+		t.touch(st)
+		return st.granted(c, t.now), nil
 	}
 	if err := st.checkPrincipal(c.SamePrincipal, c.Principal); err != nil {
 		return spool.Lease{}, err
@@ -65,7 +58,7 @@ func (t *tx) claim(c *spool.Claim, owner string) (spool.Lease, error) {
 	if !c.Force && (st.readyAt() > t.now || !contract.Matches(c, st.row.Agent)) {
 		return spool.Lease{}, spool.ErrNothingDue
 	}
-	if err := t.create(st, c.Principal); err != nil {
+	if err := t.create(st, c.Principal, c.Hidden); err != nil {
 		return spool.Lease{}, err
 	}
 	if err := t.c.exec("DELETE FROM writer WHERE sid = +?", st.sid); err != nil {
@@ -73,9 +66,48 @@ func (t *tx) claim(c *spool.Claim, owner string) (spool.Lease, error) {
 	}
 	st.writers = map[string]*written{}
 	st.head.Epoch++
-	st.owner, st.ttl = owner, contract.TTL(c.TTL)
+	st.claim, st.owner, st.ttl = c.ID, owner, contract.TTL(c.TTL)
 	st.expires = t.now + st.ttl
-	return spool.Lease{Session: id, Epoch: st.head.Epoch, Owner: c.Owner, TTL: c.TTL, Head: st.head}, nil
+	return st.granted(c, t.now), nil
+}
+
+// wanted returns the session that a claim is for: the one that it names, the one whose
+// lease it was granted before, or the one that can be claimed for longest.
+func (t *tx) wanted(c *spool.Claim, owner string) (id string, err error) {
+	if c.Session != "" {
+		return c.Session, nil
+	}
+	if err := t.flush(); err != nil { // the indexes must be up to date
+		return "", err
+	}
+	find := func(sql string, args ...driver.Value) error {
+		return t.c.query(func(row []driver.Value) error {
+			id, _ = row[1].(string)
+			return nil
+		}, sql, args...)
+	}
+	if c.ID != "" {
+		if err := find("SELECT sid, id FROM session WHERE lease_claim = +? AND lease_claim <> '' AND lease_owner = +?", c.ID, owner); err != nil || id != "" {
+			return id, err
+		}
+	}
+	sql, args := claimable(c, t.now)
+	if err := find(sql, args...); err != nil {
+		return "", err
+	}
+	if id == "" {
+		return "", spool.ErrNothingDue
+	}
+	return id, nil
+}
+
+// repeats reports whether the latest lease is this claim's, which was not released.
+func (st *state) repeats(c *spool.Claim, owner string) bool {
+	return c.ID != "" && st.alive && st.claim == c.ID && st.owner == owner
+}
+
+func (st *state) granted(c *spool.Claim, now int64) spool.Lease {
+	return spool.Lease{Session: st.id, Epoch: st.head.Epoch, Owner: c.Owner, TTL: c.TTL, Head: st.head, Row: st.row, Now: now}
 }
 
 // claimable selects the session that can be claimed for longest.

@@ -39,7 +39,7 @@ func (t *tx) append(a *spool.Append) (spool.Appended, error) {
 	if stored, err := t.admit(st, a); stored.Repeated || err != nil {
 		return stored, err
 	}
-	if err := t.create(st, a.Row.Principal); err != nil {
+	if err := t.create(st, a.Row.Principal, false); err != nil {
 		return spool.Appended{}, err
 	}
 	st.updated = t.now
@@ -57,6 +57,7 @@ func (t *tx) append(a *spool.Append) (spool.Appended, error) {
 	}
 	contract.SetRow(&st.head, &st.row, a.Row)
 	contract.SetDue(&st.head, &st.command, a, t.now)
+	st.head.Hidden = st.head.Hidden && !a.Show
 	if a.Epoch > 0 && a.Ordinal > 0 {
 		st.writers[a.Writer] = &written{a.Ordinal, first, st.head.Seq, true}
 	}
@@ -67,7 +68,7 @@ func (t *tx) append(a *spool.Append) (spool.Appended, error) {
 // is stored already. It renews an owner's lease.
 func (t *tx) admit(st *state, a *spool.Append) (spool.Appended, error) {
 	if a.Epoch == 0 {
-		if st.alive && st.head.Status == chunk.StatusCopying {
+		if st.alive && st.head.Hidden {
 			return spool.Appended{}, spool.ErrNotFound.With(a.Session, nil)
 		}
 		return spool.Appended{}, st.checkPrincipal(a.SamePrincipal, a.Row.Principal)

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	schemaVersion = 2
+	schemaVersion = 3
 	applicationID = 0x53504c31 // "SPL1", for file(1) and other programs
 )
 
@@ -47,9 +47,13 @@ CREATE TABLE session (
   trimmed INTEGER NOT NULL,
   ready INTEGER,
   version INTEGER NOT NULL,
-  listed INTEGER
+  listed INTEGER,
+  pending INTEGER NOT NULL DEFAULT 0,
+  hidden INTEGER NOT NULL DEFAULT 0,
+  lease_claim TEXT NOT NULL DEFAULT ''
 );
 CREATE INDEX session_ready ON session (ready) WHERE ready IS NOT NULL;
+` + claims + `
 CREATE TABLE record (
   sid INTEGER NOT NULL,
   seq INTEGER NOT NULL,
@@ -88,6 +92,11 @@ CREATE TABLE garbage (sid INTEGER PRIMARY KEY);
 CREATE TABLE unsynced (token TEXT PRIMARY KEY, boot TEXT NOT NULL);
 ` + listings
 
+// claims is the index of the leases, by the ids of their claims.
+const claims = `
+CREATE INDEX session_claim ON session (lease_claim) WHERE lease_claim <> '';
+`
+
 // listings are the indexes of listings: of all sessions, of those in a status, and of a
 // principal's.
 const listings = `
@@ -97,10 +106,17 @@ CREATE INDEX session_principal ON session (principal, listed) WHERE principal <>
 `
 
 // upgrades bring a database of an older schema to the next one: upgrades[0] from 1 to 2.
+// In schema 2 a due time was the only sign of a command that waits; in a paused session it
+// could also be when the pause expires.
 var upgrades = [schemaVersion - 1]string{
 	`ALTER TABLE session ADD COLUMN listed INTEGER;
 UPDATE session SET listed = updated / 10000 WHERE alive = 1;
 DROP INDEX session_principal;` + listings,
+	`ALTER TABLE session ADD COLUMN pending INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE session ADD COLUMN hidden INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE session ADD COLUMN lease_claim TEXT NOT NULL DEFAULT '';
+UPDATE session SET pending = 1 WHERE due <> 0 AND (status <> 'paused' OR due <= updated);
+UPDATE session SET hidden = 1, status = 'ended' WHERE status = 'copying';` + claims,
 }
 
 // prepare makes, checks or upgrades the schema, on a connection without a transaction.

@@ -24,6 +24,7 @@ type state struct {
 	row     spool.Row
 	updated int64
 
+	claim   string // the ID of the lease's claim
 	owner   string // "" when released or never claimed; see life for the leases bound to a process
 	ttl     int64
 	expires int64
@@ -34,6 +35,7 @@ type state struct {
 	principal string
 	status    chunk.Status
 	listed    int64
+	claimed   string
 
 	writers map[string]*written // nil: not loaded
 	touched bool
@@ -49,10 +51,10 @@ const never = contract.Never
 
 // Most reads of a row need its head alone, and a column that is not asked for
 // costs nothing.
-const headColumns = "alive, seq, incarnation, trace_floor, floor, epoch, status, due, version, principal"
+const headColumns = "alive, seq, incarnation, trace_floor, floor, epoch, status, due, version, principal, pending, hidden"
 
 const stateColumns = `sid, id, alive, seq, incarnation, trace_floor, floor, epoch, status, due, last_command,
- agent, principal, title, updated, lease_owner, lease_ttl, lease_expires, trace_trimmed, trimmed, ready, version`
+ agent, principal, title, updated, lease_owner, lease_ttl, lease_expires, trace_trimmed, trimmed, ready, version, pending, hidden, lease_claim`
 
 // scanState reads stateColumns.
 func scanState(row []driver.Value) *state {
@@ -64,19 +66,20 @@ func scanState(row []driver.Value) *state {
 			alive: n(2) == 1,
 			head: spool.Head{
 				Seq: u(3), Incarnation: u(4), TraceFloor: u(5), Floor: u(6), Epoch: u(7),
-				Status: chunk.Status(s(8)), Due: n(9), Principal: s(12),
+				Status: chunk.Status(s(8)), Due: n(9), Principal: s(12), Pending: n(22) == 1, Hidden: n(23) == 1,
 			},
 			version: n(21),
 		},
 		sid: n(0), id: s(1), command: u(10),
 		row:     spool.Row{Status: chunk.Status(s(8)), Agent: s(11), Principal: s(12), Title: s(13)},
-		updated: n(14), owner: s(15), ttl: n(16), expires: n(17),
+		updated: n(14), claim: s(24), owner: s(15), ttl: n(16), expires: n(17),
 		traceTrimmed: u(18), trimmed: u(19), ready: never,
 	}
 	if v, ok := row[20].(int64); ok {
 		st.ready = v
 	}
 	st.principal, st.status, st.listed = st.row.Principal, st.head.Status, st.listedAt()
+	st.claimed = st.claim
 	return st
 }
 
@@ -100,7 +103,7 @@ func loadHead(c *conn, id string) (h *headRow, err error) {
 			alive: n(0) == 1,
 			head: spool.Head{
 				Seq: u(1), Incarnation: u(2), TraceFloor: u(3), Floor: u(4), Epoch: u(5),
-				Status: chunk.Status(status), Due: n(7), Principal: principal,
+				Status: chunk.Status(status), Due: n(7), Principal: principal, Pending: n(10) == 1, Hidden: n(11) == 1,
 			},
 			version: n(8),
 		}
@@ -162,11 +165,11 @@ func (st *state) checkPrincipal(same bool, principal string) error {
 }
 
 // create makes the session exist, after the tombstone if there is one. An existing one
-// keeps its principal. The caller then changes it.
-func (t *tx) create(st *state, principal string) error {
+// keeps its principal, and stays hidden or visible. The caller then changes it.
+func (t *tx) create(st *state, principal string, hidden bool) error {
 	if !st.alive {
 		st.alive = true
-		st.head = contract.Created(st.head, principal)
+		st.head = contract.Created(st.head, principal, hidden)
 		st.row = spool.Row{Status: chunk.StatusEnded, Principal: principal}
 		st.updated = t.now
 	}
@@ -196,6 +199,14 @@ func (st *state) listedAt() int64 {
 	return st.updated / listPrecision
 }
 
+// number is a flag as it is stored.
+func number(b bool) int64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
 // renew extends the lease, if it was not released. An extension by less than a
 // thirty-second of the TTL is not worth an update of the index.
 func (st *state) renew(now int64) {
@@ -205,12 +216,12 @@ func (st *state) renew(now int64) {
 }
 
 // release ends the lease.
-func (st *state) release() { st.owner, st.ttl, st.expires = "", 0, 0 }
+func (st *state) release() { st.claim, st.owner, st.ttl, st.expires = "", "", 0, 0 }
 
 // update names no indexed column: SQLite writes the index pages of all named columns,
 // even if the values are unchanged, and nearly every append is an update.
 const update = `UPDATE session SET alive = ?, seq = ?, incarnation = ?, trace_floor = ?, floor = ?, epoch = ?,
- due = ?, last_command = ?, agent = ?, title = ?, updated = ?, lease_owner = ?, lease_ttl = ?,
+ due = ?, last_command = ?, pending = ?, hidden = ?, agent = ?, title = ?, updated = ?, lease_owner = ?, lease_ttl = ?,
  lease_expires = ?, trace_trimmed = ?, trimmed = ?, version = ?`
 
 // save writes a row if it is dirty.
@@ -223,23 +234,20 @@ func (t *tx) save(st *state) error {
 		t.sooner = true
 	}
 	listed := st.listedAt()
-	indexed := ready != st.ready || st.row.Principal != st.principal || st.head.Status != st.status || listed != st.listed
+	indexed := ready != st.ready || st.row.Principal != st.principal || st.head.Status != st.status || listed != st.listed || st.claim != st.claimed
 	st.ready, st.principal, st.status, st.listed = ready, st.row.Principal, st.head.Status, listed
-	alive := int64(0)
-	if st.alive {
-		alive = 1
-	}
+	st.claimed = st.claim
 	h := &st.head
 	values := []driver.Value{
-		alive, int64(h.Seq), int64(h.Incarnation), int64(h.TraceFloor), int64(h.Floor), int64(h.Epoch),
-		h.Due, int64(st.command), st.row.Agent, st.row.Title, st.updated,
+		number(st.alive), int64(h.Seq), int64(h.Incarnation), int64(h.TraceFloor), int64(h.Floor), int64(h.Epoch),
+		h.Due, int64(st.command), number(h.Pending), number(h.Hidden), st.row.Agent, st.row.Title, st.updated,
 		st.owner, st.ttl, st.expires, int64(st.traceTrimmed), int64(st.trimmed), st.version,
 	}
 	switch {
 	case st.sid == 0:
-		if err := t.c.exec(`INSERT INTO session (alive, seq, incarnation, trace_floor, floor, epoch, due, last_command,
- agent, title, updated, lease_owner, lease_ttl, lease_expires, trace_trimmed, trimmed, version, id, principal, status, ready, listed)
- VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`, append(values, st.id, st.row.Principal, string(h.Status), orNull(ready), orNull(listed))...); err != nil {
+		if err := t.c.exec(`INSERT INTO session (alive, seq, incarnation, trace_floor, floor, epoch, due, last_command, pending, hidden,
+ agent, title, updated, lease_owner, lease_ttl, lease_expires, trace_trimmed, trimmed, version, id, principal, status, ready, listed, lease_claim)
+ VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`, append(values, st.id, st.row.Principal, string(h.Status), orNull(ready), orNull(listed), st.claim)...); err != nil {
 			return err
 		}
 		sid, err := t.c.number("SELECT last_insert_rowid()")
@@ -248,8 +256,8 @@ func (t *tx) save(st *state) error {
 		}
 		st.sid = sid
 	case indexed:
-		if err := t.c.exec(update+", principal = ?, status = ?, ready = ?, listed = ? WHERE sid = +?",
-			append(values, st.row.Principal, string(h.Status), orNull(ready), orNull(listed), st.sid)...); err != nil {
+		if err := t.c.exec(update+", principal = ?, status = ?, ready = ?, listed = ?, lease_claim = ? WHERE sid = +?",
+			append(values, st.row.Principal, string(h.Status), orNull(ready), orNull(listed), st.claim, st.sid)...); err != nil {
 			return err
 		}
 	default:

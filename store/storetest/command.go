@@ -55,6 +55,40 @@ var commandChecks = []check{
 			t.Fatalf("next due not taken: %+v", res)
 		}
 	}},
+	{"Pending", func(t *testing.T, x *suite) {
+		s := x.open(t)
+		if h := command(t, s, "s", "a").Head; !h.Pending {
+			t.Fatalf("after a command: %+v", h)
+		}
+		l := own(t, s, "s", "o")
+		if !l.Head.Pending {
+			t.Fatalf("claimed with head %+v", l.Head)
+		}
+		put(t, s, spool.Append{Session: "s", Epoch: l.Epoch, Records: recs(chunk.Kept, "r", 1), Row: spool.Row{Status: chunk.StatusPaused}})
+		if h := head(t, s, "s"); !h.Pending {
+			t.Fatalf("an append that settles nothing: %+v", h)
+		}
+		// A time at which the session is due does not make it pending, nor does its passing.
+		h := put(t, s, spool.Append{Session: "s", Epoch: l.Epoch, Settle: &spool.Settle{Seen: 1, Next: 1}}).Head
+		if h.Pending || h.Due != 1 || head(t, s, "s") != h {
+			t.Fatalf("settled: %+v", h)
+		}
+		if h := command(t, s, "s", "b").Head; !h.Pending || h.Due != 1 {
+			t.Fatalf("after another command: %+v", h)
+		}
+		h = put(t, s, spool.Append{Session: "s", Epoch: l.Epoch, Settle: &spool.Settle{Seen: 2}}).Head
+		if !h.Pending {
+			t.Fatalf("settled past a command that was not seen: %+v", h)
+		}
+		if trimmer, ok := s.(spool.Trimmer); ok {
+			if err := trimmer.Delete(limit(t), "s"); err != nil {
+				t.Fatal(err)
+			}
+			if h := own(t, s, "s", "o").Head; h.Pending {
+				t.Fatalf("made again after deletion: %+v", h)
+			}
+		}
+	}},
 	{"OneBatchOfSeveral", func(t *testing.T, x *suite) {
 		s := x.open(t)
 		put(t, s, spool.Append{Session: "s", Records: recs(chunk.Kept, "edit", 2)})

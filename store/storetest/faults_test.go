@@ -152,10 +152,10 @@ var faults = map[string]struct {
 			return rs, h, err
 		}
 	}},
-	"takes commands for what is being copied": {"Copying", func(f *fault) {
+	"takes commands for what is hidden": {"Hidden", func(f *fault) {
 		f.append = func(ctx context.Context, a spool.Append, next appendFunc) (spool.Appended, error) {
 			res, err := next(ctx, a)
-			if h, herr := f.Head(ctx, a.Session); herr == nil && a.Epoch == 0 && h.Status == chunk.StatusCopying {
+			if h, herr := f.Head(ctx, a.Session); herr == nil && a.Epoch == 0 && h.Hidden {
 				a.Epoch = h.Epoch
 				return next(ctx, a)
 			}

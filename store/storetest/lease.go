@@ -54,6 +54,72 @@ var leaseChecks = []check{
 		_, err := claim(t, s, spool.Claim{Force: true})
 		wantErr(t, err, chunk.ErrInvalid)
 	}},
+	{"Repeated", func(t *testing.T, x *suite) {
+		s := x.open(t)
+		command(t, s, "s", "c")
+		command(t, s, "other", "c")
+		first := mustClaim(t, s, spool.Claim{ID: "c1", Owner: "o", TTL: time.Minute})
+		for _, session := range []string{"", first.Session} {
+			l := mustClaim(t, s, spool.Claim{ID: "c1", Owner: "o", TTL: time.Minute, Session: session})
+			if l.Session != first.Session || l.Epoch != first.Epoch {
+				t.Fatalf("the same claim gave %+v, then %+v", first, l)
+			}
+		}
+		// Another claim, or the same ID of another owner, is another claim.
+		second := mustClaim(t, s, spool.Claim{ID: "c2", Owner: "o", TTL: time.Minute})
+		if second.Session == first.Session {
+			t.Fatalf("%+v, %+v", first, second)
+		}
+		for _, c := range []spool.Claim{{ID: "c1", Owner: "o2"}, {ID: "c3", Owner: "o"}, {ID: "c2", Owner: "o", Session: first.Session}} {
+			_, err := claim(t, s, c)
+			wantErr(t, err, spool.ErrNothingDue)
+		}
+		// A lease that was released is not given back.
+		if err := leaser(t, s).Release(limit(t), second); err != nil {
+			t.Fatal(err)
+		}
+		if l := mustClaim(t, s, spool.Claim{ID: "c2", Owner: "o", TTL: time.Minute}); l.Epoch <= second.Epoch {
+			t.Fatalf("released, and given back as %+v", l)
+		}
+		// Nor one that was taken.
+		taken := mustClaim(t, s, spool.Claim{ID: "c4", Owner: "o", Session: first.Session, Force: true, TTL: time.Minute})
+		if again := mustClaim(t, s, spool.Claim{ID: "c4", Owner: "o", Session: first.Session, Force: true}); again.Epoch != taken.Epoch {
+			t.Fatalf("the same forced claim gave %+v, then %+v", taken, again)
+		}
+		_, err := claim(t, s, spool.Claim{ID: "c1", Owner: "o", Session: first.Session})
+		wantErr(t, err, spool.ErrNothingDue)
+	}},
+	{"RepeatRenews", func(t *testing.T, x *suite) {
+		s := x.open(t)
+		command(t, s, "s", "c")
+		first := mustClaim(t, s, spool.Claim{ID: "c1", Owner: "o", TTL: short})
+		x.expire(t, s)
+		again := mustClaim(t, s, spool.Claim{ID: "c1", Owner: "o", TTL: short})
+		if again.Epoch != first.Epoch {
+			t.Fatalf("the same claim gave %+v, then %+v", first, again)
+		}
+		if x.Advance != nil {
+			_, err := claim(t, s, spool.Claim{Owner: "o2"})
+			wantErr(t, err, spool.ErrNothingDue)
+		}
+	}},
+	{"Tells", func(t *testing.T, x *suite) {
+		s := x.open(t)
+		put(t, s, spool.Append{Session: "s", Records: recs(chunk.Kept, "c", 1), Row: spool.Row{Agent: "helper", Principal: "ann", Title: "Hello"}})
+		l := mustClaim(t, s, spool.Claim{TTL: time.Minute, Agents: []string{"helper"}})
+		if want := (spool.Row{Status: chunk.StatusEnded, Agent: "helper", Principal: "ann", Title: "Hello"}); l.Row != want {
+			t.Fatalf("the lease's row is %+v, want %+v", l.Row, want)
+		}
+		if l.Now < l.Head.Due {
+			t.Fatalf("claimed at %d, before the session was due at %d", l.Now, l.Head.Due)
+		}
+		if x.Advance != nil {
+			x.Advance(s, time.Hour)
+			if again := mustClaim(t, s, spool.Claim{}); again.Now < l.Now+time.Hour.Milliseconds() {
+				t.Fatalf("claimed at %d, and an hour later at %d", l.Now, again.Now)
+			}
+		}
+	}},
 	{"Due", func(t *testing.T, x *suite) {
 		s := x.open(t)
 		command(t, s, "s", "c")

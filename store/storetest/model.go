@@ -144,7 +144,7 @@ func (m *machine) command(rt *rapid.T) {
 	}
 	l.create(who)
 	first, last := l.add(rs)
-	l.command, l.head.Due = last, 1
+	l.command, l.head.Due, l.head.Pending = last, 1, true
 	m.result(res, err, first, last, l)
 }
 
@@ -197,7 +197,7 @@ func (m *machine) append(rt *rapid.T) {
 		l.head.Status = a.Row.Status
 	}
 	if a.Settle != nil && l.command <= a.Settle.Seen {
-		l.head.Due = a.Settle.Next
+		l.head.Due, l.head.Pending = a.Settle.Next, false
 	}
 	l.ordinal++
 	l.last, l.lastRes = &a, res

@@ -97,7 +97,7 @@ func Run(t *testing.T, open Factory, options ...Options) {
 		{"Wait", waitChecks},
 		{"Trim", trimChecks},
 		{"List", listChecks},
-		{"Copying", copyingChecks},
+		{"Hidden", hiddenChecks},
 		{"Keep", keepChecks},
 		{"Life", lifeChecks},
 		{"Model", modelChecks},
