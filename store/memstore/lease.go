@@ -9,6 +9,7 @@ import (
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/internal/wait"
 	"github.com/spool-run/spool/store/contract"
+	"github.com/spool-run/spool/store/watch"
 )
 
 // lease is who may write; times are Unix milliseconds.
@@ -206,7 +207,7 @@ func (s *Store) AwaitDue(ctx context.Context, c spool.Claim) error {
 		return err
 	}
 	for {
-		sooner := s.due.await()
+		sooner := s.due.sooner.Next()
 		now := s.nowMilli()
 		id, next := s.due.next(&c, now)
 		if id != "" {
@@ -223,7 +224,7 @@ func (s *Store) AwaitDue(ctx context.Context, c spool.Claim) error {
 type agenda struct {
 	mu     sync.Mutex
 	heap   []*session
-	sooner chan struct{} // closed when a session's time comes nearer
+	sooner watch.Signal // sent when a session's time comes nearer
 }
 
 // update puts a session where its state (locked by the caller) belongs.
@@ -248,20 +249,9 @@ func (g *agenda) update(ss *session) {
 		ss.ready = at
 		heap.Fix(g, ss.agendaIndex)
 	}
-	if (at < old || retagged && at != contract.Never) && g.sooner != nil {
-		close(g.sooner)
-		g.sooner = nil
+	if at < old || retagged && at != contract.Never {
+		g.sooner.Send()
 	}
-}
-
-// await returns the channel that the next nearer time closes.
-func (g *agenda) await() <-chan struct{} {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.sooner == nil {
-		g.sooner = make(chan struct{})
-	}
-	return g.sooner
 }
 
 // next returns the session that is claimable for longest, or "" and the time

@@ -14,6 +14,7 @@ import (
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/store/contract"
+	"github.com/spool-run/spool/store/watch"
 )
 
 var (
@@ -191,11 +192,10 @@ func (s *Store) Wait(ctx context.Context, session string, seen spool.Head) (spoo
 	ss.waiters++
 	defer s.leave(ss) // with ss locked
 	for {
-		if ss.exists && ss.head != seen {
+		if done, err := watch.Answer(ss.exists, ss.head, seen, session); err != nil {
+			return spool.Head{}, err
+		} else if done {
 			return ss.head, nil
-		}
-		if !ss.exists && seen != (spool.Head{}) {
-			return spool.Head{}, spool.ErrNotFound.With(session, nil)
 		}
 		if ss.wake == nil {
 			ss.wake = make(chan struct{})

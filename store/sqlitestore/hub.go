@@ -3,9 +3,11 @@ package sqlitestore
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/store/watch"
 )
 
 // How often a process looks for other processes' commits while one of its own
@@ -18,74 +20,55 @@ const (
 // hub wakes this process's waiters: after its own commits at once, after those
 // of other processes by polling SQLite's data_version.
 type hub struct {
-	s  *Store
-	mu sync.Mutex
+	s     *Store
+	heads *watch.Hub
+	due   watch.Signal  // sent when a session may be ready earlier than before
+	fast  chan struct{} // tells the poller that another process is writing
+	took  atomic.Int64  // nanoseconds, of the last read of heads
 
-	watches map[string]*watch
-	due     chan struct{} // closed when a session may be ready earlier than before
-	waiting int           // callers in Wait or AwaitDue
+	mu      sync.Mutex
+	waiting int // watched sessions, and callers in AwaitDue
 	polling bool
-	fast    chan struct{} // tells the poller that another process is writing
-}
-
-// watch is the known state of a session with waiting callers.
-type watch struct {
-	refs    int
-	loaded  bool
-	version int64 // of the row; grows with each commit, so that an old row never replaces a newer one
-	exists  bool
-	head    spool.Head
-	changed chan struct{}
 }
 
 func (h *hub) init(s *Store) {
 	h.s = s
-	h.watches = map[string]*watch{}
-	h.due = make(chan struct{})
 	h.fast = make(chan struct{}, 1)
+	h.heads = watch.NewHub(watch.Options{
+		Read: h.read,
+		Poll: -1, // data_version misses nothing
+		Subscribe: func(context.Context, string) (func(), error) {
+			return h.watching(), nil
+		},
+	})
+}
+
+// read reads the rows of watched sessions.
+func (h *hub) read(ctx context.Context, sessions []string, found func(string, watch.State)) error {
+	start := time.Now()
+	defer func() { h.took.Store(int64(time.Since(start))) }()
+	return h.s.read(ctx, func(c *conn) error {
+		for _, id := range sessions {
+			row, err := loadHead(c, id)
+			if err != nil {
+				return err
+			}
+			if row != nil {
+				found(id, row.watched())
+			}
+		}
+		return nil
+	})
+}
+
+func (h *headRow) watched() watch.State {
+	return watch.State{Exists: h.alive, Head: h.head, Version: h.version}
 }
 
 // committed is called for each row that this process wrote.
-func (h *hub) committed(st *state) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if w := h.watches[st.id]; w != nil {
-		w.apply(&st.headRow)
-	}
-}
+func (h *hub) committed(st *state) { h.heads.Apply(st.id, st.watched()) }
 
-// apply takes over a row; nil means that the session never existed.
-func (w *watch) apply(h *headRow) {
-	if h == nil {
-		w.loaded = true
-		return
-	}
-	if w.loaded && h.version <= w.version {
-		return
-	}
-	was, had := w.head, w.exists
-	w.loaded, w.version, w.exists, w.head = true, h.version, h.alive, h.head
-	if w.head != was || w.exists != had {
-		close(w.changed)
-		w.changed = make(chan struct{})
-	}
-}
-
-func (h *hub) kick() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	close(h.due)
-	h.due = make(chan struct{})
-}
-
-func (h *hub) kicked() <-chan struct{} {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.due
-}
-
-// watching counts a waiting caller until the returned function is called. Meanwhile the
-// poller runs.
+// watching has the poller run until the returned function is called.
 func (h *hub) watching() (done func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -132,12 +115,12 @@ func (h *hub) poll() {
 				}
 			}
 		}
-		took := time.Duration(0)
+		pause := time.Duration(0)
 		if changed {
 			every = pollFast
-			start := time.Now()
-			h.reload()
-			took = time.Since(start)
+			h.heads.Resync()
+			h.due.Send()
+			pause = 2 * time.Duration(h.took.Load())
 		} else {
 			every = min(every*5/4, pollSlow)
 		}
@@ -148,38 +131,8 @@ func (h *hub) poll() {
 			return
 		}
 		h.mu.Unlock()
-		timer.Reset(max(every, 2*took))
+		timer.Reset(max(every, pause))
 	}
-}
-
-// reload reads the rows of all watched sessions again.
-func (h *hub) reload() {
-	h.mu.Lock()
-	ids := make([]string, 0, len(h.watches))
-	for id := range h.watches {
-		ids = append(ids, id)
-	}
-	h.mu.Unlock()
-	for _, id := range ids {
-		h.load(context.Background(), id)
-	}
-	h.kick()
-}
-
-// load reads one session's row for its watch.
-func (h *hub) load(ctx context.Context, id string) error {
-	return h.s.read(ctx, func(c *conn) error {
-		row, err := loadHead(c, id)
-		if err != nil {
-			return err
-		}
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		if w := h.watches[id]; w != nil {
-			w.apply(row)
-		}
-		return nil
-	})
 }
 
 // Wait implements [spool.Store].
@@ -187,45 +140,5 @@ func (s *Store) Wait(ctx context.Context, session string, seen spool.Head) (spoo
 	if err := s.usable(ctx); err != nil {
 		return spool.Head{}, err
 	}
-	h := &s.hub
-	defer h.watching()()
-	h.mu.Lock()
-	w := h.watches[session]
-	if w == nil {
-		w = &watch{changed: make(chan struct{})}
-		h.watches[session] = w
-	}
-	w.refs++
-	loaded := w.loaded
-	h.mu.Unlock()
-	defer func() {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		if w.refs--; w.refs == 0 {
-			delete(h.watches, session)
-		}
-	}()
-	if !loaded {
-		if err := h.load(ctx, session); err != nil {
-			return spool.Head{}, err
-		}
-	}
-	for {
-		h.mu.Lock()
-		exists, head, changed := w.exists, w.head, w.changed
-		h.mu.Unlock()
-		if exists && head != seen {
-			return head, nil
-		}
-		if !exists && seen != (spool.Head{}) {
-			return spool.Head{}, spool.ErrNotFound.With(session, nil)
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return spool.Head{}, ctx.Err()
-		case <-s.closed:
-			return spool.Head{}, spool.ErrClosed
-		}
-	}
+	return s.hub.heads.Wait(ctx, session, seen)
 }

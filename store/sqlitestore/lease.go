@@ -182,7 +182,7 @@ func (s *Store) AwaitDue(ctx context.Context, c spool.Claim) error {
 	}
 	defer s.hub.watching()()
 	for {
-		kicked := s.hub.kicked()
+		kicked := s.hub.due.Next()
 		if err := s.releaseDeadIfPossible(ctx); err != nil {
 			return err
 		}

@@ -150,6 +150,7 @@ func open(path string, o *Options, boot string) (*Store, error) {
 func (s *Store) Close() error {
 	s.closeOnce.Do(func() {
 		close(s.closed)
+		s.hub.heads.Close()
 		s.pool.close()
 		s.life.end()
 		s.closeErr = translate(s.w.stop(s.token))

@@ -175,7 +175,7 @@ func (w *writer) commit(group []*request) error {
 		w.s.hub.committed(st)
 	}
 	if t.sooner {
-		w.s.hub.kick()
+		w.s.hub.due.Send()
 	}
 	if len(w.cache) > cacheSessions {
 		w.forget()
