@@ -254,24 +254,30 @@ func TestUserMetadata(t *testing.T) {
 	}
 }
 
-// TestFrontendOfAStream: what somebody writes to a stream is in a snapshot or on
-// the stream, as a request asks; and a reader goes on where it was.
-func TestFrontendOfAStream(t *testing.T) {
-	t.Parallel()
+// openStream opens the stream s. What say is given is written to it.
+func openStream(t *testing.T) (logs *spool.Logs, streams *stream.Manager, say func(text string)) {
+	t.Helper()
 	store := memstore.New(nil)
-	logs := spool.NewLogs(store, nil)
+	logs = spool.NewLogs(store, nil)
 	t.Cleanup(func() { _ = logs.Close(); _ = store.Close() })
-	streams := stream.NewManager(logs, nil)
+	streams = stream.NewManager(logs, nil)
 	w, err := streams.CreateWriter(t.Context(), "s", "", "writer")
 	if err != nil {
 		t.Fatal(err)
 	}
-	say := func(text string) {
+	return logs, streams, func(text string) {
 		t.Helper()
 		if err := w.Write(t.Context(), &chunk.TextDelta{Delta: text}); err != nil {
 			t.Fatal(err)
 		}
 	}
+}
+
+// TestFrontendOfAStream: what somebody writes to a stream is in a snapshot or on
+// the stream, as a request asks; and a reader goes on where it was.
+func TestFrontendOfAStream(t *testing.T) {
+	t.Parallel()
+	logs, streams, say := openStream(t)
 	say("Hel")
 	yes, no := true, false
 	for _, replay := range []bool{true, false} {
@@ -343,25 +349,14 @@ func TestFrontendOfAStream(t *testing.T) {
 // is written, and the stream continues it.
 func TestZeroDeps(t *testing.T) {
 	t.Parallel()
-	store := memstore.New(nil)
-	logs := spool.NewLogs(store, nil)
-	t.Cleanup(func() { _ = logs.Close(); _ = store.Close() })
-	streams := stream.NewManager(logs, nil)
-	w, err := streams.CreateWriter(t.Context(), "s", "", "writer")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Write(t.Context(), &chunk.TextDelta{Delta: "Hel"}); err != nil {
-		t.Fatal(err)
-	}
+	logs, streams, say := openStream(t)
+	say("Hel")
 	d := &frontend.Deps{Deps: chat.Deps{Logs: logs}}
 	snap, err := frontend.BuildSnapshot(t.Context(), d, frontend.SnapshotParams{Session: "s"})
 	if err != nil || len(snap.Messages) != 1 || snap.Messages[0].ID != snap.ExistingMessageID+frontend.PartialSuffix {
 		t.Fatalf("%+v, %v", snap, err)
 	}
-	if err := w.Write(t.Context(), &chunk.TextDelta{Delta: "lo"}); err != nil {
-		t.Fatal(err)
-	}
+	say("lo")
 	if err := streams.EndStream(t.Context(), "s", nil); err != nil {
 		t.Fatal(err)
 	}

@@ -76,8 +76,7 @@ func (v *view) syncTool(p *Projector, part *chunk.Part) {
 	if s.tooDeep && s.step == v.steps { // what became of the call takes the place of the error
 		s.tooDeep, s.available, s.outcome, s.err = false, false, outcomeNone, ""
 	}
-	switch {
-	case t.InputInvalid && want == outcomeError && s.step == v.steps:
+	if t.InputInvalid && want == outcomeError && s.step == v.steps {
 		if s.outcome != outcomeError || s.err != t.Error {
 			s.available, s.input = true, inputOf(t)
 			p.toolEvent("tool-input-error", t).raw("input", p.o.value(s.input)).str("errorText", t.Error)
