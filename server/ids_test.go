@@ -171,6 +171,34 @@ func TestOneIDOneCommand(t *testing.T) {
 	refused("/api/chat/s", with(userBody("s", "u8", "go on"), `"commandId":"again"`))
 }
 
+// A message cannot take the id of another one, whatever the id of its command: an edit
+// names its message by that id. One that a rewind has dropped can be said again.
+func TestMessageIDsAreUnique(t *testing.T) {
+	t.Parallel()
+	k := newKit(t, nil)
+	k.turn("s", "u1", "one")
+	refused := func(path, body string) {
+		t.Helper()
+		k.problem(http.StatusConflict, "id_conflict", "POST", path, body)
+	}
+	again := `"commandId":"other","whenBusy":"queue"`
+	refused("/api/chat/s", with(userBody("s", "u1", "question u1"), again))
+	refused("/api/chat/s", with(userBody("s", "u1", "something else"), again))
+	refused("/api/chat/s/resume", `{"mode":"with_message","message":{"id":"u1","role":"user","parts":[{"type":"text","text":"go on"}]}}`)
+	k.say("s", "u2", "hi")
+	o := k.own("s")
+	o.start("u2")
+	k.stream("POST", "/api/chat/s", with(userBody("s", "u3", "later"), `"whenBusy":"queue"`))
+	refused("/api/chat/s", with(userBody("s", "u3", "later still"), again))
+	if err := k.fold("s", func(f *fold.Fold) {
+		if len(f.Waiting) != 1 || len(f.Messages) != 4 {
+			t.Errorf("%d messages wait behind %d", len(f.Waiting), len(f.Messages))
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // Of two messages with one id that come at once, one is taken, and the other refused.
 func TestOneIDAtOnce(t *testing.T) {
 	t.Parallel()

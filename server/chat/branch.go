@@ -75,7 +75,7 @@ func Branch(ctx context.Context, d *Deps, session string, o BranchOptions) (*Bra
 		if err := b.View(ctx, func(f *fold.Fold) error {
 			repeated, err := known(f, id, fold.Digest(c))
 			if !repeated {
-				return checkMessageID(f, m.ID)
+				return cmp.Or(checkMessageID(f, m.ID), checkNewID(f, m.ID))
 			}
 			o.Message = nil
 			return cmp.Or(err, refusal(f, []string{id}))

@@ -55,3 +55,13 @@ func checkMessageID(f *fold.Fold, id string) error {
 	}
 	return nil
 }
+
+// checkNewID refuses the id of a message that is said next, if another message has it: one
+// of the history, or one that waits. Their commands may have other ids.
+func checkNewID(f *fold.Fold, id string) error {
+	waits := func(c *fold.Command) bool { return c.Message != nil && c.Message.ID == id }
+	if id != "" && (f.Message(id) != nil || slices.ContainsFunc(f.Waiting, waits)) {
+		return chunk.ErrIDConflict.With(f.Session, nil)
+	}
+	return nil
+}

@@ -150,6 +150,11 @@ func (d *Deps) submit(f *fold.Fold, b *wire.Body) (decision, error) {
 	if err := checkMessageID(f, m.ID); err != nil {
 		return decision{}, err
 	}
+	if b.Replace == nil {
+		if err := checkNewID(f, m.ID); err != nil {
+			return decision{}, err
+		}
+	}
 	when := whenBusy(b.WhenBusy, chunk.BusyReject)
 	var chunks []chunk.Chunk
 	if b.Replace != nil || b.State != nil {

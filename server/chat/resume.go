@@ -226,6 +226,9 @@ func withMessage(f *fold.Fold, o ResumeOptions) (resumption, error) {
 	if f.Live() {
 		return r, busy(f)
 	}
+	if err := checkNewID(f, m.Message.ID); err != nil {
+		return r, err
+	}
 	r.chunks = []chunk.Chunk{&chunk.ResumeRequested{CommandID: r.id, Mode: o.Mode, WithMessage: true}, m}
 	return r, nil
 }
