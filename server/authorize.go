@@ -162,5 +162,5 @@ func (s *Server) refuse(r *request, action Action, err error) error {
 	case ActionList:
 		return errListRefused
 	}
-	return spool.ErrNotFound
+	return spool.ErrNotFound.With(r.session, nil) // the text is that of a session that does not exist
 }

@@ -99,6 +99,16 @@ func TestOwnerOnly(t *testing.T) {
 			t.Errorf("%s is shown %q, want %q", who, list, want)
 		}
 	}
+	for _, route := range []string{"GET /api/chat/%s/snapshot", "GET /api/messages/%s", "GET /api/chat/%s/checkpoints", "GET /stream/%s", "GET /stream/%s/info", "POST /api/chat/%s/stop", "DELETE /api/chat/%s"} {
+		method, path, _ := strings.Cut(route, " ")
+		answer := func(session string) string {
+			data := k.status(http.StatusNotFound, method, fmt.Sprintf(path, session), "", "Who", "bob")
+			return strings.ReplaceAll(string(data), session, "…")
+		}
+		if others, none := answer("anns"), answer("none"); others != none {
+			t.Errorf("%s tells the sessions of others, %s, from none, %s", route, others, none)
+		}
+	}
 	// Ann herself may do everything with what is hers, and make it the next one's by deleting it.
 	for _, path := range []string{"/api/chat/anns/stream", "/api/chat/anns/snapshot", "/api/messages/anns", "/merlin/v2/anns", "/stream/anns", "/stream/anns/info"} {
 		k.status(http.StatusOK, "GET", path, "", "Who", "ann")
