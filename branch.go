@@ -324,8 +324,9 @@ func (b *branching) claim(ctx context.Context, leaser Leaser) error {
 
 func (b *branching) append(ctx context.Context, recs []chunk.Record, row Row, show bool) (Appended, error) {
 	b.ordinal++
-	return b.to.append(ctx, Append{Session: b.o.Session, Epoch: b.lease.Epoch, Writer: "branch", Ordinal: b.ordinal,
+	res, _, err := b.to.append(ctx, Append{Session: b.o.Session, Epoch: b.lease.Epoch, Writer: "branch", Ordinal: b.ordinal,
 		Records: recs, Row: row, Show: show}, giveUp, false)
+	return res, err
 }
 
 // copy writes all but the last record.

@@ -26,7 +26,7 @@ func newSource(ctx context.Context, g *Log, just Head, after, upTo uint64) (*sou
 		return nil, err
 	}
 	t.mu.Lock()
-	known, head := t.known, t.head
+	known, head, era := t.known, t.head, t.era
 	t.mu.Unlock()
 	if !known {
 		return nil, ErrNotFound.With(g.session, nil)
@@ -38,7 +38,7 @@ func newSource(ctx context.Context, g *Log, just Head, after, upTo uint64) (*sou
 		after = head.Floor
 	}
 	r := g.Reader(ReadOptions{Follow: true})
-	r.after, r.incarnation, r.checked, r.tells = after, head.Incarnation, true, false
+	r.after, r.incarnation, r.era, r.checked, r.tells = after, head.Incarnation, era, true, false
 	return &source{r: r, at: after, upTo: upTo}, nil
 }
 

@@ -25,6 +25,10 @@ var (
 	ErrCursorRetracted = &chunk.Error{Code: "cursor_retracted", Message: "the cursor points to content that was retracted", Hint: "load the snapshot and attach from its position"}
 )
 
+// errLost is the error for an owner whose log has lost records.
+var errLost = &chunk.Error{Code: ErrSuperseded.Code, Message: "the store has lost records of this session since its lease was claimed",
+	Hint: "stop writing: the next owner continues from what the log holds"}
+
 // Final reports whether a reader's error is permanent: the position can no longer be
 // served, the session is gone, or the store is closed. Other errors, of the store or of
 // a context, are temporary: the same reader can be used again.

@@ -19,7 +19,7 @@ type Follower struct {
 	remains bool   // where trace was trimmed it gets what remains
 	seen    uint64 // frames of that which its reader has
 	checked bool
-	polled  Head // at which Poll has found nothing
+	polled  reached // where Poll has found nothing
 	own     *ownProjector
 }
 
@@ -56,7 +56,7 @@ func (f *Follower) Poll(ctx context.Context) (Batch, error) { return f.next(ctx,
 func (f *Follower) Await(ctx context.Context) error {
 	t := f.p.g.tail
 	t.mu.Lock()
-	if !t.known || t.head != f.polled {
+	if !t.known || t.head != f.polled.head || t.era != f.polled.era {
 		t.mu.Unlock()
 		return nil
 	}
@@ -92,8 +92,8 @@ func (f *Follower) next(ctx context.Context, waits patience, until uint64) (Batc
 
 // reached is how far a projection has come, and the log's head then.
 type reached struct {
-	at   uint64
-	head Head
+	at, era uint64
+	head    Head
 }
 
 // take moves the follower to the next frames, or, if there are none, to where the
@@ -111,7 +111,7 @@ func (f *Follower) take(ctx context.Context) (Batch, reached, error) {
 			return Batch{}, reached{}, err
 		}
 		b, state := p.ring.after(f.after, p.at)
-		to := reached{p.at, p.head}
+		to := reached{p.at, p.era, p.head}
 		if state != ringLost && f.own != nil && !p.keepLocked(f.own) {
 			f.own = nil
 		}
@@ -140,7 +140,7 @@ func (f *Follower) take(ctx context.Context) (Batch, reached, error) {
 func (f *Follower) stand(ctx context.Context, to reached, waits patience) (stays bool, b Batch, err error) {
 	t := f.p.g.tail
 	t.mu.Lock()
-	if !t.known || t.head != to.head || to.head.Seq != to.at {
+	if !t.known || t.era != to.era || t.head != to.head || to.head.Seq != to.at {
 		t.mu.Unlock()
 		return false, Batch{}, f.p.advance(ctx)
 	}
@@ -151,7 +151,7 @@ func (f *Follower) stand(ctx context.Context, to reached, waits patience) (stays
 		return true, Batch{}, ErrCursorAhead.With(t.session, nil)
 	case waits == polling, waits == untilQuiet && still:
 		t.mu.Unlock()
-		f.polled = to.head
+		f.polled = to
 		return true, Batch{At: f.after, Quiet: still}, nil
 	}
 	return false, Batch{}, t.awaitLocked(ctx)

@@ -93,7 +93,8 @@ func (g *Log) command(ctx context.Context, a Append, chunks []chunk.Chunk) (Appe
 		return Appended{}, chunk.ErrTooLarge.Because("the commands are too large for one append").With(g.session, nil)
 	}
 	a.Session, a.Records = g.session, recs
-	return g.append(ctx, a, giveUp, false)
+	res, _, err := g.append(ctx, a, giveUp, false)
+	return res, err
 }
 
 // patience is how long an append of unknown outcome is repeated under the lease.
@@ -105,25 +106,23 @@ func (l Lease) patience() time.Duration {
 }
 
 // append appends, and repeats the append while its outcome is unknown. With insist it
-// also repeats it while the store cannot write.
-func (g *Log) append(ctx context.Context, a Append, patience time.Duration, insist bool) (Appended, error) {
+// also repeats it while the store cannot write. It returns the era of the log that was
+// appended to.
+func (g *Log) append(ctx context.Context, a Append, patience time.Duration, insist bool) (res Appended, era uint64, err error) {
 	var begun time.Time
 	unknown := false // an attempt may have been stored
 	for failures := 0; ; failures++ {
+		since := g.tail.seen()
 		try, cancel := context.WithTimeout(ctx, attempt)
-		res, err := g.logs.store.Append(try, a)
+		res, err = g.logs.store.Append(try, a)
 		cancel()
-		if err == nil && res.Repeated { // another process may have written it, so it is read
-			g.tail.observe(res.Head)
-			return res, nil
-		}
 		if err == nil {
-			g.tail.publish(a.Records, res.First, res.Head)
-			return res, nil
+			era, err = g.appended(ctx, &a, &res, since)
+			return res, era, err
 		}
 		unknown = unknown || !errors.Is(err, ErrNotStored)
 		if settled(err) || ctx.Err() != nil || !unknown && !insist {
-			return Appended{}, err
+			return Appended{}, 0, err
 		}
 		now := g.logs.Now()
 		if failures == 0 {
@@ -131,14 +130,33 @@ func (g *Log) append(ctx context.Context, a Append, patience time.Duration, insi
 			g.logs.Logger().Warn("repeating an append", "session", g.session, "unknown", unknown, "error", err)
 		}
 		if now.Sub(begun) >= patience && !unknown {
-			return Appended{}, err
+			return Appended{}, 0, err
 		} else if now.Sub(begun) >= patience {
-			return Appended{}, ErrUnavailable.Because("the outcome of an append is still unknown after retries").With(g.session, err)
+			return Appended{}, 0, ErrUnavailable.Because("the outcome of an append is still unknown after retries").With(g.session, err)
 		}
 		if g.logs.Sleep(ctx, backoff(failures)) != nil {
-			return Appended{}, err
+			return Appended{}, 0, err
 		}
 	}
+}
+
+// appended takes the store's answer to an append. An owner that appended to a log that
+// lacks records which it had when the append began is no owner any more: it goes by a
+// log that is gone. A command is good wherever it is stored.
+func (g *Log) appended(ctx context.Context, a *Append, res *Appended, since seen) (era uint64, err error) {
+	recs := a.Records
+	if res.Repeated { // another process may have written them, so they are read
+		recs = nil
+	}
+	era, lost, ok := g.tail.publish(recs, res.First, res.Head, since)
+	if !ok {
+		h, err := g.tail.ask(ctx)
+		lost = err == nil && h.behind(res.Head)
+	}
+	if lost && a.Epoch > 0 {
+		return era, errLost.With(g.session, nil)
+	}
+	return era, nil
 }
 
 // settled reports whether an append has certainly failed, and would fail again.

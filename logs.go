@@ -233,7 +233,12 @@ func (l *Logs) Claim(ctx context.Context, c Claim) (Lease, error) {
 		return Lease{}, ErrNotFound.With(lease.Session, nil)
 	}
 	if g, err := l.Log(lease.Session); err == nil {
-		g.tail.observe(lease.Head)
+		since := g.tail.seen()
+		if lease.Head.behind(since.head) { // an old answer, or a loss: the head tells
+			_, _ = g.tail.ask(ctx)
+		} else {
+			g.tail.observe(lease.Head, since)
+		}
 	}
 	return lease, nil
 }

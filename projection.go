@@ -1,6 +1,7 @@
 package spool
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -68,6 +69,7 @@ type Projection struct {
 	mu      sync.Mutex
 	ring    ring
 	life    uint64  // the log's incarnation; 0 as long as it is not known
+	era     uint64  // of the tail; 0 as long as nothing was read
 	at      uint64  // everything up to here is projected
 	keptTo  uint64  // up to here it was projected from kept records alone
 	head    Head    // of the log, when at was reached
@@ -87,7 +89,7 @@ func (g *Log) Projection(o ProjectionOptions) *Projection {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	p := g.projections[o.Key].Value()
-	if p == nil || p.failed() {
+	if p == nil || p.void() {
 		if o.Stateless {
 			o.After = 0
 		}
@@ -112,10 +114,12 @@ func (g *Log) Projection(o ProjectionOptions) *Projection {
 	return p
 }
 
-func (p *Projection) failed() bool {
+// void reports whether a projection has failed, or is one of a log that is gone.
+func (p *Projection) void() bool {
+	era := p.g.tail.seen().era
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.err != nil
+	return p.err != nil || p.era != 0 && p.era != era
 }
 
 // Attach brings the projection to the head and returns the projector's plan there. A
@@ -336,15 +340,13 @@ func (p *Projection) ask(ctx context.Context) error {
 	return nil
 }
 
-// bind ties the projection to the incarnation of its first source, unless its
-// options have, and says whether a source reads another.
+// bind ties the projection to the log that its first source reads, and to its options'
+// incarnation. It fails if a source reads another.
 func (p *Projection) bind(src *source) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.life == 0 {
-		p.life = src.r.incarnation
-	}
-	if p.life != src.r.incarnation {
+	p.life, p.era = cmp.Or(p.life, src.r.incarnation), cmp.Or(p.era, src.r.era)
+	if p.life != src.r.incarnation || p.era != src.r.era {
 		return ErrCursorAhead.With(p.g.session, nil)
 	}
 	return nil

@@ -377,14 +377,16 @@ func followersSeeTheLog(t *testing.T, rng *rand.Rand) {
 			lives = append(lives, &lifetime{incarnation: lives[len(lives)-1].incarnation + 1})
 			put(t, w, "new")
 		case k < 21 && n < cap(done):
+			g := mustLog(t, logs[rng.IntN(2)])
+			since := g.tail.seen()
 			h, err := store.Head(ctx, "s")
 			if err != nil {
 				t.Fatal(err)
 			}
 			o := followed{incarnation: h.Incarnation, after: rng.Uint64N(h.Seq + 1), skip: rng.IntN(4) - 1}
-			g, slow, poll, impatient := mustLog(t, logs[rng.IntN(2)]), time.Duration(rng.IntN(4)), rng.IntN(3) == 0, rng.IntN(4) == 0
+			slow, poll, impatient := time.Duration(rng.IntN(4)), rng.IntN(3) == 0, rng.IntN(4) == 0
 			if rng.IntN(2) == 0 {
-				g.tail.observe(h)
+				g.tail.observe(h, since)
 			} else {
 				h = Head{}
 			}

@@ -31,6 +31,7 @@ type Reader struct {
 	o           ReadOptions
 	after       uint64
 	incarnation uint64 // 0 until the first record or head
+	era         uint64 // of the tail, at that time
 	checked     bool   // the store was asked since the reader was made
 	page        int    // records of the next private read
 	remains     bool   // where trace was trimmed it reads kept records
@@ -86,7 +87,7 @@ func (r *Reader) Next(ctx context.Context) ([]chunk.Record, error) {
 		}
 		t := r.g.tail
 		t.mu.Lock()
-		if t.known && (t.head != r.head || t.end() > r.after) || !t.known && !t.missing {
+		if t.known && (t.head != r.head || t.era != r.era || t.end() > r.after) || !t.known && !t.missing {
 			t.mu.Unlock()
 			continue
 		}
@@ -184,7 +185,7 @@ func (r *Reader) readRemains(ctx context.Context, floor uint64) ([]chunk.Record,
 	ask := min(r.page, MaxRead-1) + 1 // one more than it takes, to know whether others follow
 	recs, h, err := t.logs.store.ReadKept(ctx, t.session, KeptQuery{After: max(r.after, r.head.Floor), Max: ask})
 	if err == nil {
-		err = t.sameLog(h, r.incarnation)
+		err = t.sameLog(h, seen{r.head, r.era})
 	}
 	if err != nil {
 		return nil, err
@@ -239,8 +240,8 @@ func (r *Reader) missing() error {
 	return nil
 }
 
-// bindLocked binds the reader to the log's incarnation. It fails if the reader belongs
-// to another one.
+// bindLocked binds the reader to the log as it is known. It fails if the reader belongs
+// to another incarnation, or to what the log was before it lost records.
 func (r *Reader) bindLocked() error {
 	t := r.g.tail
 	if r.incarnation == 0 {
@@ -250,9 +251,9 @@ func (r *Reader) bindLocked() error {
 		case err != nil && r.o.After.InPlan:
 			return ErrTrimmed.With(t.session, nil)
 		}
-		r.incarnation = t.head.Incarnation
+		r.incarnation, r.era = t.head.Incarnation, t.era
 	}
-	if r.incarnation != t.head.Incarnation {
+	if r.era != t.era {
 		return ErrCursorAhead.With(t.session, nil)
 	}
 	return nil
@@ -261,7 +262,7 @@ func (r *Reader) bindLocked() error {
 // read reads for this reader alone, which is behind the tail.
 func (r *Reader) read(ctx context.Context) ([]chunk.Record, error) {
 	t := r.g.tail
-	recs, err := t.readChecked(ctx, r.after, r.page, r.head.Incarnation)
+	recs, err := t.readChecked(ctx, r.after, r.page, seen{r.head, r.era})
 	if err != nil {
 		return nil, err
 	}

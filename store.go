@@ -25,7 +25,7 @@ const MaxRead = 1000
 // comparable: if two heads are equal, nothing happened in between.
 type Head struct {
 	Seq         uint64 // last sequence; 0 for an empty log
-	Incarnation uint64 // 1, and one more each time earlier history was lost or deleted
+	Incarnation uint64 // from 1; grows each time earlier history was lost or deleted
 	TraceFloor  uint64 // trace records with Seq <= TraceFloor may be gone
 	Floor       uint64 // no record with Seq <= Floor remains
 	Epoch       uint64 // of the latest claim; 0 before the first
@@ -102,6 +102,11 @@ type SessionInfo struct {
 // Every method may be called from any goroutine, and fails with [ErrClosed] after the
 // store was closed, and with ctx's error when ctx ends before an outcome is known.
 //
+// What the store has told this process before a call begins, the call's answer contains,
+// except for Wait's: an answer of Append, Read, ReadKept or Head that is behind it means
+// that records were lost. A store that knows of a loss raises the incarnation, which also
+// raises the epoch and ends the lease.
+//
 // A driver implements Store and, as far as its engine can, [Leaser], [Lister],
 // [Trimmer], [FoldStore], [BlobStore] and [Prober]; package storetest holds the suite
 // that all of them pass.
@@ -130,7 +135,8 @@ type Store interface {
 	Head(ctx context.Context, session string) (Head, error)
 
 	// Wait returns the head as soon as it differs from seen (the zero Head: as
-	// soon as the session exists), or ctx's error.
+	// soon as the session exists), or ctx's error. It may return a head that is older
+	// than seen.
 	Wait(ctx context.Context, session string, seen Head) (Head, error)
 }
 

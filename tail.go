@@ -30,6 +30,7 @@ type tail struct {
 	mu       sync.Mutex
 	head     Head
 	known    bool   // the store has told the head
+	era      uint64 // from 1; grows when what was read before is void: the log was deleted or has lost records
 	missing  bool   // the store has no such session
 	base     uint64 // the sequence before recs[0]
 	recs     []chunk.Record
@@ -45,22 +46,43 @@ type tail struct {
 }
 
 func newTail(l *Logs, session string) *tail {
-	return &tail{logs: l, session: session, max: l.o.TailBytes, lock: newLock()}
+	return &tail{logs: l, session: session, max: l.o.TailBytes, era: 1, lock: newLock()}
 }
 
 func (t *tail) end() uint64 { return t.base + uint64(len(t.recs)) }
 
-// observe takes a head that the store returned.
-func (t *tail) observe(h Head) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.observeLocked(h)
+// seen is what this process knew of a log when it asked the store for something. If the
+// answer is behind that, the log has lost records. An answer that is only behind the
+// present head was overtaken by a newer one.
+type seen struct {
+	head Head
+	era  uint64
 }
 
-func (t *tail) current() Head {
+func (t *tail) seen() seen {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.head
+	return seen{t.head, t.era}
+}
+
+func (t *tail) current() Head { return t.seen().head }
+
+// behind reports whether h cannot have followed another head of the log.
+func (h Head) behind(other Head) bool {
+	return h.Incarnation < other.Incarnation || h.Incarnation == other.Incarnation &&
+		(h.Seq < other.Seq || h.Epoch < other.Epoch || h.TraceFloor < other.TraceFloor || h.Floor < other.Floor)
+}
+
+// observe takes a head that the store returned. It returns false if the log was deleted
+// or has lost records since the store was asked: such a head may be from before that.
+func (t *tail) observe(h Head, since seen) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if since.era != t.era {
+		return false
+	}
+	t.observeLocked(h, since.head)
+	return true
 }
 
 // start is the sequence before the first record that the tail holds and that was
@@ -71,22 +93,31 @@ func (t *tail) start() uint64 {
 	return max(t.base, t.head.TraceFloor)
 }
 
-func (t *tail) observeLocked(h Head) {
-	if h.Hidden {
+func (t *tail) observeLocked(h, since Head) {
+	switch behind := t.known && h.behind(t.head); {
+	case h.Hidden:
 		t.vanishLocked() // the session is not visible yet
-		return
+	case behind && h.behind(since), !t.known, h.Incarnation > t.head.Incarnation:
+		t.restartLocked(h, h.Seq)
+	case behind, h == t.head: // a newer head is known, or the same
+	default:
+		t.head = h
+		t.broadcastLocked()
 	}
-	if t.known && (h.Incarnation < t.head.Incarnation || h.Incarnation == t.head.Incarnation &&
-		(h.Seq < t.head.Seq || h.Epoch < t.head.Epoch || h.TraceFloor < t.head.TraceFloor || h.Floor < t.head.Floor)) {
-		return // a newer head is known already
-	}
-	if t.known && h == t.head && !t.missing {
-		return
-	}
-	if !t.known || h.Incarnation != t.head.Incarnation {
-		t.base, t.recs, t.size = h.Seq, nil, 0
+}
+
+// restartLocked takes a head of a log of which nothing is known: those of another
+// incarnation, and those from before a loss, are not comparable.
+func (t *tail) restartLocked(h Head, base uint64) {
+	if t.known {
+		t.era++
+		if h.Incarnation <= t.head.Incarnation {
+			t.logs.Logger().Error("the store has lost records", "session", t.session,
+				"known", t.head.Seq, "stored", h.Seq, "incarnation", h.Incarnation)
+		}
 	}
 	t.head, t.known, t.missing = h, true, false
+	t.base, t.recs, t.size = base, nil, 0
 	t.broadcastLocked()
 }
 
@@ -97,17 +128,20 @@ func (t *tail) broadcastLocked() {
 	}
 }
 
-// vanish notes that the session does not exist, as the store has said since the head was
-// seen. If it is another one by now, the session was created in between.
-func (t *tail) vanish(seen Head) {
+// vanish notes that the session does not exist, as the store has said since then. If the
+// head is another one by now, the session was created in between.
+func (t *tail) vanish(since seen) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.head == seen {
+	if t.head == since.head && t.era == since.era {
 		t.vanishLocked()
 	}
 }
 
 func (t *tail) vanishLocked() {
+	if t.known {
+		t.era++
+	}
 	if t.known || !t.missing {
 		t.known, t.missing, t.head = false, true, Head{}
 		t.base, t.recs, t.size = 0, nil, 0
@@ -115,23 +149,30 @@ func (t *tail) vanishLocked() {
 	}
 }
 
-// publish takes records that were just committed as first, first+1, …, and the
-// head after them.
-func (t *tail) publish(recs []chunk.Record, first uint64, h Head) {
+// publish takes records that were just committed as first, first+1, …, and the head
+// after them. It returns the era that they belong to, and ok as observe does. lost says
+// that other records, which the log had at since, are gone.
+func (t *tail) publish(recs []chunk.Record, first uint64, h Head, since seen) (era uint64, lost, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(recs) > 0 && !h.Hidden && (!t.known || h.Incarnation >= t.head.Incarnation) {
-		fresh := !t.known || h.Incarnation > t.head.Incarnation
-		if fresh || first > t.end()+pageRecords { // no reader follows here: start over
+	if since.era != t.era {
+		return t.era, false, false
+	}
+	lost = h.behind(since.head)
+	if len(recs) > 0 && !h.Hidden {
+		lost = lost || h.Incarnation == since.head.Incarnation && first <= since.head.Seq
+		switch {
+		case lost, !t.known, h.Incarnation > t.head.Incarnation:
+			t.restartLocked(h, first-1)
+		case first > t.end()+pageRecords: // no reader follows here: start over
 			t.base, t.recs, t.size = first-1, nil, 0
 		}
-		if fresh {
-			t.head, t.known, t.missing = h, true, false
-			t.broadcastLocked()
+		if h.Incarnation == t.head.Incarnation {
+			t.extendLocked(recs, first)
 		}
-		t.extendLocked(recs, first)
 	}
-	t.observeLocked(h)
+	t.observeLocked(h, since.head)
+	return t.era, lost, true
 }
 
 // extendLocked appends those of recs that are exactly the next ones.
@@ -211,18 +252,20 @@ func (t *tail) reach(ctx context.Context, just Head) error {
 
 // ask asks the store for the head.
 func (t *tail) ask(ctx context.Context) (Head, error) {
-	seen := t.current()
-	h, err := t.logs.store.Head(ctx, t.session)
-	if err == nil && h.Hidden {
-		h, err = Head{}, ErrNotFound.With(t.session, nil) // it is not visible yet
+	for {
+		since := t.seen()
+		h, err := t.logs.store.Head(ctx, t.session)
+		if err == nil && h.Hidden {
+			h, err = Head{}, ErrNotFound.With(t.session, nil) // it is not visible yet
+		}
+		if err == nil && !t.observe(h, since) {
+			continue
+		}
+		if errors.Is(err, ErrNotFound) {
+			t.vanish(since)
+		}
+		return h, err
 	}
-	switch {
-	case err == nil:
-		t.observe(h)
-	case errors.Is(err, ErrNotFound):
-		t.vanish(seen)
-	}
-	return h, err
 }
 
 // catchUp reads one page of records after the tail's end, for all readers that ask
@@ -233,12 +276,12 @@ func (t *tail) catchUp(ctx context.Context, after uint64) error {
 	}
 	defer t.lock.release()
 	t.mu.Lock()
-	end, incarnation := t.end(), t.head.Incarnation
+	end, since := t.end(), seen{t.head, t.era}
 	t.mu.Unlock()
 	if end > after {
 		return nil // another reader did it
 	}
-	recs, err := t.readChecked(ctx, after, pageRecords, incarnation)
+	recs, err := t.readChecked(ctx, after, pageRecords, since)
 	if err != nil {
 		return err
 	}
@@ -248,19 +291,19 @@ func (t *tail) catchUp(ctx context.Context, after uint64) error {
 	return nil
 }
 
-// readChecked reads from the store, checks that the records belong to that incarnation,
-// and offers them to the tail. The caller holds the lock, or reads for itself alone.
-func (t *tail) readChecked(ctx context.Context, after uint64, max int, incarnation uint64) ([]chunk.Record, error) {
+// readChecked reads from the store, checks that the records belong to the log that was
+// seen, and offers them to the tail. The caller holds the lock, or reads for itself alone.
+func (t *tail) readChecked(ctx context.Context, after uint64, max int, since seen) ([]chunk.Record, error) {
 	recs, h, err := t.logs.store.Read(ctx, t.session, after, max)
 	if err == nil {
-		err = t.sameLog(h, incarnation)
+		err = t.sameLog(h, since)
 	}
 	if err != nil {
 		return nil, err
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.known && t.head.Incarnation == incarnation && len(recs) > 0 {
+	if t.known && t.era == since.era && len(recs) > 0 {
 		switch end := t.end(); {
 		case after > end && t.head.Seq > end+pageRecords: // no reader has followed for long
 			t.base, t.recs, t.size = after, nil, 0
@@ -272,15 +315,15 @@ func (t *tail) readChecked(ctx context.Context, after uint64, max int, incarnati
 	return recs, nil
 }
 
-// sameLog takes the head of a read. It fails with [ErrCursorAhead] if the log has
-// another incarnation now.
-func (t *tail) sameLog(h Head, incarnation uint64) error {
+// sameLog takes the head of a read. It fails with [ErrCursorAhead] if the log that was
+// seen is gone, or has lost records.
+func (t *tail) sameLog(h Head, since seen) error {
 	if h.Incarnation == 0 {
-		t.vanish(t.current())
+		t.vanish(since)
 	} else {
-		t.observe(h)
+		t.observe(h, since)
 	}
-	if h.Incarnation != incarnation {
+	if h.Incarnation != since.head.Incarnation || t.seen().era != since.era {
 		return ErrCursorAhead.With(t.session, nil)
 	}
 	return nil
@@ -320,19 +363,22 @@ func (t *tail) awaitLocked(ctx context.Context) error {
 	return err
 }
 
-// awaitBeyond blocks until the log has grown beyond a position, and returns its head.
-// It fails with io.EOF if the log is quiet there, unless the caller knows that more
-// will follow.
-func (t *tail) awaitBeyond(ctx context.Context, seen Head, sure bool) (Head, error) {
+// awaitBeyond blocks until the log has grown beyond a position of its era, and returns
+// its head. It fails with io.EOF if the log is quiet there, unless the caller knows that
+// more will follow, and with [ErrCursorAhead] if the log of that era is gone.
+func (t *tail) awaitBeyond(ctx context.Context, seq, era uint64, sure bool) (Head, error) {
 	for {
 		t.mu.Lock()
 		switch h := t.head; {
-		case t.known && (h.Seq > seen.Seq || h.Incarnation != seen.Incarnation):
-			t.mu.Unlock()
-			return h, nil
 		case t.missing:
 			t.mu.Unlock()
 			return Head{}, ErrNotFound.With(t.session, nil)
+		case t.era != era:
+			t.mu.Unlock()
+			return Head{}, ErrCursorAhead.With(t.session, nil)
+		case t.known && h.Seq > seq:
+			t.mu.Unlock()
+			return h, nil
 		case t.known && !sure && quiet(h):
 			t.mu.Unlock()
 			return Head{}, io.EOF
@@ -353,23 +399,26 @@ func (t *tail) watch() {
 			t.mu.Unlock()
 			return
 		}
-		seen := t.head
+		since := seen{t.head, t.era}
 		t.mu.Unlock()
 
 		ctx, cancel := context.WithTimeout(t.logs.ctx, watchFor)
-		h, err := t.logs.store.Wait(ctx, t.session, seen)
+		h, err := t.logs.store.Wait(ctx, t.session, since.head)
 		expired := ctx.Err() != nil
+		if err == nil && h.behind(since.head) { // Wait may be late: only the store's head tells a loss
+			h, err = t.ask(ctx)
+		}
 		cancel()
 		switch {
 		case err == nil:
-			if t.observe(h); h != seen && t.current() != seen {
+			if t.observe(h, since); h != since.head && t.seen() != since {
 				failures = 0
 				continue
 			}
 			_ = t.logs.Sleep(t.logs.ctx, backoff(failures)) // the head has not changed
 			failures++
 		case errors.Is(err, ErrNotFound):
-			t.vanish(seen)
+			t.vanish(since)
 			_ = t.logs.Sleep(t.logs.ctx, backoff(failures))
 			failures++
 		case errors.Is(err, ErrClosed):

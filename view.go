@@ -1,6 +1,7 @@
 package spool
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -32,7 +33,8 @@ func (g *Log) View(ctx context.Context, fn func(f *fold.Fold) error) error {
 
 // ViewAt is [Log.View] for a caller that has just got the log's head. The fold is at
 // least as new as that head, and the store is not asked again. With the zero Head the
-// store is asked.
+// store is asked. If the store has lost records of that head, ViewAt fails with
+// [ErrCursorAhead].
 func (g *Log) ViewAt(ctx context.Context, just Head, fn func(f *fold.Fold) error) error {
 	v := &g.view
 	if err := g.logs.acquire(ctx, v.lock); err != nil {
@@ -63,6 +65,9 @@ func (g *Log) bringView(ctx context.Context, just Head) error {
 		}
 		n, err := foldAll(ctx, v.fold, v.src)
 		v.since += n
+		if err == nil && just.Incarnation == v.src.r.incarnation && v.src.at < just.Seq {
+			return ErrCursorAhead.With(g.session, nil) // what the caller has seen is lost
+		}
 		if err == nil {
 			if v.since >= saveEvery {
 				g.saveView()
@@ -197,18 +202,17 @@ const (
 // Until calls look with the fold, and again whenever the log has grown, until look
 // returns [Seen] or fails. It fails with io.EOF if look returns [Maybe] and the log is
 // quiet: no run is open and no command is due. It fails with [ErrCursorAhead] if the log
-// gets another incarnation. Other errors are those of [Log.View].
+// gets another incarnation or loses records: what is awaited may be among them. Other
+// errors are those of [Log.View].
 func (g *Log) Until(ctx context.Context, just Head, look func(f *fold.Fold) (Look, error)) error {
-	life := just.Incarnation
+	life, era := just.Incarnation, uint64(0)
 	for {
 		var found Look
-		var seen Head
+		var at uint64
 		err := g.ViewAt(ctx, just, func(f *fold.Fold) error {
-			seen = Head{Seq: g.view.src.at, Incarnation: g.view.src.r.incarnation}
-			if life == 0 {
-				life = seen.Incarnation
-			}
-			if life != seen.Incarnation {
+			src := g.view.src
+			life, era, at = cmp.Or(life, src.r.incarnation), cmp.Or(era, src.r.era), src.at
+			if life != src.r.incarnation || era != src.r.era {
 				return ErrCursorAhead.With(g.session, nil)
 			}
 			var err error
@@ -218,7 +222,7 @@ func (g *Log) Until(ctx context.Context, just Head, look func(f *fold.Fold) (Loo
 		if err != nil || found == Seen {
 			return err
 		}
-		if just, err = g.tail.awaitBeyond(ctx, seen, found == Surely); err != nil {
+		if just, err = g.tail.awaitBeyond(ctx, at, era, found == Surely); err != nil {
 			return err
 		}
 	}

@@ -52,6 +52,7 @@ type Writer struct {
 	flushing bool
 	err      error
 	ordinal  uint64 // used by the flusher only
+	era      uint64 // of the log, after the last append; used by the flusher only
 }
 
 // queued is a record that waits for its append, or the end of a Commit.
@@ -287,7 +288,11 @@ func (w *Writer) flush() {
 			w.g.flight.release()
 			return
 		}
-		res, err := w.g.append(w.ctx, b.Append, w.lease.patience(), true)
+		var res Appended
+		err := error(errLost.With(w.g.session, nil))
+		if w.era == 0 || w.era == w.g.tail.seen().era {
+			res, w.era, err = w.g.append(w.ctx, b.Append, w.lease.patience(), true)
+		}
 		w.g.flight.release()
 		if err != nil {
 			if w.ctx.Err() != nil {
@@ -404,8 +409,9 @@ func (g *Log) Append(ctx context.Context, lease Lease, e Entry) (Appended, error
 		return Appended{}, err
 	}
 	defer g.flight.release()
-	return g.append(ctx, Append{Session: g.session, Epoch: lease.Epoch, Writer: e.Writer, Ordinal: e.Ordinal,
+	res, _, err := g.append(ctx, Append{Session: g.session, Epoch: lease.Epoch, Writer: e.Writer, Ordinal: e.Ordinal,
 		Records: recs, Row: e.Row, Settle: e.Settle}, lease.patience(), false)
+	return res, err
 }
 
 // Known returns the newest head that this process has seen, the zero Head if it has

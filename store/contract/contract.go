@@ -13,6 +13,10 @@ import (
 	"github.com/spool-run/spool/chunk"
 )
 
+// Generation is by how much a store raises incarnations and epochs after a loss: by more
+// than it can have given out since the state that is left.
+const Generation = 1 << 20
+
 // CheckAppend checks an append. It returns nil, [chunk.ErrTooLarge] or
 // [chunk.ErrInvalid]. Drivers call it before anything else.
 func CheckAppend(a *spool.Append) error {

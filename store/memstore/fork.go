@@ -24,6 +24,7 @@ import (
 func (s *Store) Fork(o *Options) *Store {
 	f := New(o)
 	s.mu.RLock()
+	f.generation = s.generation
 	places := slices.Collect(maps.Values(s.sessions))
 	s.mu.RUnlock()
 	for _, ss := range places {
@@ -42,6 +43,35 @@ func (s *Store) Fork(o *Options) *Store {
 	return f
 }
 
+// Raise does what a store must do that has lost acknowledged records: every session, of
+// now or later, gets an incarnation and an epoch above all that may have been given out,
+// and no lease outlives it. A program calls it on a fork that takes the place of a store
+// which went on meanwhile.
+func (s *Store) Raise() {
+	s.mu.Lock()
+	s.generation += contract.Generation
+	generation, places := s.generation, slices.Collect(maps.Values(s.sessions))
+	s.mu.Unlock()
+	for _, ss := range places {
+		ss.mu.Lock()
+		ss.raise(generation)
+		s.due.update(ss)
+		ss.mu.Unlock()
+	}
+}
+
+// raise begins another generation of the session's incarnations and epochs.
+func (ss *session) raise(generation uint64) {
+	ss.generation = generation
+	if ss.head.Incarnation == 0 {
+		return // it never existed
+	}
+	ss.head.Incarnation = max(ss.head.Incarnation, generation) + 1
+	ss.head.Epoch = max(ss.head.Epoch, generation) + 1
+	ss.lease, ss.writers = lease{}, nil
+	ss.changed()
+}
+
 // fork copies a session, locked by the caller, or returns nil if there is nothing
 // to copy. Records are never written to again, and lists of them only grow at
 // their end, so that the copies share them.
@@ -50,7 +80,7 @@ func (ss *session) fork() *session {
 		return nil
 	}
 	return &session{
-		id: ss.id, exists: ss.exists,
+		id: ss.id, exists: ss.exists, generation: ss.generation,
 		head: ss.head, row: ss.row, updated: ss.updated, command: ss.command,
 		all: slices.Clip(ss.all), kept: slices.Clip(ss.kept),
 		lease: ss.lease, writers: maps.Clone(ss.writers),

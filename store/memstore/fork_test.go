@@ -224,3 +224,55 @@ func TestForkInAnotherBubble(t *testing.T) {
 		})
 	}
 }
+
+// A store that is raised refuses the owners of before, lets the next ones claim at once,
+// and gives no session an incarnation or epoch again, not even one that is new to it.
+func TestRaise(t *testing.T) {
+	s := memstore.New(nil)
+	ctx := t.Context()
+	claim := func(s *memstore.Store, c spool.Claim) spool.Lease {
+		t.Helper()
+		l, err := s.Claim(ctx, c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	force := func(s *memstore.Store, id string) spool.Lease {
+		return claim(s, spool.Claim{Owner: "o", Session: id, Force: true})
+	}
+	for _, id := range []string{"deleted", "open"} {
+		l := force(s, id)
+		if _, err := s.Append(ctx, spool.Append{Session: id, Epoch: l.Epoch, Row: spool.Row{Status: chunk.StatusActive}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Delete(ctx, "deleted"); err != nil {
+		t.Fatal(err)
+	}
+	was := s.Fork(nil)
+	given := map[string]spool.Lease{}
+	for _, id := range []string{"deleted", "open", "later"} {
+		for range 3 {
+			given[id] = force(s, id)
+		}
+	}
+	was.Raise()
+	again := was.Fork(nil)
+	again.Raise()
+	for _, s := range []*memstore.Store{was, again} {
+		if _, err := s.Append(ctx, spool.Append{Session: "open", Epoch: given["open"].Epoch}); !errors.Is(err, spool.ErrSuperseded) {
+			t.Errorf("an owner from before: %v", err)
+		}
+		if l := claim(s, spool.Claim{Owner: "next"}); l.Session != "open" || l.Epoch <= given["open"].Epoch {
+			t.Errorf("the next owner: %+v", l)
+		}
+		for id, l := range given {
+			next := force(s, id)
+			if next.Epoch <= l.Epoch || next.Head.Incarnation <= l.Head.Incarnation {
+				t.Errorf("%s: %+v after %+v", id, next.Head, l.Head)
+			}
+			given[id] = next
+		}
+	}
+}

@@ -40,6 +40,8 @@ type Store struct {
 	mu       sync.RWMutex // guards the map, never held while a session is locked
 	sessions map[string]*session
 	isClosed bool
+	// generation is what incarnations and epochs of new sessions are above.
+	generation uint64
 
 	due    agenda
 	claims claims
@@ -107,7 +109,7 @@ func (s *Store) place(id string) (*session, error) {
 			return nil, spool.ErrClosed
 		}
 		if s.sessions[id] == nil {
-			s.sessions[id] = &session{id: id, agendaIndex: -1}
+			s.sessions[id] = &session{id: id, generation: s.generation, agendaIndex: -1}
 		}
 		s.mu.Unlock()
 	}

@@ -12,7 +12,8 @@ import (
 // session is one log and its row. A deleted session stays as a tombstone, with
 // exists false and the epoch and incarnation that the next one starts from.
 type session struct {
-	id string
+	id         string
+	generation uint64 // its incarnations and epochs are above that
 
 	mu      sync.Mutex
 	exists  bool
@@ -56,6 +57,8 @@ func (ss *session) create(principal string, hidden bool, now int64) {
 	}
 	ss.exists = true
 	ss.head = contract.Created(ss.head, principal, hidden)
+	ss.head.Incarnation = max(ss.head.Incarnation, ss.generation+1)
+	ss.head.Epoch = max(ss.head.Epoch, ss.generation)
 	ss.row = spool.Row{Status: chunk.StatusEnded, Principal: principal}
 	ss.updated = now
 }

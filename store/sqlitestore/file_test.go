@@ -115,24 +115,33 @@ func TestForeignFiles(t *testing.T) {
 }
 
 // What may have lost acknowledged records says so by a new incarnation: only
-// without full sync, and only if the host was restarted meanwhile.
+// without full sync, and only if the host was restarted meanwhile. Then no lease and no
+// epoch from before counts any more.
 func TestIncarnationAfterAnUncleanEnd(t *testing.T) {
 	for _, test := range []struct {
 		name, mode, boot string
-		clean            bool
-		want             uint64
+		clean, lost      bool
 	}{
-		{"full, killed, rebooted", SyncFull, "two", false, 1},
-		{"normal, closed, rebooted", SyncNormal, "two", true, 1},
-		{"normal, killed", SyncNormal, "one", false, 1},
-		{"normal, killed, rebooted", SyncNormal, "two", false, 2},
-		{"normal, killed, boots unknown", SyncNormal, "", false, 2},
+		{"full, killed, rebooted", SyncFull, "two", false, false},
+		{"normal, closed, rebooted", SyncNormal, "two", true, false},
+		{"normal, killed", SyncNormal, "one", false, false},
+		{"normal, killed, rebooted", SyncNormal, "two", false, true},
+		{"normal, killed, boots unknown", SyncNormal, "", false, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			dir := t.TempDir()
 			path := filepath.Join(dir, "spool.db")
 			s := mustOpen(t, path, &Options{Sync: test.mode}, "one")
 			put(t, s, "hello")
+			lease, err := s.Claim(t.Context(), spool.Claim{Owner: "old", Session: "s"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			run := spool.Append{Session: "s", Epoch: lease.Epoch, Writer: "w", Ordinal: 1, Row: spool.Row{Status: chunk.StatusActive}}
+			was, err := s.Append(t.Context(), run)
+			if err != nil {
+				t.Fatal(err)
+			}
 			if test.clean {
 				if err := s.Close(); err != nil {
 					t.Fatal(err)
@@ -151,18 +160,30 @@ func TestIncarnationAfterAnUncleanEnd(t *testing.T) {
 			}
 			s = mustOpen(t, path, nil, test.boot)
 			h, err := s.Head(t.Context(), "s")
-			if err != nil || h.Incarnation != test.want || h.Seq != 1 {
-				t.Fatalf("head %+v, %v; want incarnation %d", h, err, test.want)
+			if !test.lost {
+				if err != nil || h != was.Head {
+					t.Errorf("head %+v, %v; want %+v", h, err, was.Head)
+				}
+				return // a killed process's mark stays until the host restarts
+			}
+			if err != nil || h.Incarnation <= was.Head.Incarnation || h.Epoch <= lease.Epoch || h.Seq != 1 {
+				t.Fatalf("head %+v, %v; it was %+v", h, err, was.Head)
+			}
+			if _, err := s.Append(t.Context(), run); !errors.Is(err, spool.ErrSuperseded) {
+				t.Errorf("an append of the owner from before: %v", err)
+			}
+			if err := s.Renew(t.Context(), lease); !errors.Is(err, spool.ErrSuperseded) {
+				t.Errorf("its renewal: %v", err)
+			}
+			if next, err := s.Claim(t.Context(), spool.Claim{Owner: "new"}); err != nil || next.Session != "s" || next.Epoch <= h.Epoch {
+				t.Errorf("the next claim: %+v, %v", next, err)
 			}
 			if err := s.Close(); err != nil {
 				t.Fatal(err)
 			}
-			if test.want == 1 {
-				return // a killed process's mark stays until the host restarts
-			}
 			s = mustOpen(t, path, nil, "three") // only once
-			if h, err = s.Head(t.Context(), "s"); err != nil || h.Incarnation != test.want {
-				t.Fatalf("head %+v, %v; want incarnation %d", h, err, test.want)
+			if again, err := s.Head(t.Context(), "s"); err != nil || again.Incarnation != h.Incarnation {
+				t.Fatalf("head %+v, %v; want incarnation %d", again, err, h.Incarnation)
 			}
 		})
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/store/contract"
 )
 
 const (
@@ -184,6 +185,17 @@ func bootID() string {
 	return strings.TrimSpace(string(b))
 }
 
+// raise begins another generation of incarnations and epochs, and ends all leases.
+func raise(c *conn) error {
+	if err := c.exec(`UPDATE session SET incarnation = incarnation + ?1, epoch = epoch + ?1, version = version + 1,
+ lease_owner = '', lease_ttl = 0, lease_expires = 0, lease_claim = '',
+ ready = CASE WHEN alive = 0 OR hidden = 1 THEN NULL WHEN status = 'active' THEN 0 WHEN due <> 0 THEN due END
+ WHERE incarnation > 0`, int64(contract.Generation)); err != nil {
+		return err
+	}
+	return c.exec("DELETE FROM writer")
+}
+
 // mark raises every log's incarnation if an earlier process wrote without syncing, did
 // not close the store, and the host was restarted since: the last appends of that
 // process may be lost. With unsynced set it leaves a mark for this process and returns
@@ -205,7 +217,7 @@ func mark(c *conn, boot string, unsynced bool) (token string, err error) {
 			return err
 		}
 		if lost > 0 {
-			if err := c.exec("UPDATE session SET incarnation = incarnation + 1, version = version + 1 WHERE alive = 1"); err != nil {
+			if err := raise(c); err != nil {
 				return err
 			}
 			if err := c.exec("DELETE FROM unsynced WHERE boot <> ?1 OR ?1 = ''", boot); err != nil {

@@ -84,14 +84,17 @@ func (m *machine) pick(rt *rapid.T) (session string, l *logModel) {
 	return m.prefix + id, m.logs[id]
 }
 
-func (l *logModel) create(principal string) {
-	if !l.exists {
-		old := l.head
-		l.exists = true
-		l.head = spool.Head{Incarnation: old.Incarnation + 1, Status: chunk.StatusEnded, Principal: principal}
-		if old.Incarnation > 0 {
-			l.head.Epoch = old.Epoch + 1
-		}
+// create makes a session exist: its incarnation and epoch grow to these, or further than
+// those of a session that was deleted.
+func (l *logModel) create(principal string, incarnation, epoch uint64) {
+	if l.exists {
+		return
+	}
+	old := l.head
+	l.exists = true
+	l.head = spool.Head{Incarnation: max(incarnation, old.Incarnation+1), Status: chunk.StatusEnded, Principal: principal}
+	if old.Incarnation > 0 {
+		l.head.Epoch = max(epoch, old.Epoch+1)
 	}
 }
 
@@ -142,7 +145,7 @@ func (m *machine) command(rt *rapid.T) {
 	if m.foreign(l, a.SamePrincipal, who, err) {
 		return
 	}
-	l.create(who)
+	l.create(who, res.Head.Incarnation, res.Head.Epoch)
 	first, last := l.add(rs)
 	l.command, l.head.Due, l.head.Pending = last, 1, true
 	m.result(res, err, first, last, l)
@@ -168,8 +171,8 @@ func (m *machine) claim(rt *rapid.T) {
 	if m.foreign(l, c.SamePrincipal, who, err) {
 		return
 	}
-	l.create(who)
-	l.head.Epoch++
+	l.create(who, lease.Head.Incarnation, 0)
+	l.head.Epoch = max(lease.Epoch, l.head.Epoch+1)
 	l.ordinal, l.last = 0, nil
 	if err != nil || lease.Epoch != l.head.Epoch || plain(lease.Head) != l.head {
 		m.Fatalf("claim gave %+v, %v; want head %+v", lease, err, l.head)
