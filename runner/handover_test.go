@@ -139,9 +139,9 @@ func twoCalls() *agent.Agent {
 // once, also if it would end the runs of lost owners.
 func TestDrainHandsOver(t *testing.T) {
 	inWorld(t, func(w *world) {
-		var handed, recovered, finished int
-		count := runner.Observer{RunHandedOver: func(agent.RunInfo) { handed++ }, RunRecovered: func(agent.RunInfo) { recovered++ },
-			RunFinished: func(agent.RunInfo, error) { finished++ }}
+		var handed, recovered, finished atomic.Int64
+		count := runner.Observer{RunHandedOver: func(agent.RunInfo) { handed.Add(1) }, RunRecovered: func(agent.RunInfo) { recovered.Add(1) },
+			RunFinished: func(agent.RunInfo, error) { finished.Add(1) }}
 		_, stop := w.start(twoCalls(), &runner.Options{DrainGrace: 10 * time.Minute, Observer: count})
 		w.say("s", "u1", "go")
 		w.until("s", chunk.TypeToolStart, nil)
@@ -162,8 +162,9 @@ func TestDrainHandsOver(t *testing.T) {
 		if took := time.Since(begun); took > 3*time.Minute {
 			t.Errorf("it took %v", took)
 		}
-		if log := kinds(w.settled("s")); f.Reason != "completed" || strings.Contains(log, "superseded") || handed != 1 || recovered != 0 || finished != 1 {
-			t.Errorf("%s, handed over %d times, recovered %d, finished %d: %s", f.Reason, handed, recovered, finished, log)
+		synctest.Wait()
+		if log := kinds(w.settled("s")); f.Reason != "completed" || strings.Contains(log, "superseded") || handed.Load() != 1 || recovered.Load() != 0 || finished.Load() != 1 {
+			t.Errorf("%s, handed over %d times, recovered %d, finished %d: %s", f.Reason, handed.Load(), recovered.Load(), finished.Load(), log)
 		}
 	})
 }
