@@ -186,6 +186,17 @@ type Seams struct {
 	Logger *slog.Logger // gets the stacks of tools that panicked; nil: discard
 }
 
+// within returns a context that ends with cause after d.
+func (s Seams) within(ctx context.Context, d time.Duration, cause error) (context.Context, context.CancelFunc) {
+	ctx, end := context.WithCancelCause(ctx)
+	s.Go(func() {
+		if s.Sleep(ctx, d) == nil {
+			end(cause)
+		}
+	})
+	return ctx, func() { end(nil) }
+}
+
 // metadata encodes what a metadata function returns. A value that is no JSON object,
 // or larger than 64 KiB, is dropped. If the function panics, there is no metadata:
 // that must not fail a run.

@@ -106,6 +106,21 @@ func begin(t *testing.T, text string, files ...chunk.Part) (*agent.Run, *memLog)
 	return r, l
 }
 
+// timed gives a run a clock and goroutines that are real ones, or those of a bubble.
+func timed(r *agent.Run) {
+	r.Seams.Go = func(f func()) { go f() }
+	r.Seams.Sleep = func(ctx context.Context, d time.Duration) error {
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
 func run(ctx context.Context, a *agent.Agent, r *agent.Run) (agent.Result, error) {
 	for {
 		result, err := a.Step(ctx, r)
@@ -334,7 +349,7 @@ func TestToolTimeout(t *testing.T) {
 			tool.New("quick", "", func(tool.Context, struct{}) (int, error) { return 1, nil }),
 		}}
 		r, l := begin(t, "go")
-		r.Seams.Go = func(f func()) { go f() }
+		timed(r)
 		begun := time.Now()
 		if _, err := run(t.Context(), a, r); err != nil {
 			t.Fatal(err)

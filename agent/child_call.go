@@ -21,7 +21,7 @@ func (h *host) runChild(alive context.Context, outcomes chan<- error) {
 	late, cancel := alive, context.CancelFunc(func() {})
 	limit := t.Spec().Timeout
 	if limit > 0 {
-		late, cancel = context.WithTimeoutCause(alive, limit, errTimeout)
+		late, cancel = h.step.run.Seams.within(alive, limit, errTimeout)
 	}
 	defer cancel()
 	begun, ended := h.step.run.Seams.Now(), h.step.toolCalled(c)

@@ -86,7 +86,7 @@ func (c *child) settle(ctx context.Context, end *chunk.RunFinished) error {
 	if err := c.log.Append(ctx, chunks...); err != nil {
 		return err
 	}
-	_ = c.agent.Abandon(ctx, answer) // nobody waits for it any more
+	_ = c.agent.Abandon(ctx, c.parent.Seams, answer) // nobody waits for it any more
 	return c.log.Flush(ctx)
 }
 

@@ -64,7 +64,7 @@ func (a *Agent) AfterRun(ctx context.Context, r *Run, e RunEnd) {
 	if e.Outcome == chunk.OutcomeStopped {
 		patience = r.Grace
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := r.Seams.within(ctx, patience, context.DeadlineExceeded)
 	defer cancel()
 	done := make(chan error, 1)
 	r.Seams.Go(func() {

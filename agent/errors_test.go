@@ -73,7 +73,7 @@ func TestPanicsAreContained(t *testing.T) {
 	if _, _, err := (&agent.Agent{Name: "a", Model: panicky{}}).Drive(t.Context(), r, false); err == nil || agent.Describe(err).Code != "agent_failed" {
 		t.Errorf("the model: %v", err)
 	}
-	if err := (&agent.Agent{Name: "a", Model: panicky{}}).Abandon(t.Context(), "cursor"); err == nil {
+	if err := (&agent.Agent{Name: "a", Model: panicky{}}).Abandon(t.Context(), r.Seams, "cursor"); err == nil {
 		t.Error("nothing is said of the panic")
 	}
 }

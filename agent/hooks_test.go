@@ -72,6 +72,7 @@ func TestHooksAreCalledInOrder(t *testing.T) {
 	r, l := begin(t, "go")
 	r.Inherited = []*agent.Hooks{note("parent", &told)}
 	r.Hooks = note("options", &told)
+	timed(r)
 	result, err := run(t.Context(), a, r)
 	if err != nil {
 		t.Fatal(err)

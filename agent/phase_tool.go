@@ -276,7 +276,7 @@ func (h *host) run(ctx context.Context, outcomes chan<- error) {
 	}
 	callCtx, cancel := ctx, context.CancelFunc(func() {})
 	if limit > 0 {
-		callCtx, cancel = context.WithTimeoutCause(ctx, limit, errTimeout)
+		callCtx, cancel = h.step.run.Seams.within(ctx, limit, errTimeout)
 	}
 	defer cancel()
 	begun, ended := h.step.run.Seams.Now(), h.step.toolCalled(h.call)

@@ -21,9 +21,9 @@ func (a *Agent) reattaches(f *fold.Fold) bool {
 const cancelLimit = 5 * time.Second
 
 // Abandon ends the provider's work on an answer that [fold.Fold.Answer] named. It
-// takes a few seconds at most, whatever ctx says, and is harmless if there is
-// nothing to end.
-func (a *Agent) Abandon(ctx context.Context, cursor string) (err error) {
+// takes a few seconds at most by the clock of the seams, whatever ctx says, and is
+// harmless if there is nothing to end.
+func (a *Agent) Abandon(ctx context.Context, s Seams, cursor string) (err error) {
 	defer func() {
 		if recover() != nil {
 			err = errPanicked
@@ -33,7 +33,7 @@ func (a *Agent) Abandon(ctx context.Context, cursor string) (err error) {
 	if !ok || cursor == "" {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelLimit)
+	ctx, cancel := s.within(context.WithoutCancel(ctx), cancelLimit, context.DeadlineExceeded)
 	defer cancel()
 	return m.CancelAnswer(ctx, cursor)
 }
@@ -144,7 +144,7 @@ func (s *step) giveUp(ctx context.Context, open *openAnswer, err error) error {
 	}
 	s.run.callIDs = nil
 	if !gone {
-		_ = s.agent.Abandon(ctx, open.cursor)
+		_ = s.agent.Abandon(ctx, s.run.Seams, open.cursor)
 		if err := s.run.Seams.Sleep(ctx, min(max(time.Second, failed.RetryAfter), maxBackoff)); err != nil {
 			return context.Cause(ctx)
 		}

@@ -41,7 +41,7 @@ func (s *step) answer(ctx context.Context, base *model.Request) error {
 		if failed == nil {
 			return err
 		}
-		_ = s.agent.Abandon(ctx, t.cursor)
+		_ = s.agent.Abandon(ctx, s.run.Seams, t.cursor)
 		s.run.spend(s.usage) // what a cut answer has cost counts too
 		s.usage = chunk.Usage{}
 		if t.visible {

@@ -92,7 +92,7 @@ func (e *Engine) abandonAnswer(ctx context.Context, a openAnswer) {
 		return
 	}
 	e.o.Background(func() {
-		if err := of.Abandon(ctx, a.cursor); err != nil {
+		if err := of.Abandon(ctx, e.o.Seams, a.cursor); err != nil {
 			e.o.Logs.Logger().Warn("the provider's work on an answer was not ended", "session", e.o.Lease.Session, "error", err)
 		}
 	})
