@@ -42,7 +42,7 @@ func TestCutAcrossPause(t *testing.T) {
 	middle := k.stream("GET", "/api/chat/s/stream", "")
 	head := middle.until("see. ")
 	o.ask("c1")
-	first := post.all()
+	first, replayed, attached := post.all(), replay.all(), append(head, middle.all()...)
 	body := mustJSON(map[string]any{"id": "s", "messages": []any{
 		map[string]any{"id": "answer-u1", "role": "assistant", "parts": []any{
 			map[string]any{"type": "dynamic-tool", "toolName": "locate", "toolCallId": "c1", "state": "output-available", "input": map[string]any{}, "output": "here"},
@@ -64,8 +64,7 @@ func TestCutAcrossPause(t *testing.T) {
 
 	// All three were told of the pause, and are told the rest when they come back.
 	const want = "Let me see. You are here."
-	attached := append(head, middle.all()...)
-	for name, list := range map[string][]event{"post": first, "replay": replay.all(), "attached": attached} {
+	for name, list := range map[string][]event{"post": first, "replay": replayed, "attached": attached} {
 		for i, e := range list {
 			// An id holds until the next one; only the event that brings it counts.
 			if e.ID == "" || i > 0 && list[i-1].ID == e.ID {

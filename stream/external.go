@@ -147,9 +147,9 @@ func (r *run) keep(ctx context.Context) error {
 
 // post appends the next chunks of a producer whose chunks are counted.
 func (r *run) post(ctx context.Context, chunks []chunk.Chunk) (spool.Appended, error) {
-	n := uint64(len(chunks))
 	r.nth = r.count + 1
 	for tries := 0; ; tries++ {
+		n := uint64(len(chunks))
 		before := *r
 		p := post{run: r, pending: make([]chunk.Chunk, 0, n+2)}
 		err := p.write(ctx, chunks)
@@ -171,10 +171,11 @@ func (r *run) post(ctx context.Context, chunks []chunk.Chunk) (spool.Appended, e
 		switch {
 		case r.count >= before.count+n:
 			return spool.Appended{First: r.first, Last: r.last, Head: r.log.Known()}, r.obey(ctx)
-		case r.count != before.count || !r.open || tries == 3:
+		case r.count < before.count || !r.open || tries == 3:
 			return spool.Appended{}, overtaken(r.lease.Session)
 		}
-		// It was a command or the like that came in between.
+		// A command or the like came in between, and some of the chunks may be stored.
+		chunks = chunks[r.count-before.count:]
 		if err = r.obey(ctx); err != nil {
 			return spool.Appended{}, err
 		}

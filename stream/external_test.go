@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/stream"
 )
@@ -89,6 +90,29 @@ func TestProducerRepeatsNeverDouble(t *testing.T) {
 		w.produce(other, x, 4, ending(`{"type":"end"}`)...)
 		if got := w.fold("s").Messages[0].Text(); got != "abcd" {
 			t.Errorf("got %q", got)
+		}
+	})
+}
+
+// Messages that arrive between the records of one append do not interrupt it.
+func TestCommandsBetweenAnAppendsRecords(t *testing.T) {
+	inWorld(t, func(w *world) {
+		e := stream.NewExternal(w.logs, nil)
+		x := w.claim(e, "s")
+		w.produce(e, x, 0, words("a")...)
+		said := 0
+		w.store.between = func(a spool.Append) {
+			if a.Epoch == x.Epoch && said < 2 {
+				said++
+				w.command(w.logs, "s", say(fmt.Sprint("u", said), "hello?"))
+			}
+		}
+		if res := w.produce(e, x, 1, append(words("b"), ending(`{"type":"end"}`)...)...); res.Repeated {
+			t.Errorf("%+v", res)
+		}
+		f := w.fold("s")
+		if got := f.Messages[0].Text(); got != "ab" || f.Status != chunk.StatusEnded || said != 2 {
+			t.Errorf("%q, %s after %d messages", got, f.Status, said)
 		}
 	})
 }

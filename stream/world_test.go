@@ -57,6 +57,8 @@ type countingStore struct {
 	mu    sync.Mutex
 	calls map[string]int
 	lose  func(a spool.Append) bool
+	// between is called after each append that was stored, before its answer.
+	between func(a spool.Append)
 }
 
 func (s *countingStore) count(call string) {
@@ -79,7 +81,11 @@ func (s *countingStore) Append(ctx context.Context, a spool.Append) (spool.Appen
 	res, err := s.Store.Append(ctx, a)
 	s.mu.Lock()
 	lose := err == nil && s.lose != nil && s.lose(a)
+	between := s.between
 	s.mu.Unlock()
+	if err == nil && between != nil {
+		between(a)
+	}
 	if lose { // for certain, so that nobody but the producer asks again
 		return spool.Appended{}, chunk.ErrInvalidChunk.Because("the answer was lost")
 	}
