@@ -184,6 +184,7 @@ type ownProjector struct {
 	recs    []chunk.Record // read, but not yet projected
 	remains uint64         // frames of what remains
 	kept    bool           // its follower was in the shared frames since
+	seg     segment        // of a stateless projection: the latest batch, whose memory is reused
 }
 
 // keptProjectors is how many followers of a projection keep their own projector when they
@@ -222,7 +223,11 @@ func (f *Follower) catchUp(ctx context.Context) (Batch, error) {
 		f.own = &ownProjector{proj: f.p.o.New(), src: src}
 	}
 	o := f.own
-	var seg segment
+	seg := &segment{}
+	if f.p.o.Stateless {
+		seg = &o.seg
+		seg.reset(segmentBytes)
+	}
 	at := f.after
 	for len(seg.marks) == 0 || len(seg.buf) < segmentBytes && !seg.last().stop {
 		r, err := f.record(ctx)
@@ -250,7 +255,7 @@ func (f *Follower) catchUp(ctx context.Context) (Batch, error) {
 		}
 		at = max(at, r.Seq)
 		if f.remains && r.Seq <= o.src.r.keptTo {
-			if f.addRemaining(&seg, r.Seq) {
+			if f.addRemaining(seg, r.Seq) {
 				at = o.src.at
 				break // what follows has ids of its own
 			}

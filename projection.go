@@ -16,7 +16,8 @@ const (
 
 // Batch is what a reader of a [Projection] gets: the frames of the records after its
 // position, both as frames and rendered. All of it is shared between readers and must
-// not be changed.
+// not be changed. A batch of a stateless projection is valid until the follower's next
+// call.
 type Batch struct {
 	// Frames of the batch. No frame follows a terminal or cut one of an earlier
 	// record: those end a batch.

@@ -66,6 +66,15 @@ func growTo(buf []byte, n int) []byte {
 	return append(make([]byte, 0, max(2*cap(buf), len(buf)+n)), buf...)
 }
 
+// reset empties the segment and keeps its memory, at least n bytes and, if a large record
+// has made it larger, at most twice as many.
+func (s *segment) reset(n int) {
+	if cap(s.buf) < n || cap(s.buf) > 2*n {
+		s.buf = make([]byte, 0, n+n/8) // the last record begins below n
+	}
+	s.buf, s.frames, s.marks = s.buf[:0], s.frames[:0], s.marks[:0]
+}
+
 func (s *segment) last() *mark { return &s.marks[len(s.marks)-1] }
 
 // after returns the frames of the records after a sequence, up to the first that has

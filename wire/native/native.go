@@ -33,7 +33,11 @@ type Projector struct {
 	agent   string // the agent whose records are shown, "" for all
 	child   bool   // the agent is a child
 	self    bool   // without the agents below it
+	buf     []byte // holds the latest frames; earlier ones stay in their memory
 }
+
+// bufferBytes is the largest size of the buffers that several frames share.
+const bufferBytes = 16 << 10
 
 var _ spool.Projector = (*Projector)(nil)
 
@@ -51,7 +55,17 @@ func (p *Projector) Apply(dst []spool.Frame, r chunk.Record) ([]spool.Frame, err
 	if r.Seq != 0 && !p.shows(r.Type, r.Agent) { // 0: it says to every reader that trace is missing
 		return dst, nil
 	}
-	return append(dst, spool.Frame{Data: render(p.framing, r.Seq, r.Data), Seq: r.Seq}), nil
+	from := len(p.room(frameBytes(p.framing, r.Data)))
+	p.buf = render(p.buf, p.framing, r.Seq, r.Data)
+	return append(dst, spool.Frame{Data: p.buf[from:len(p.buf):len(p.buf)], Seq: r.Seq}), nil
+}
+
+// room returns the buffer with room for n more bytes.
+func (p *Projector) room(n int) []byte {
+	if cap(p.buf)-len(p.buf) < n {
+		p.buf = make([]byte, 0, max(n, min(2*cap(p.buf), bufferBytes)))
+	}
+	return p.buf
 }
 
 // Plan returns no frames.
@@ -80,27 +94,30 @@ const (
 	dataClose = "\n\n"
 )
 
-// render returns a record's event, without its id.
-func render(f Framing, seq uint64, data []byte) []byte {
-	size := len(dataOpen) + len(data) + len(dataClose)
-	var digits [20]byte
-	var number []byte
+// frameBytes is an upper bound of what render appends, for data in one line.
+func frameBytes(f Framing, data []byte) int {
+	n := len(dataOpen) + len(data) + len(dataClose)
 	if f == Event {
-		number = strconv.AppendUint(digits[:0], seq, 10)
-		size += len(chunkOpen) + len(seqOpen) + len(number) + len("}")
+		n += len(chunkOpen) + len(seqOpen) + len("18446744073709551615") + len("}")
 	}
-	out := append(make([]byte, 0, size), dataOpen...)
-	if f == Event {
-		out = append(out, chunkOpen...)
-	}
-	out = append(out, data...)
-	if f == Event {
-		out = append(append(append(out, seqOpen...), number...), '}')
-	}
+	return n
+}
+
+// render appends a record's event, without its id.
+func render(dst []byte, f Framing, seq uint64, data []byte) []byte {
 	if bytes.IndexByte(data, '\n') >= 0 || bytes.IndexByte(data, '\r') >= 0 {
-		return sse.AppendEvent(nil, "", out[len(dataOpen):]) // several data lines
+		return sse.AppendEvent(dst, "", framed(nil, f, seq, data)) // several data lines
 	}
-	return append(out, dataClose...)
+	return append(framed(append(dst, dataOpen...), f, seq, data), dataClose...)
+}
+
+// framed appends an event's data.
+func framed(dst []byte, f Framing, seq uint64, data []byte) []byte {
+	if f != Event {
+		return append(dst, data...)
+	}
+	dst = append(append(dst, chunkOpen...), data...)
+	return append(strconv.AppendUint(append(dst, seqOpen...), seq, 10), '}')
 }
 
 // Terminal returns the event that closes the stream of a log that has become quiet,

@@ -25,7 +25,7 @@ func TestApplyCopies(t *testing.T) {
 		{Bare, `data: {"type":"later","x":"\u003c"}` + "\n\n"},
 		{Event, `data: {"type":"chunk","chunk":{"type":"later","x":"\u003c"},"sequence":7}` + "\n\n"},
 	} {
-		if got := string(render(tt.f, 7, []byte("{\n\"type\":\r\n1\r}"))); strings.ContainsAny(strings.ReplaceAll(strings.TrimSuffix(got, "\n\n"), "\ndata: ", ""), "\r\n") {
+		if got := string(render(nil, tt.f, 7, []byte("{\n\"type\":\r\n1\r}"))); strings.ContainsAny(strings.ReplaceAll(strings.TrimSuffix(got, "\n\n"), "\ndata: ", ""), "\r\n") {
 			t.Errorf("framing %d: line ends are no data lines: %q", tt.f, got)
 		}
 		p := NewProjector(wire.Subject{}, &Options{Framing: tt.f})
@@ -77,7 +77,7 @@ func TestReader(t *testing.T) {
 		for i, data := range []string{`{"type":"text_delta","delta":"a"}`, `{"type":"later","chunk":1,"sequence":"x","error":{}}`} {
 			seq := uint64(i + 5)
 			body = sse.AppendID(body, spool.Cursor{Seq: seq, Incarnation: 2}.String())
-			body = append(body, render(f, seq, []byte(data))...)
+			body = append(body, render(nil, f, seq, []byte(data))...)
 		}
 		body = append(body, Terminal(chunk.StatusEnded, "completed", "")...)
 		r := NewReader(bytes.NewReader(body))
@@ -139,7 +139,7 @@ func FuzzParse(f *testing.F) {
 		}
 		for _, framing := range []Framing{Bare, Event} {
 			body := sse.AppendID(nil, "9")
-			body = append(body, render(framing, 9, line)...)
+			body = append(body, render(nil, framing, 9, line)...)
 			again, err := NewReader(bytes.NewReader(body)).Next()
 			if err != nil || again.Kind != KindChunk || again.Seq != 9 || !bytes.Equal(again.Chunk, line) {
 				t.Fatalf("framing %d: %q read as %+v, %v", framing, body, again, err)

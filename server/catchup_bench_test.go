@@ -1,0 +1,98 @@
+package server_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/server"
+	"github.com/spool-run/spool/store/memstore"
+	"github.com/spool-run/spool/store/sqlitestore"
+)
+
+// BenchmarkCatchUp is a reader of a finished log of 20,000 records, from the request to
+// the last frame, without a network.
+func BenchmarkCatchUp(b *testing.B) {
+	b.Run("memstore", func(b *testing.B) { benchmarkCatchUp(b, memstore.New(nil)) })
+	b.Run("sqlitestore", func(b *testing.B) {
+		store, err := sqlitestore.Open(filepath.Join(b.TempDir(), "log.db"), nil)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Cleanup(func() { store.Close() })
+		benchmarkCatchUp(b, store)
+	})
+}
+
+func benchmarkCatchUp(b *testing.B, store spool.Store) {
+	const records = 20_000
+	read := finishedLog(b, store, records)
+	b.ReportAllocs()
+	for b.Loop() {
+		b.SetBytes(int64(read()))
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/records, "ns/record")
+}
+
+// A reader that catches up costs allocations for each page, not for each record.
+func TestCatchUpAllocations(t *testing.T) {
+	const records = 10_000
+	read := finishedLog(t, memstore.New(nil), records)
+	if n := testing.AllocsPerRun(3, func() { read() }); n > records/10 {
+		t.Errorf("%v allocations for %d records", n, records)
+	}
+}
+
+// finishedLog makes a log of so many records and returns a function that reads it and
+// returns the length.
+func finishedLog(tb testing.TB, store spool.Store, records int) (read func() int) {
+	const batch = 1000
+	logs := spool.NewLogs(store, nil)
+	tb.Cleanup(func() { logs.Close() })
+	srv := server.New(logs, nil)
+	epoch := 0
+	post := func(path, body string, seq int) []byte {
+		req := httptest.NewRequest("POST", path, strings.NewReader(body))
+		req.Header.Set(server.HeaderProducerEpoch, strconv.Itoa(epoch))
+		req.Header.Set(server.HeaderProducerSeq, strconv.Itoa(seq))
+		w := httptest.NewRecorder()
+		if srv.ServeHTTP(w, req); w.Code != http.StatusOK {
+			tb.Fatalf("%d: %s", w.Code, w.Body)
+		}
+		return w.Body.Bytes()
+	}
+	var claim struct{ Epoch int }
+	if err := json.Unmarshal(post("/stream/s?claim", "", 0), &claim); err != nil {
+		tb.Fatal(err)
+	}
+	epoch = claim.Epoch
+	body := strings.Repeat(`{"type":"custom","eventName":"m","data":{"text":"`+strings.Repeat("some words ", 8)+`"}}`+"\n", batch)
+	for seq := 0; seq < records; seq += batch {
+		post("/stream/s", body, seq)
+	}
+	post("/stream/s", `{"type":"end"}`, records)
+	return func() int {
+		out := counter{header: http.Header{}}
+		srv.ServeHTTP(&out, httptest.NewRequest("GET", "/stream/s", nil))
+		if out.n < records*100 {
+			tb.Fatalf("only %d bytes", out.n)
+		}
+		return out.n
+	}
+}
+
+// counter is a response of which only the length is kept.
+type counter struct {
+	header http.Header
+	n      int
+}
+
+func (c *counter) Header() http.Header         { return c.header }
+func (c *counter) WriteHeader(int)             {}
+func (c *counter) Flush()                      {}
+func (c *counter) Write(p []byte) (int, error) { c.n += len(p); return len(p), nil }
