@@ -96,6 +96,7 @@ type SessionInfo struct {
 	Row
 	Head    Head  `json:"-"`
 	Updated int64 `json:"updated"` // Unix milliseconds of the last append
+	Bytes   int64 `json:"bytes"`   // of its records' Data and its blobs, without what was trimmed
 }
 
 // Store keeps logs. It stores records as bytes and numbers them; it knows no protocols.
@@ -108,7 +109,7 @@ type SessionInfo struct {
 // raises the epoch and ends the lease.
 //
 // A driver implements Store and, as far as its engine can, [Leaser], [Lister],
-// [Trimmer], [FoldStore], [BlobStore] and [Prober]; package storetest holds the suite
+// [Trimmer], [Expirer], [FoldStore], [BlobStore] and [Prober]; package storetest holds the suite
 // that all of them pass.
 type Store interface {
 	// Append writes a batch atomically and numbers it. Errors: [ErrSuperseded],
@@ -220,8 +221,13 @@ type SessionQuery struct {
 	Status    chunk.Status // "" for all
 	Principal string       // "" for all
 	Hidden    bool         // hidden sessions only; without it, visible ones
-	After     string       // opaque continuation: the NextAfter of the previous page
-	Max       int          // 0 for 100
+
+	// Idle selects sessions whose last append is at least this long ago, by the store's
+	// clock. 0: all. What it does not select costs the store nothing.
+	Idle time.Duration
+
+	After string // opaque continuation: the NextAfter of the previous page
+	Max   int    // 0 for 100
 }
 
 // SessionPage is one page of a listing.
@@ -249,6 +255,14 @@ type Trimmer interface {
 	// tombstone, so that a new session with the same id starts with the next epoch and
 	// incarnation. It fails with [ErrNotFound] for an unknown session.
 	Delete(ctx context.Context, session string) error
+}
+
+// Expirer is the role of stores that can delete what nobody uses any more.
+type Expirer interface {
+	// Expire is [Trimmer].Delete, in one atomic step with the question whether the
+	// session's last append is at least so long ago and no lease on it is valid. If not,
+	// nothing is deleted and it fails with [ErrBusy].
+	Expire(ctx context.Context, session string, idle time.Duration) error
 }
 
 // SavedFold is a cached fold of log[1..Seq]. It is used only if Incarnation and, unless

@@ -15,6 +15,7 @@ type closableStore interface {
 	spool.Leaser
 	spool.Lister
 	spool.Trimmer
+	spool.Expirer
 	spool.FoldStore
 	spool.BlobStore
 	Close() error

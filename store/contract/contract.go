@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/chunk"
@@ -87,6 +88,22 @@ func Matches(c *spool.Claim, agent string) bool {
 // Wants reports whether the query is for sessions like this one.
 func Wants(q *spool.SessionQuery, i *spool.SessionInfo) bool {
 	return i.Head.Hidden == q.Hidden && (q.Status == "" || q.Status == i.Status) && (q.Principal == "" || q.Principal == i.Principal)
+}
+
+// Expires reports whether a session can be deleted that was to be idle for so long.
+// updated is when it was appended to, expires when its lease ends (0 if it has none), and
+// now the store's clock, in Unix milliseconds.
+func Expires(idle time.Duration, updated, expires, now int64) bool {
+	return updated <= IdleSince(idle, now) && expires <= now
+}
+
+// IdleSince returns the time of the last append, at the latest, of sessions that are idle
+// for so long; [Never] for 0.
+func IdleSince(idle time.Duration, now int64) int64 {
+	if idle <= 0 {
+		return Never
+	}
+	return now - TTL(idle)
 }
 
 // Place is a position in a listing, which is sorted by the latest update, newest first,

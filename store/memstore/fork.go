@@ -81,7 +81,7 @@ func (ss *session) fork() *session {
 	}
 	return &session{
 		id: ss.id, exists: ss.exists, generation: ss.generation,
-		head: ss.head, row: ss.row, updated: ss.updated, command: ss.command,
+		head: ss.head, row: ss.row, updated: ss.updated, bytes: ss.bytes, command: ss.command,
 		all: slices.Clip(ss.all), kept: slices.Clip(ss.kept),
 		lease: ss.lease, writers: maps.Clone(ss.writers),
 		folds: maps.Clone(ss.folds), blobs: maps.Clone(ss.blobs),

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"time"
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/store/contract"
@@ -25,11 +26,13 @@ func (s *Store) Sessions(ctx context.Context, q spool.SessionQuery) (spool.Sessi
 		places = append(places, ss)
 	}
 	s.mu.RUnlock()
+	now := s.nowMilli()
+	since := contract.IdleSince(q.Idle, now)
 	var found []spool.SessionInfo
 	for _, ss := range places {
 		ss.mu.Lock()
 		i := ss.info()
-		ok := ss.exists && contract.Wants(&q, &i)
+		ok := ss.exists && contract.Wants(&q, &i) && i.Updated <= since
 		ss.mu.Unlock()
 		if ok && (q.After == "" || after.Before(i)) {
 			found = append(found, i)
@@ -42,7 +45,7 @@ func (s *Store) Sessions(ctx context.Context, q spool.SessionQuery) (spool.Sessi
 	if limit <= 0 {
 		limit = 100
 	}
-	page := spool.SessionPage{Sessions: found, Now: s.nowMilli()}
+	page := spool.SessionPage{Sessions: found, Now: now}
 	if len(found) > limit {
 		page.Sessions = slices.Clip(found[:limit])
 		page.NextAfter = contract.After(page.Sessions[limit-1])
@@ -64,7 +67,7 @@ func (s *Store) Session(ctx context.Context, session string) (spool.SessionInfo,
 }
 
 func (ss *session) info() spool.SessionInfo {
-	return spool.SessionInfo{Session: ss.id, Row: ss.row, Head: ss.head, Updated: ss.updated}
+	return spool.SessionInfo{Session: ss.id, Row: ss.row, Head: ss.head, Updated: ss.updated, Bytes: ss.bytes}
 }
 
 // existing returns a session that exists, locked.
@@ -95,15 +98,28 @@ func (s *Store) Trim(ctx context.Context, session string, traceFloor, floor uint
 }
 
 // Delete implements [spool.Trimmer].
-func (s *Store) Delete(ctx context.Context, session string) error {
+func (s *Store) Delete(ctx context.Context, id string) error {
+	return s.remove(ctx, id, func(*session) bool { return true })
+}
+
+// Expire implements [spool.Expirer].
+func (s *Store) Expire(ctx context.Context, id string, idle time.Duration) error {
+	return s.remove(ctx, id, func(ss *session) bool { return contract.Expires(idle, ss.updated, ss.lease.expires, s.nowMilli()) })
+}
+
+// remove deletes a session if it may.
+func (s *Store) remove(ctx context.Context, id string, may func(*session) bool) error {
 	if err := s.usable(ctx); err != nil {
 		return err
 	}
-	ss, err := s.existing(session)
+	ss, err := s.existing(id)
 	if err != nil {
 		return err
 	}
 	defer ss.mu.Unlock()
+	if !may(ss) {
+		return spool.ErrBusy.With(id, nil)
+	}
 	s.claims.replace(ss.id, ss.lease.claim, "")
 	ss.remove()
 	s.due.update(ss)
@@ -159,6 +175,7 @@ func (s *Store) PutBlob(ctx context.Context, session, hash string, data []byte) 
 		ss.blobs = map[string][]byte{}
 	}
 	if _, ok := ss.blobs[hash]; !ok {
+		ss.bytes += int64(len(data))
 		ss.blobs[hash] = bytes.Clone(data)
 	}
 	return nil

@@ -22,6 +22,7 @@ var (
 	_ spool.Leaser    = (*Store)(nil)
 	_ spool.Lister    = (*Store)(nil)
 	_ spool.Trimmer   = (*Store)(nil)
+	_ spool.Expirer   = (*Store)(nil)
 	_ spool.FoldStore = (*Store)(nil)
 	_ spool.BlobStore = (*Store)(nil)
 )

@@ -24,6 +24,7 @@ type session struct {
 	head    spool.Head
 	row     spool.Row // its Status and Principal are the head's
 	updated int64
+	bytes   int64  // of all, of the records of kept that are not in all, and of blobs
 	command uint64 // sequence of the last command
 
 	// all holds every record above head.TraceFloor, so that sequence n lies at
@@ -126,6 +127,7 @@ func (ss *session) add(records []chunk.Record) {
 	for _, r := range records {
 		ss.head.Seq++
 		r.Seq = ss.head.Seq
+		ss.bytes += int64(len(r.Data))
 		ss.all = append(ss.all, r)
 		if r.Class == chunk.Kept {
 			ss.kept = append(ss.kept, r)
@@ -168,8 +170,17 @@ func (ss *session) trim(traceFloor, floor uint64) {
 	if ss.head == was {
 		return
 	}
+	for _, r := range ss.all[:ss.head.TraceFloor-was.TraceFloor] {
+		if r.Class != chunk.Kept {
+			ss.bytes -= int64(len(r.Data))
+		}
+	}
+	gone := search(ss.kept, ss.head.Floor+1)
+	for _, r := range ss.kept[:gone] {
+		ss.bytes -= int64(len(r.Data))
+	}
 	ss.all = slices.Clone(ss.all[ss.head.TraceFloor-was.TraceFloor:])
-	ss.kept = slices.Clone(ss.kept[search(ss.kept, ss.head.Floor+1):])
+	ss.kept = slices.Clone(ss.kept[gone:])
 	ss.changed()
 }
 
@@ -177,7 +188,7 @@ func (ss *session) trim(traceFloor, floor uint64) {
 func (ss *session) remove() {
 	ss.exists = false
 	ss.head = contract.Deleted(ss.head)
-	ss.row, ss.updated, ss.command = spool.Row{}, 0, 0
+	ss.row, ss.updated, ss.bytes, ss.command = spool.Row{}, 0, 0, 0
 	ss.all, ss.kept, ss.writers, ss.folds, ss.blobs = nil, nil, nil, nil, nil
 	ss.lease = lease{}
 	ss.changed()

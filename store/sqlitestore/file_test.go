@@ -322,7 +322,7 @@ func TestUpgrade(t *testing.T) {
 	for _, id := range []string{"a", "b", "gone", "c", "a"} {
 		say(s, id)
 	}
-	if err := errors.Join(s.Delete(t.Context(), "gone"), s.Close()); err != nil {
+	if err := errors.Join(s.PutBlob(t.Context(), "a", "h", make([]byte, 5000)), s.Delete(t.Context(), "gone"), s.Close()); err != nil {
 		t.Fatal(err)
 	}
 	const columnsAndIndexes = "SELECT name, type, \"notnull\" FROM pragma_table_info('session'); SELECT sql FROM sqlite_schema WHERE type = 'index' ORDER BY name"
@@ -331,9 +331,10 @@ func TestUpgrade(t *testing.T) {
 UPDATE session SET status = 'paused' WHERE id = 'b';
 UPDATE session SET due = 0 WHERE id = 'c';
 INSERT INTO session SELECT NULL, 'half', alive, seq, incarnation, trace_floor, floor, epoch, 'copying', 0, 0, agent, principal, title, updated,
- lease_owner, lease_ttl, lease_expires, trace_trimmed, trimmed, NULL, version, listed, 0, 0, '' FROM session WHERE id = 'c';
+ lease_owner, lease_ttl, lease_expires, trace_trimmed, trimmed, NULL, version, listed, 0, 0, '', 0 FROM session WHERE id = 'c';
 DROP INDEX session_listed; DROP INDEX session_status; DROP INDEX session_principal;
 DROP INDEX session_claim;
+ALTER TABLE session DROP COLUMN bytes;
 ALTER TABLE session DROP COLUMN lease_claim;
 ALTER TABLE session DROP COLUMN hidden;
 ALTER TABLE session DROP COLUMN pending;
@@ -349,6 +350,11 @@ PRAGMA user_version = 1`)
 		h, err := s.Head(t.Context(), id)
 		if got := (spool.Head{Status: h.Status, Pending: h.Pending, Hidden: h.Hidden}); err != nil || got != want {
 			t.Errorf("%s: %+v, %v", id, h, err)
+		}
+	}
+	for id, want := range map[string]int64{"a": 4 + 5000, "b": 2} {
+		if i, err := s.Session(t.Context(), id); err != nil || i.Bytes != want {
+			t.Errorf("%s has %d bytes, want %d, %v", id, i.Bytes, want, err)
 		}
 	}
 	listed := func() (ids string) {

@@ -3,6 +3,7 @@ package sqlitestore
 import (
 	"context"
 	"database/sql/driver"
+	"time"
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/store/contract"
@@ -46,16 +47,23 @@ func (t *tx) trimSlice(session string) (done bool, err error) {
 	if err := t.flushRecords(); err != nil {
 		return false, err
 	}
+	remove := func(sql string, from, to uint64) error {
+		return t.c.query(func(row []driver.Value) error {
+			n, _ := row[0].(int64)
+			st.bytes -= n
+			return nil
+		}, sql+" RETURNING octet_length(data)", st.sid, int64(from), int64(to))
+	}
 	switch h := &st.head; {
 	case st.trimmed < h.Floor:
 		to := min(st.trimmed+slice, h.Floor)
-		if err := t.c.exec("DELETE FROM record WHERE sid = +? AND seq > +? AND seq <= +?", st.sid, int64(st.trimmed), int64(to)); err != nil {
+		if err := remove("DELETE FROM record WHERE sid = +? AND seq > +? AND seq <= +?", st.trimmed, to); err != nil {
 			return false, err
 		}
 		st.trimmed, st.traceTrimmed = to, max(st.traceTrimmed, to)
 	case st.traceTrimmed < h.TraceFloor:
 		to := min(st.traceTrimmed+slice, h.TraceFloor)
-		if err := t.c.exec("DELETE FROM record WHERE sid = +? AND seq > +? AND seq <= +? AND trace = 1", st.sid, int64(st.traceTrimmed), int64(to)); err != nil {
+		if err := remove("DELETE FROM record WHERE sid = +? AND seq > +? AND seq <= +? AND trace = 1", st.traceTrimmed, to); err != nil {
 			return false, err
 		}
 		st.traceTrimmed = to
@@ -69,11 +77,24 @@ func (t *tx) trimSlice(session string) (done bool, err error) {
 // Delete implements [spool.Trimmer]. The first commit deletes the session; its records
 // and blobs are removed in slices.
 func (s *Store) Delete(ctx context.Context, session string) error {
+	return s.remove(ctx, session, func(*state, int64) bool { return true })
+}
+
+// Expire implements [spool.Expirer].
+func (s *Store) Expire(ctx context.Context, session string, idle time.Duration) error {
+	return s.remove(ctx, session, func(st *state, now int64) bool { return contract.Expires(idle, st.updated, st.expires, now) })
+}
+
+// remove deletes a session if it may.
+func (s *Store) remove(ctx context.Context, session string, may func(st *state, now int64) bool) error {
 	sid := new(int64)
 	if err := s.write(ctx, 1, func(t *tx) error {
 		st, err := t.existing(session)
 		if err != nil {
 			return err
+		}
+		if !may(st, t.now) {
+			return spool.ErrBusy.With(session, nil)
 		}
 		if err := t.flush(); err != nil {
 			return err
@@ -87,7 +108,7 @@ func (s *Store) Delete(ctx context.Context, session string) error {
 		}
 		st.sid, st.alive = 0, false
 		st.head = contract.Deleted(st.head)
-		st.row, st.updated, st.command = spool.Row{}, 0, 0
+		st.row, st.updated, st.bytes, st.command = spool.Row{}, 0, 0, 0
 		st.release()
 		st.traceTrimmed, st.trimmed, st.writers = 0, 0, nil
 		t.touch(st)
@@ -166,9 +187,13 @@ func (s *Store) Sessions(ctx context.Context, q spool.SessionQuery) (spool.Sessi
 	if limit <= 0 {
 		limit = 100
 	}
-	before := int64(never)
+	page := spool.SessionPage{Now: s.now().UnixMilli()}
+	before := contract.IdleSince(q.Idle, page.Now)
 	if q.After != "" {
-		before = after.Updated / listPrecision
+		before = min(before, after.Updated)
+	}
+	if before != never {
+		before /= listPrecision
 	}
 	sql, args := listing, []driver.Value{before, number(q.Hidden)}
 	switch {
@@ -181,12 +206,14 @@ func (s *Store) Sessions(ctx context.Context, q spool.SessionQuery) (spool.Sessi
 	if q.Principal != "" {
 		sql, args = sql+" AND principal = +? AND principal <> ''", append(args, q.Principal)
 	}
+	if q.Idle > 0 {
+		sql, args = sql+" AND updated <= +?", append(args, contract.IdleSince(q.Idle, page.Now))
+	}
 	if q.After != "" {
 		sql, args = sql+" AND (updated < +? OR updated = +? AND id > +?)", append(args, after.Updated, after.Updated, after.Session)
 	}
 	sql += listingOrder
 	args = append(args, int64(limit)+1)
-	page := spool.SessionPage{Now: s.now().UnixMilli()}
 	if err := s.read(ctx, func(c *conn) error {
 		return c.query(func(row []driver.Value) error {
 			page.Sessions = append(page.Sessions, scanState(row).info())
@@ -203,7 +230,7 @@ func (s *Store) Sessions(ctx context.Context, q spool.SessionQuery) (spool.Sessi
 }
 
 func (st *state) info() spool.SessionInfo {
-	return spool.SessionInfo{Session: st.id, Row: st.row, Head: st.head, Updated: st.updated}
+	return spool.SessionInfo{Session: st.id, Row: st.row, Head: st.head, Updated: st.updated, Bytes: st.bytes}
 }
 
 // Session implements [spool.Lister].
@@ -257,7 +284,15 @@ func (s *Store) PutBlob(ctx context.Context, session, hash string, data []byte) 
 		if err := t.identify(st); err != nil {
 			return err
 		}
-		return t.c.exec("INSERT OR IGNORE INTO blob (sid, hash, data) VALUES (?,?,?)", st.sid, hash, nonNil(data))
+		if err := t.c.exec("INSERT OR IGNORE INTO blob (sid, hash, data) VALUES (?,?,?)", st.sid, hash, nonNil(data)); err != nil {
+			return err
+		}
+		n, err := t.c.number("SELECT changes()")
+		if n > 0 {
+			st.bytes += int64(len(data))
+			t.touch(st)
+		}
+		return err
 	})
 }
 

@@ -48,6 +48,7 @@ func (t *tx) append(a *spool.Append) (spool.Appended, error) {
 		r := a.Records[i]
 		st.head.Seq++
 		r.Seq = st.head.Seq
+		st.bytes += int64(len(r.Data))
 		if err := t.add(st.sid, &r); err != nil {
 			return spool.Appended{}, err
 		}

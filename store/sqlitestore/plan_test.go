@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 	"unsafe"
 
 	lib "modernc.org/sqlite/lib"
@@ -101,7 +102,7 @@ func everyCall(t *testing.T, s *Store, round int) {
 	}
 	_, err = s.Session(ctx, id)
 	ok(err)
-	for _, q := range []spool.SessionQuery{{}, {Status: chunk.StatusActive}, {Principal: "p1"}, {Status: chunk.StatusEnded, Principal: "p1"}} {
+	for _, q := range []spool.SessionQuery{{}, {Status: chunk.StatusActive}, {Principal: "p1"}, {Status: chunk.StatusEnded, Principal: "p1"}, {Idle: 1}} {
 		q.Max = 1
 		p, err := s.Sessions(ctx, q)
 		ok(err)
@@ -118,6 +119,9 @@ func everyCall(t *testing.T, s *Store, round int) {
 	ok(err)
 	ok(s.Trim(ctx, id, 12, 3))
 	ok(s.Delete(ctx, id))
+	if err := s.Expire(ctx, "s0", time.Hour); !errors.Is(err, spool.ErrBusy) {
+		t.Fatal(err)
+	}
 }
 
 // eachStatement calls fn for each statement that the store's connections keep prepared.
@@ -172,19 +176,20 @@ func TestQueryPlans(t *testing.T) {
 		"SELECT min(ready) FROM session WHERE ready > +?":                                                                      "session_ready",
 		"SELECT ready, id FROM session WHERE ready IS NOT NULL AND ready <= +? ORDER BY ready LIMIT 1":                         "session_ready",
 		"SELECT ready, id FROM session WHERE ready IS NOT NULL AND ready <= +? AND agent IN ('',+?,+?) ORDER BY ready LIMIT 1": "session_ready",
-		listing + "" + listingOrder:                                                                      "session_listed (listed<?)",
-		listing + "" + older + listingOrder:                                                              "session_listed (listed<?)",
-		listing + " AND status = +?" + listingOrder:                                                      "session_status (status=? AND listed<?)",
-		listing + "" + owned + listingOrder:                                                              "session_principal (principal=? AND listed<?)",
-		listing + "" + owned + older + listingOrder:                                                      "session_principal (principal=? AND listed<?)",
-		listing + " AND +status = +?" + owned + listingOrder:                                             "session_principal (principal=? AND listed<?)",
-		"SELECT " + headColumns + " FROM session WHERE id = +?":                                          "(id=?)",
-		"SELECT name, ordinal, first, last FROM writer WHERE sid = +?":                                   "PRIMARY KEY (sid=?)",
-		"DELETE FROM record WHERE sid = +? AND seq > +? AND seq <= +?":                                   "record_seq (sid=? AND seq>? AND seq<?)",
-		"DELETE FROM record WHERE rowid IN (SELECT rowid FROM record WHERE sid = +? LIMIT +?)":           "record_seq",
-		"DELETE FROM blob WHERE rowid IN (SELECT rowid FROM blob WHERE sid = +? LIMIT (? + 999) / 1000)": "(sid=?)",
-		"DELETE FROM fold WHERE rowid IN (SELECT rowid FROM fold WHERE sid = +? LIMIT (? + 999) / 1000)": "(sid=?)",
-		"SELECT b.data FROM session s JOIN blob b ON b.sid = s.sid WHERE s.id = +? AND b.hash = +?":      "(sid=? AND hash=?)",
+		listing + "" + listingOrder:                                                                                                                  "session_listed (listed<?)",
+		listing + "" + older + listingOrder:                                                                                                          "session_listed (listed<?)",
+		listing + " AND status = +?" + listingOrder:                                                                                                  "session_status (status=? AND listed<?)",
+		listing + " AND updated <= +?" + listingOrder:                                                                                                "session_listed (listed<?)",
+		listing + "" + owned + listingOrder:                                                                                                          "session_principal (principal=? AND listed<?)",
+		listing + "" + owned + older + listingOrder:                                                                                                  "session_principal (principal=? AND listed<?)",
+		listing + " AND +status = +?" + owned + listingOrder:                                                                                         "session_principal (principal=? AND listed<?)",
+		"SELECT " + headColumns + " FROM session WHERE id = +?":                                                                                      "(id=?)",
+		"SELECT name, ordinal, first, last FROM writer WHERE sid = +?":                                                                               "PRIMARY KEY (sid=?)",
+		"DELETE FROM record WHERE sid = +? AND seq > +? AND seq <= +? RETURNING octet_length(data)":                                                  "record_seq (sid=? AND seq>? AND seq<?)",
+		"DELETE FROM record WHERE rowid IN (SELECT rowid FROM record WHERE sid = +? LIMIT +?)":                                                       "record_seq",
+		"DELETE FROM blob WHERE rowid IN (SELECT rowid FROM blob WHERE sid = +? LIMIT (? + 999) / 1000)":                                             "(sid=?)",
+		"DELETE FROM fold WHERE rowid IN (SELECT rowid FROM fold WHERE sid = +? LIMIT (? + 999) / 1000)":                                             "(sid=?)",
+		"SELECT b.data FROM session s JOIN blob b ON b.sid = s.sid WHERE s.id = +? AND b.hash = +?":                                                  "(sid=? AND hash=?)",
 		"SELECT f.version, f.incarnation, f.seq, f.data FROM session s JOIN fold f ON f.sid = s.sid WHERE s.id = +? AND s.alive = 1 AND f.name = +?": "(sid=? AND name=?)",
 	}
 	for _, analyzed := range []bool{false, true} {

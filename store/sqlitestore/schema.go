@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	schemaVersion = 3
+	schemaVersion = 4
 	applicationID = 0x53504c31 // "SPL1", for file(1) and other programs
 )
 
@@ -24,6 +24,7 @@ const (
 // its process keeps the file PATH-owner-TOKEN locked. ready is the time from which the session
 // can be claimed. listed is updated in units of ten seconds, and NULL for a deleted
 // session: listings walk its indexes, which therefore change at most once in ten seconds.
+// bytes is the size of the session's records and blobs.
 const schema = `
 CREATE TABLE session (
   sid INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -51,7 +52,8 @@ CREATE TABLE session (
   listed INTEGER,
   pending INTEGER NOT NULL DEFAULT 0,
   hidden INTEGER NOT NULL DEFAULT 0,
-  lease_claim TEXT NOT NULL DEFAULT ''
+  lease_claim TEXT NOT NULL DEFAULT '',
+  bytes INTEGER NOT NULL DEFAULT 0
 );
 CREATE INDEX session_ready ON session (ready) WHERE ready IS NOT NULL;
 ` + claims + `
@@ -118,6 +120,9 @@ ALTER TABLE session ADD COLUMN hidden INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE session ADD COLUMN lease_claim TEXT NOT NULL DEFAULT '';
 UPDATE session SET pending = 1 WHERE due <> 0 AND (status <> 'paused' OR due <= updated);
 UPDATE session SET hidden = 1, status = 'ended' WHERE status = 'copying';` + claims,
+	`ALTER TABLE session ADD COLUMN bytes INTEGER NOT NULL DEFAULT 0;
+UPDATE session SET bytes = (SELECT total(octet_length(data)) FROM record WHERE record.sid = session.sid)
+ + (SELECT total(octet_length(data)) FROM blob WHERE blob.sid = session.sid);`,
 }
 
 // prepare makes, checks or upgrades the schema, on a connection without a transaction.

@@ -23,6 +23,7 @@ type state struct {
 	command uint64
 	row     spool.Row
 	updated int64
+	bytes   int64
 
 	claim   string // the ID of the lease's claim
 	owner   string // "" when released or never claimed; see life for the leases bound to a process
@@ -54,7 +55,7 @@ const never = contract.Never
 const headColumns = "alive, seq, incarnation, trace_floor, floor, epoch, status, due, version, principal, pending, hidden"
 
 const stateColumns = `sid, id, alive, seq, incarnation, trace_floor, floor, epoch, status, due, last_command,
- agent, principal, title, updated, lease_owner, lease_ttl, lease_expires, trace_trimmed, trimmed, ready, version, pending, hidden, lease_claim`
+ agent, principal, title, updated, lease_owner, lease_ttl, lease_expires, trace_trimmed, trimmed, ready, version, pending, hidden, lease_claim, bytes`
 
 // scanState reads stateColumns.
 func scanState(row []driver.Value) *state {
@@ -72,7 +73,7 @@ func scanState(row []driver.Value) *state {
 		},
 		sid: n(0), id: s(1), command: u(10),
 		row:     spool.Row{Status: chunk.Status(s(8)), Agent: s(11), Principal: s(12), Title: s(13)},
-		updated: n(14), claim: s(24), owner: s(15), ttl: n(16), expires: n(17),
+		updated: n(14), bytes: n(25), claim: s(24), owner: s(15), ttl: n(16), expires: n(17),
 		traceTrimmed: u(18), trimmed: u(19), ready: never,
 	}
 	if v, ok := row[20].(int64); ok {
@@ -222,7 +223,7 @@ func (st *state) release() { st.claim, st.owner, st.ttl, st.expires = "", "", 0,
 // even if the values are unchanged, and nearly every append is an update.
 const update = `UPDATE session SET alive = ?, seq = ?, incarnation = ?, trace_floor = ?, floor = ?, epoch = ?,
  due = ?, last_command = ?, pending = ?, hidden = ?, agent = ?, title = ?, updated = ?, lease_owner = ?, lease_ttl = ?,
- lease_expires = ?, trace_trimmed = ?, trimmed = ?, version = ?`
+ lease_expires = ?, trace_trimmed = ?, trimmed = ?, version = ?, bytes = ?`
 
 // save writes a row if it is dirty.
 func (t *tx) save(st *state) error {
@@ -241,13 +242,13 @@ func (t *tx) save(st *state) error {
 	values := []driver.Value{
 		number(st.alive), int64(h.Seq), int64(h.Incarnation), int64(h.TraceFloor), int64(h.Floor), int64(h.Epoch),
 		h.Due, int64(st.command), number(h.Pending), number(h.Hidden), st.row.Agent, st.row.Title, st.updated,
-		st.owner, st.ttl, st.expires, int64(st.traceTrimmed), int64(st.trimmed), st.version,
+		st.owner, st.ttl, st.expires, int64(st.traceTrimmed), int64(st.trimmed), st.version, st.bytes,
 	}
 	switch {
 	case st.sid == 0:
 		if err := t.c.exec(`INSERT INTO session (alive, seq, incarnation, trace_floor, floor, epoch, due, last_command, pending, hidden,
- agent, title, updated, lease_owner, lease_ttl, lease_expires, trace_trimmed, trimmed, version, id, principal, status, ready, listed, lease_claim)
- VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`, append(values, st.id, st.row.Principal, string(h.Status), orNull(ready), orNull(listed), st.claim)...); err != nil {
+ agent, title, updated, lease_owner, lease_ttl, lease_expires, trace_trimmed, trimmed, version, bytes, id, principal, status, ready, listed, lease_claim)
+ VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`, append(values, st.id, st.row.Principal, string(h.Status), orNull(ready), orNull(listed), st.claim)...); err != nil {
 			return err
 		}
 		sid, err := t.c.number("SELECT last_insert_rowid()")

@@ -26,6 +26,9 @@ type fault struct {
 	readKept func(q spool.KeptQuery, s *memstore.Store, session string) ([]chunk.Record, spool.Head, error)
 	wait     func(ctx context.Context, s *memstore.Store, session string, seen spool.Head) (spool.Head, error)
 	claim    func(c spool.Claim) spool.Claim
+	session  func(i spool.SessionInfo) spool.SessionInfo
+	query    func(q spool.SessionQuery) spool.SessionQuery
+	expire   func(ctx context.Context, s *memstore.Store, session string, idle time.Duration) error
 }
 
 type appendFunc = func(context.Context, spool.Append) (spool.Appended, error)
@@ -64,6 +67,28 @@ func (f *fault) Claim(ctx context.Context, c spool.Claim) (spool.Lease, error) {
 		c = f.claim(c)
 	}
 	return f.Store.Claim(ctx, c)
+}
+
+func (f *fault) Session(ctx context.Context, session string) (spool.SessionInfo, error) {
+	i, err := f.Store.Session(ctx, session)
+	if f.session != nil {
+		i = f.session(i)
+	}
+	return i, err
+}
+
+func (f *fault) Sessions(ctx context.Context, q spool.SessionQuery) (spool.SessionPage, error) {
+	if f.query != nil {
+		q = f.query(q)
+	}
+	return f.Store.Sessions(ctx, q)
+}
+
+func (f *fault) Expire(ctx context.Context, session string, idle time.Duration) error {
+	if f.expire != nil {
+		return f.expire(ctx, f.Store, session, idle)
+	}
+	return f.Store.Expire(ctx, session, idle)
 }
 
 // faults says what is wrong and in which group of checks it must show at the
@@ -179,6 +204,25 @@ var faults = map[string]struct {
 			rs, h, err := s.ReadKept(context.Background(), session, q)
 			h.Principal = ""
 			return rs, h, err
+		}
+	}},
+	"does not count bytes": {"Age", func(f *fault) {
+		f.session = func(i spool.SessionInfo) spool.SessionInfo { i.Bytes = 0; return i }
+	}},
+	"lists what is in use as idle": {"Age", func(f *fault) {
+		f.query = func(q spool.SessionQuery) spool.SessionQuery { q.Idle = 0; return q }
+	}},
+	"deletes what is in use": {"Age", func(f *fault) {
+		f.expire = func(ctx context.Context, s *memstore.Store, session string, _ time.Duration) error {
+			return s.Delete(ctx, session)
+		}
+	}},
+	"deletes what has an owner": {"Age", func(f *fault) {
+		f.expire = func(ctx context.Context, s *memstore.Store, session string, idle time.Duration) error {
+			if p, err := s.Sessions(ctx, spool.SessionQuery{Idle: idle}); err == nil && len(p.Sessions) > 0 {
+				return s.Delete(ctx, session)
+			}
+			return s.Expire(ctx, session, idle)
 		}
 	}},
 	"ignores the agent filter": {"Lease", func(f *fault) {

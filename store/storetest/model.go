@@ -340,6 +340,10 @@ func (m *machine) check(*rapid.T) {
 			}
 		} else if err != nil || plain(h) != l.head {
 			m.Fatalf("%s: head %+v, %v; want %+v", id, h, err, l.head)
+		} else if lister, ok := m.s.(spool.Lister); ok {
+			if i, err := lister.Session(m.t.Context(), m.prefix+id); err != nil || i.Bytes != int64(sizeOf(l.records)) {
+				m.Fatalf("%s: %d bytes, %v; want %d", id, i.Bytes, err, sizeOf(l.records))
+			}
 		}
 	}
 }

@@ -3,6 +3,7 @@ package storetest
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/chunk"
@@ -14,6 +15,7 @@ type Engine interface {
 	spool.Leaser
 	spool.Lister
 	spool.Trimmer
+	spool.Expirer
 	spool.FoldStore
 	spool.BlobStore
 }
@@ -116,6 +118,10 @@ func (r *Rewound) Trim(ctx context.Context, session string, traceFloor, floor ui
 
 func (r *Rewound) Delete(ctx context.Context, session string) error {
 	return r.now().Delete(ctx, session)
+}
+
+func (r *Rewound) Expire(ctx context.Context, session string, idle time.Duration) error {
+	return r.now().Expire(ctx, session, idle)
 }
 
 func (r *Rewound) SaveFold(ctx context.Context, session, name string, f spool.SavedFold) error {

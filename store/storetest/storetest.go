@@ -98,6 +98,7 @@ func Run(t *testing.T, open Factory, options ...Options) {
 		{"Trim", trimChecks},
 		{"List", listChecks},
 		{"Hidden", hiddenChecks},
+		{"Age", ageChecks},
 		{"Keep", keepChecks},
 		{"Life", lifeChecks},
 		{"Model", modelChecks},
