@@ -105,6 +105,17 @@ func (l Lease) patience() time.Duration {
 	return l.TTL
 }
 
+// Append makes one append of records that are encoded already, and repeats it while the
+// outcome is unknown. It is for what copies logs; owners use a [Writer] or [Log.Append].
+func (l *Logs) Append(ctx context.Context, a Append) (Appended, error) {
+	g, err := l.Log(a.Session)
+	if err != nil {
+		return Appended{}, err
+	}
+	res, _, err := g.append(ctx, a, giveUp, false)
+	return res, err
+}
+
 // append appends, and repeats the append while its outcome is unknown. With insist it
 // also repeats it while the store cannot write. It returns the era of the log that was
 // appended to.

@@ -109,6 +109,9 @@ func (l *Logs) Go(f func()) { l.o.Go(f) }
 // Sleep waits for d, or until ctx ends and returns its error.
 func (l *Logs) Sleep(ctx context.Context, d time.Duration) error { return l.o.Sleep(ctx, d) }
 
+// BatchRecords is [Options.BatchRecords], as it is in effect.
+func (l *Logs) BatchRecords() int { return l.o.BatchRecords }
+
 // Logger returns the logger, never nil.
 func (l *Logs) Logger() *slog.Logger { return l.o.Logger }
 

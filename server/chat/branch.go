@@ -5,6 +5,7 @@ import (
 	"context"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/branch"
 	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/fold"
 )
@@ -39,7 +40,7 @@ func BranchSession(d *Deps, session string, o BranchOptions) string {
 	return d.Logs.NewID()
 }
 
-// Branch copies a session up to a checkpoint into a new one; see [spool.Log.Branch].
+// Branch copies a session up to a checkpoint into a new one; see [branch.Make].
 // With a message a turn begins in the branch; Branch does not wait for it. Errors:
 // [spool.ErrNotFound] for an unknown session or checkpoint, [spool.ErrExists] if the
 // new session's id is taken, [chunk.ErrInvalidID], [ErrNoMessage] for an empty message,
@@ -51,12 +52,11 @@ func Branch(ctx context.Context, d *Deps, session string, o BranchOptions) (*Bra
 	if err := CheckSession(session); err != nil {
 		return nil, err
 	}
-	g, err := d.Visit(ctx, session)
-	if err != nil {
+	if _, err := d.Visit(ctx, session); err != nil {
 		return nil, err
 	}
 	to := BranchSession(d, session, o)
-	origin, err := g.Branch(ctx, spool.BranchOptions{CheckpointID: o.CheckpointID, Session: to, CommandID: o.CommandID, Principal: o.Principal})
+	origin, err := branch.Make(ctx, d.Logs, session, branch.Options{CheckpointID: o.CheckpointID, Session: to, CommandID: o.CommandID, Principal: o.Principal})
 	if err != nil {
 		return nil, err
 	}

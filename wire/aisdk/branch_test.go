@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/branch"
 	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/fold"
 	"github.com/spool-run/spool/store/memstore"
@@ -38,13 +39,9 @@ func TestBranchesOfRandomLogs(t *testing.T) {
 			}
 		}
 		logs := spool.NewLogs(store, nil)
-		g, err := logs.Log("s")
-		if err != nil {
-			t.Fatal(err)
-		}
 		for i, cp := range l.fold.Checkpoints {
 			to := fmt.Sprintf("b%d-%d", seed, i)
-			if _, err := g.Branch(t.Context(), spool.BranchOptions{CheckpointID: cp.ID, Session: to}); err != nil {
+			if _, err := branch.Make(t.Context(), logs, "s", branch.Options{CheckpointID: cp.ID, Session: to}); err != nil {
 				t.Fatalf("seed %d, %s: %v", seed, cp.ID, err)
 			}
 			made++

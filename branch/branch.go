@@ -1,4 +1,6 @@
-package spool
+// Package branch makes branches: new sessions that begin as another session was at a
+// checkpoint.
+package branch
 
 import (
 	"bytes"
@@ -7,14 +9,16 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/fold"
 	"github.com/spool-run/spool/internal/blobref"
 )
 
-// BranchOptions say where a branch begins and what it is called.
-type BranchOptions struct {
+// Options say where a branch begins and what it is called.
+type Options struct {
 	CheckpointID string
 	Session      string // the new session's id
 	// CommandID is the idempotency key of the call. Without one, the new session's id
@@ -24,53 +28,57 @@ type BranchOptions struct {
 	Principal string
 }
 
-// Branch copies the log's kept records up to a checkpoint into a new session. The new
+// Make copies a session's kept records up to a checkpoint into a new session. The new
 // session is invisible until its last record, a stream_resync that names its source, is
-// written. Its fold is the log's fold at the checkpoint, under the new session's id and
+// written. Its fold is the session's fold at the checkpoint, under the new session's id and
 // with its own sequences. Commands that had not taken effect are not copied. A run that
 // was open at the checkpoint is suspended as interrupted. If the run did nothing after
 // the checkpoint except end, the branch contains its end.
 //
 // After a crash, the unfinished branch is invisible, and the same call completes it. A
-// call for a branch that exists already returns its origin. Branch needs memory for the
-// log's fold and a page of records.
+// call for a branch that exists already returns its origin. Make needs memory for the
+// session's fold and a page of records.
 //
-// Errors: [ErrNotFound] for an unknown session or checkpoint, [chunk.ErrInvalidID],
-// [ErrExists] if the new session's id is taken, [ErrBusy] if another process is making
-// the same branch and does not finish in time, [ErrUnsupported], [chunk.ErrTooLarge],
+// Errors: [spool.ErrNotFound] for an unknown session or checkpoint, [chunk.ErrInvalidID],
+// [spool.ErrExists] if the new session's id is taken, [spool.ErrBusy] if another process is making
+// the same branch and does not finish in time, [spool.ErrUnsupported], [chunk.ErrTooLarge],
 // or the store's.
-func (g *Log) Branch(ctx context.Context, o BranchOptions) (*fold.Origin, error) {
-	if err := errors.Join(chunk.CheckSessionID(g.session), chunk.CheckSessionID(o.Session)); err != nil {
+func Make(ctx context.Context, logs *spool.Logs, source string, o Options) (*fold.Origin, error) {
+	if err := errors.Join(chunk.CheckSessionID(source), chunk.CheckSessionID(o.Session)); err != nil {
 		return nil, err
 	}
-	leaser, ok := g.logs.store.(Leaser)
+	leaser, ok := logs.Store().(spool.Leaser)
 	if !ok {
-		return nil, ErrUnsupported
+		return nil, spool.ErrUnsupported
 	}
-	target, err := g.logs.Log(o.Session)
+	from, err := logs.Log(source)
 	if err != nil {
 		return nil, err
 	}
-	if made, err := target.madeBy(ctx, g.session, o); made != nil || err != nil {
+	to, err := logs.Log(o.Session)
+	if err != nil {
+		return nil, err
+	}
+	b := &branching{logs: logs, from: from, to: to, o: o}
+	if made, err := b.made(ctx); made != nil || err != nil {
 		return made, err
 	}
-	b := &branching{from: g, to: target, o: o}
 	if err := b.plan(ctx); err != nil {
 		return nil, err
 	}
 	made, err := b.make(ctx, leaser)
 	switch {
-	case errors.Is(err, ErrExists): // another process may have made it meanwhile
-		if made, madeErr := target.madeBy(ctx, g.session, o); made != nil || madeErr != nil {
+	case errors.Is(err, spool.ErrExists): // another process may have made it meanwhile
+		if made, madeErr := b.made(ctx); made != nil || madeErr != nil {
 			return made, madeErr
 		}
-	case errors.Is(err, ErrSuperseded):
+	case errors.Is(err, spool.ErrSuperseded):
 		return b.await(ctx)
 	}
 	return made, err
 }
 
-func (b *branching) make(ctx context.Context, leaser Leaser) (*fold.Origin, error) {
+func (b *branching) make(ctx context.Context, leaser spool.Leaser) (*fold.Origin, error) {
 	if err := b.claim(ctx, leaser); err != nil {
 		return nil, err
 	}
@@ -84,33 +92,34 @@ func (b *branching) make(ctx context.Context, leaser Leaser) (*fold.Origin, erro
 // await waits a few seconds for the branch of the process that has taken over.
 func (b *branching) await(ctx context.Context) (*fold.Origin, error) {
 	for tries := range 10 {
-		if err := b.from.logs.Sleep(ctx, backoff(tries)); err != nil {
+		if err := b.logs.Sleep(ctx, min(10*time.Millisecond<<tries, time.Second)); err != nil {
 			return nil, err
 		}
-		if made, err := b.to.madeBy(ctx, b.from.session, b.o); made != nil || err != nil {
+		if made, err := b.made(ctx); made != nil || err != nil {
 			return made, err
 		}
 	}
-	busy := *ErrBusy
+	busy := *spool.ErrBusy
 	busy.Message, busy.Hint = "another process is making this branch", "send the request again"
 	return nil, busy.With(b.o.Session, nil)
 }
 
-// madeBy returns the origin of a session that a call with this idempotency key has
-// made, nil if there is no such session, and [ErrExists] for any other session.
-func (g *Log) madeBy(ctx context.Context, source string, o BranchOptions) (origin *fold.Origin, err error) {
-	err = g.View(ctx, func(f *fold.Fold) error {
+// made returns the origin of the new session if a call with this idempotency key has made
+// it, nil if there is no such session, and [spool.ErrExists] for any other session.
+func (b *branching) made(ctx context.Context) (origin *fold.Origin, err error) {
+	o := &b.o
+	err = b.to.View(ctx, func(f *fold.Fold) error {
 		if f.Seq == 0 {
 			return nil // only claimed yet, by another maker of this branch
 		}
-		if f.Origin == nil || f.Origin.Session != source || f.Origin.CheckpointID != o.CheckpointID || f.Origin.CommandID != o.CommandID {
-			return ErrExists.With(g.session, nil)
+		if f.Origin == nil || f.Origin.Session != b.from.Session() || f.Origin.CheckpointID != o.CheckpointID || f.Origin.CommandID != o.CommandID {
+			return spool.ErrExists.With(f.Session, nil)
 		}
 		copied := *f.Origin
 		origin = &copied
 		return nil
 	})
-	if errors.Is(err, ErrNotFound) {
+	if errors.Is(err, spool.ErrNotFound) {
 		return nil, nil
 	}
 	return origin, err
@@ -120,9 +129,10 @@ func (g *Log) madeBy(ctx context.Context, source string, o BranchOptions) (origi
 // the options alone, so that a process that continues a copy finds what it would have
 // written itself.
 type branching struct {
-	from, to *Log
-	o        BranchOptions
-	source   Head
+	logs     *spool.Logs
+	from, to *spool.Log
+	o        Options
+	source   spool.Head
 
 	checkpoint fold.Checkpoint
 	run        string // of the checkpoint
@@ -130,10 +140,10 @@ type branching struct {
 	drop       map[string]bool
 	suffix     []chunk.Chunk // what settles the branch
 	status     chunk.Status  // the status of the branch then
-	row        Row
+	row        spool.Row
 	refs       []seqRef // sorted
 
-	lease   Lease
+	lease   spool.Lease
 	ordinal uint64
 	done    uint64 // the records that the branch holds
 	count   uint64 // the records that it should hold so far
@@ -164,12 +174,12 @@ func (b *branching) plan(ctx context.Context) error {
 	}
 	b.dropCommands(f)
 	b.close(f)
-	if lister, ok := b.from.logs.store.(Lister); ok {
-		info, err := lister.Session(ctx, b.from.session)
+	if lister, ok := b.logs.Store().(spool.Lister); ok {
+		info, err := lister.Session(ctx, b.from.Session())
 		if err != nil {
 			return err
 		}
-		b.row = Row{Agent: info.Agent, Title: info.Title}
+		b.row = spool.Row{Agent: info.Agent, Title: info.Title}
 	}
 	b.row.Principal = cmp.Or(b.o.Principal, b.source.Principal)
 	return b.collectRefs(ctx)
@@ -181,7 +191,7 @@ func (b *branching) findEnd(ctx context.Context) error {
 	err := b.from.View(ctx, func(f *fold.Fold) error {
 		i := slices.IndexFunc(f.Checkpoints, func(c fold.Checkpoint) bool { return c.ID == b.o.CheckpointID })
 		if i < 0 {
-			return ErrNotFound.Because("there is no such checkpoint").With(f.Session, nil)
+			return spool.ErrNotFound.Because("there is no such checkpoint").With(f.Session, nil)
 		}
 		b.checkpoint = f.Checkpoints[i]
 		b.end = b.checkpoint.Seq
@@ -271,23 +281,21 @@ func (b *branching) collect(c chunk.Chunk) {
 
 // eachKept calls fn with the records to copy after a sequence, decoded.
 func (b *branching) eachKept(ctx context.Context, at uint64, fn func(chunk.Record, chunk.Chunk) error) error {
-	page := 64
 	for at < b.end {
-		recs, _, err := b.from.logs.store.ReadKept(ctx, b.from.session, KeptQuery{After: at, Max: page})
+		recs, _, err := b.logs.Store().ReadKept(ctx, b.from.Session(), spool.KeptQuery{After: at})
 		if err != nil {
 			return err
 		}
 		if len(recs) == 0 {
-			return ErrNotFound.With(b.from.session, nil) // it was deleted meanwhile
+			return spool.ErrNotFound.With(b.from.Session(), nil) // it was deleted meanwhile
 		}
-		page = nextPage(page, recs)
 		for _, r := range recs {
 			if at = r.Seq; at > b.end {
 				return nil
 			}
 			c, err := chunk.Decode(r.Data)
 			if err != nil {
-				return chunk.ErrInvalidChunk.With(b.from.session, err)
+				return chunk.ErrInvalidChunk.With(b.from.Session(), err)
 			}
 			switch command := chunk.IsCommand(r.Type); {
 			case command && b.drop[chunk.CommandID(c)]:
@@ -307,8 +315,8 @@ func (b *branching) eachKept(ctx context.Context, at uint64, fn func(chunk.Recor
 func (b *branching) ofRun(id string) bool { return id == b.run || strings.HasPrefix(id, b.run+".") }
 
 // claim makes the new session, hidden: the store refuses commands for it.
-func (b *branching) claim(ctx context.Context, leaser Leaser) error {
-	lease, err := leaser.Claim(ctx, Claim{Owner: "branch-" + b.from.logs.NewID(), Session: b.o.Session, Force: true, Hidden: true,
+func (b *branching) claim(ctx context.Context, leaser spool.Leaser) error {
+	lease, err := leaser.Claim(ctx, spool.Claim{Owner: "branch-" + b.logs.NewID(), Session: b.o.Session, Force: true, Hidden: true,
 		InProcess: true, Principal: b.row.Principal, SamePrincipal: true})
 	if err != nil {
 		return err
@@ -316,17 +324,16 @@ func (b *branching) claim(ctx context.Context, leaser Leaser) error {
 	b.lease = lease
 	if !lease.Head.Hidden {
 		_ = leaser.Release(context.WithoutCancel(ctx), lease)
-		return ErrExists.With(b.o.Session, nil)
+		return spool.ErrExists.With(b.o.Session, nil)
 	}
 	b.done = lease.Head.Seq
 	return nil
 }
 
-func (b *branching) append(ctx context.Context, recs []chunk.Record, row Row, show bool) (Appended, error) {
+func (b *branching) append(ctx context.Context, recs []chunk.Record, row spool.Row, show bool) (spool.Appended, error) {
 	b.ordinal++
-	res, _, err := b.to.append(ctx, Append{Session: b.o.Session, Epoch: b.lease.Epoch, Writer: "branch", Ordinal: b.ordinal,
-		Records: recs, Row: row, Show: show}, giveUp, false)
-	return res, err
+	return b.logs.Append(ctx, spool.Append{Session: b.o.Session, Epoch: b.lease.Epoch, Writer: "branch", Ordinal: b.ordinal,
+		Records: recs, Row: row, Show: show})
 }
 
 // copy writes all but the last record.
@@ -364,7 +371,7 @@ func (b *branching) copy(ctx context.Context) error {
 		return err
 	}
 	if b.done > b.count {
-		return ErrExists.With(b.o.Session, nil) // the beginning of another branch
+		return spool.ErrExists.With(b.o.Session, nil) // the beginning of another branch
 	}
 	return b.flush(ctx)
 }
@@ -385,7 +392,7 @@ func (b *branching) write(ctx context.Context, r chunk.Record, c chunk.Chunk) er
 	})
 	data, err := fold.Readdress(c, b.rename)
 	if err != nil {
-		return chunk.ErrInvalidChunk.With(b.from.session, err)
+		return chunk.ErrInvalidChunk.With(b.from.Session(), err)
 	}
 	r.Agent, r.Data = b.rename(r.Agent), data
 	return b.put(ctx, r)
@@ -393,7 +400,7 @@ func (b *branching) write(ctx context.Context, r chunk.Record, c chunk.Chunk) er
 
 // rename returns the name that an agent of the source has in the branch.
 func (b *branching) rename(agent string) string {
-	if suffix, ok := bytes.CutPrefix([]byte(agent), []byte(b.from.session)); ok && chunk.RootID(agent) == b.from.session {
+	if suffix, ok := bytes.CutPrefix([]byte(agent), []byte(b.from.Session())); ok && chunk.RootID(agent) == b.from.Session() {
 		return b.o.Session + string(suffix)
 	}
 	return agent
@@ -408,7 +415,7 @@ func (b *branching) put(ctx context.Context, r chunk.Record) error {
 	if b.count <= b.done {
 		return b.check(ctx, r)
 	}
-	if len(b.batch) >= b.from.logs.o.BatchRecords || b.size+len(r.Data) > MaxAppendBytes {
+	if len(b.batch) >= b.logs.BatchRecords() || b.size+len(r.Data) > spool.MaxAppendBytes {
 		if err := b.flush(ctx); err != nil {
 			return err
 		}
@@ -421,13 +428,13 @@ func (b *branching) put(ctx context.Context, r chunk.Record) error {
 func (b *branching) check(ctx context.Context, r chunk.Record) error {
 	if len(b.held) == 0 {
 		var err error
-		b.held, _, err = b.to.logs.store.ReadKept(ctx, b.o.Session, KeptQuery{After: b.count - 1, Max: 64})
+		b.held, _, err = b.logs.Store().ReadKept(ctx, b.o.Session, spool.KeptQuery{After: b.count - 1, Max: 64})
 		if err != nil {
 			return err
 		}
 	}
 	if len(b.held) == 0 || b.held[0].Seq != b.count || !bytes.Equal(b.held[0].Data, r.Data) {
-		return ErrExists.With(b.o.Session, nil)
+		return spool.ErrExists.With(b.o.Session, nil)
 	}
 	b.held = b.held[1:]
 	return nil
@@ -437,7 +444,7 @@ func (b *branching) flush(ctx context.Context) error {
 	if len(b.batch) == 0 {
 		return nil
 	}
-	res, err := b.append(ctx, b.batch, Row{}, false)
+	res, err := b.append(ctx, b.batch, spool.Row{}, false)
 	if err != nil {
 		return err
 	}
@@ -447,12 +454,12 @@ func (b *branching) flush(ctx context.Context) error {
 
 // copyBlob copies a large value, before the record that refers to it.
 func (b *branching) copyBlob(ctx context.Context, hash string) error {
-	store, ok := b.from.logs.store.(BlobStore)
+	store, ok := b.logs.Store().(spool.BlobStore)
 	if !ok || b.blobs[hash] {
 		return nil
 	}
-	data, err := store.GetBlob(ctx, b.from.session, hash)
-	if errors.Is(err, ErrNotFound) {
+	data, err := store.GetBlob(ctx, b.from.Session(), hash)
+	if errors.Is(err, spool.ErrNotFound) {
 		return nil // gone in the source, too; or it never was a reference
 	}
 	if err != nil {
@@ -473,26 +480,27 @@ func (b *branching) finish(ctx context.Context) (*fold.Origin, error) {
 	if h, err := b.from.Head(ctx); err != nil {
 		return nil, err
 	} else if h.Incarnation != b.source.Incarnation {
-		return nil, ErrNotFound.With(b.from.session, nil)
+		return nil, spool.ErrNotFound.With(b.from.Session(), nil)
 	}
 	c := &chunk.StreamResync{CheckpointID: b.checkpoint.ID, StepCount: b.checkpoint.StepCount, MessageCount: b.checkpoint.MessageCount,
-		FromSequence: b.count, Reason: "branch", SourceSessionID: b.from.session, CommandID: b.o.CommandID}
-	e := chunkEncoder{g: b.to, base: chunk.Base{AgentID: b.o.Session, AgentType: b.row.Agent}}
-	recs, err := e.encode(ctx, []chunk.Chunk{c})
+		FromSequence: b.count, Reason: "branch", SourceSessionID: b.from.Session(), CommandID: b.o.CommandID}
+	c.Base = chunk.Base{AgentID: b.o.Session, AgentType: b.row.Agent, Timestamp: b.logs.Now().UnixMilli()}
+	data, err := chunk.Append(nil, c)
 	if err != nil {
 		return nil, err
 	}
+	last := chunk.Record{Type: c.ChunkType(), Agent: c.AgentID, Time: c.Timestamp, Data: data}
 	// Assistant messages carry the order of parts, and deltas are not copied: for
 	// readers the trace up to here is trimmed.
-	if trimmer, ok := b.from.logs.store.(Trimmer); ok {
+	if trimmer, ok := b.logs.Store().(spool.Trimmer); ok {
 		if err := trimmer.Trim(ctx, b.o.Session, b.count, 0); err != nil {
 			return nil, err
 		}
 	}
 	b.row.Status = b.status
-	res, err := b.append(ctx, recs, b.row, true)
+	res, err := b.append(ctx, []chunk.Record{last}, b.row, true)
 	if err != nil {
 		return nil, err
 	}
-	return &fold.Origin{Session: b.from.session, CheckpointID: b.checkpoint.ID, CommandID: b.o.CommandID, Seq: res.Last}, nil
+	return &fold.Origin{Session: b.from.Session(), CheckpointID: b.checkpoint.ID, CommandID: b.o.CommandID, Seq: res.Last}, nil
 }

@@ -1,4 +1,4 @@
-package spool_test
+package branch_test
 
 import (
 	"bytes"
@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/branch"
 	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/fold"
 	"github.com/spool-run/spool/store/memstore"
@@ -58,13 +59,9 @@ func foldOf(t *testing.T, logs *spool.Logs, session string) *fold.Fold {
 	return f
 }
 
-func branch(t *testing.T, logs *spool.Logs, from, checkpoint, to string) *fold.Origin {
+func mustMake(t *testing.T, logs *spool.Logs, from, checkpoint, to string) *fold.Origin {
 	t.Helper()
-	g, err := logs.Log(from)
-	if err != nil {
-		t.Fatal(err)
-	}
-	origin, err := g.Branch(t.Context(), spool.BranchOptions{CheckpointID: checkpoint, Session: to, CommandID: "cmd-" + to})
+	origin, err := branch.Make(t.Context(), logs, from, branch.Options{CheckpointID: checkpoint, Session: to, CommandID: "cmd-" + to})
 	if err != nil {
 		t.Fatalf("branch at %s: %v", checkpoint, err)
 	}
@@ -160,7 +157,7 @@ func checkBranches(t *testing.T, logs *spool.Logs, session string, records []chu
 	}
 	for i, cp := range source.Checkpoints {
 		to := fmt.Sprintf("branch-%s-%d", session, i)
-		origin := branch(t, logs, session, cp.ID, to)
+		origin := mustMake(t, logs, session, cp.ID, to)
 		want, got := expected(t, records, session, cp.ID), foldOf(t, logs, to)
 		if diff := cmp.Diff(want, got, sameFold); diff != "" {
 			t.Fatalf("branch at %s differs (-source +branch):\n%s", cp.ID, diff)
@@ -231,7 +228,7 @@ func TestBranchesOfTheCorpus(t *testing.T) {
 			}
 			// A branch is a session like any other: it can be branched.
 			first := foldOf(t, logs, "branch-"+wiretest.Session+"-1")
-			branch(t, logs, first.Session, first.Checkpoints[0].ID, "again")
+			mustMake(t, logs, first.Session, first.Checkpoints[0].ID, "again")
 			again, direct := foldOf(t, logs, "again"), foldOf(t, logs, "branch-"+wiretest.Session+"-0")
 			if diff := cmp.Diff(direct, again, sameFold); diff != "" {
 				t.Errorf("the branch of a branch differs (-direct +again):\n%s", diff)
@@ -259,16 +256,12 @@ func TestBranchSurvivesItsMaker(t *testing.T) {
 	mem := memstore.New(nil)
 	whole := foldOf(t, loaded(t, mem, wiretest.Session, records, spool.Row{}), wiretest.Session)
 	at := whole.Checkpoints[len(whole.Checkpoints)-1].ID
-	o := spool.BranchOptions{CheckpointID: at, Session: "b", CommandID: "c"}
+	o := branch.Options{CheckpointID: at, Session: "b", CommandID: "c"}
 	attempt := func(left int) (*fold.Origin, error) {
 		// Small batches, and each attempt another process.
 		logs := spool.NewLogs(&failing{mem, left}, &spool.Options{BatchRecords: 7})
 		defer logs.Close()
-		g, err := logs.Log(wiretest.Session)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return g.Branch(t.Context(), o)
+		return branch.Make(t.Context(), logs, wiretest.Session, o)
 	}
 	visible := func() bool {
 		logs := spool.NewLogs(mem, nil)
@@ -298,7 +291,7 @@ func TestBranchSurvivesItsMaker(t *testing.T) {
 	}
 	crashes := 0
 	for ; ; crashes++ {
-		_, err := attempt(2) // its mark, and one batch more
+		_, err := attempt(2) // two batches more
 		if err == nil {
 			break
 		}
@@ -332,12 +325,8 @@ func TestBranchTwiceAtOnce(t *testing.T) {
 	for i := range askers {
 		logs := spool.NewLogs(mem, &spool.Options{BatchRecords: 1 + i})
 		defer logs.Close()
-		g, err := logs.Log(wiretest.Session)
-		if err != nil {
-			t.Fatal(err)
-		}
 		all.Go(func() {
-			origins[i], errs[i] = g.Branch(t.Context(), spool.BranchOptions{CheckpointID: at, Session: "b", CommandID: "c"})
+			origins[i], errs[i] = branch.Make(t.Context(), logs, wiretest.Session, branch.Options{CheckpointID: at, Session: "b", CommandID: "c"})
 		})
 	}
 	all.Wait()
@@ -359,28 +348,24 @@ func TestBranchRefusals(t *testing.T) {
 	logs := loaded(t, store, wiretest.Session, records, spool.Row{})
 	f := foldOf(t, logs, wiretest.Session)
 	first, second := f.Checkpoints[0].ID, f.Checkpoints[1].ID
-	branch(t, logs, wiretest.Session, first, "there")
-	branch(t, logs, wiretest.Session, first, "there") // the same again
+	mustMake(t, logs, wiretest.Session, first, "there")
+	mustMake(t, logs, wiretest.Session, first, "there") // the same again
 	for name, c := range map[string]struct {
 		from string
-		o    spool.BranchOptions
+		o    branch.Options
 		want error
 	}{
-		"unknown session":     {"nobody", spool.BranchOptions{CheckpointID: first, Session: "new"}, spool.ErrNotFound},
-		"unknown checkpoint":  {wiretest.Session, spool.BranchOptions{CheckpointID: "cp", Session: "new"}, spool.ErrNotFound},
-		"reserved id":         {wiretest.Session, spool.BranchOptions{CheckpointID: first, Session: "new.1"}, chunk.ErrInvalidID},
-		"no id":               {wiretest.Session, spool.BranchOptions{CheckpointID: first}, chunk.ErrInvalidID},
-		"a child":             {wiretest.Session + ".1", spool.BranchOptions{CheckpointID: first, Session: "new"}, chunk.ErrInvalidID},
-		"into itself":         {wiretest.Session, spool.BranchOptions{CheckpointID: first, Session: wiretest.Session}, spool.ErrExists},
-		"into another branch": {wiretest.Session, spool.BranchOptions{CheckpointID: second, Session: "there", CommandID: "cmd-there"}, spool.ErrExists},
-		"by another command":  {wiretest.Session, spool.BranchOptions{CheckpointID: first, Session: "there", CommandID: "other"}, spool.ErrExists},
+		"unknown session":     {"nobody", branch.Options{CheckpointID: first, Session: "new"}, spool.ErrNotFound},
+		"unknown checkpoint":  {wiretest.Session, branch.Options{CheckpointID: "cp", Session: "new"}, spool.ErrNotFound},
+		"reserved id":         {wiretest.Session, branch.Options{CheckpointID: first, Session: "new.1"}, chunk.ErrInvalidID},
+		"no id":               {wiretest.Session, branch.Options{CheckpointID: first}, chunk.ErrInvalidID},
+		"a child":             {wiretest.Session + ".1", branch.Options{CheckpointID: first, Session: "new"}, chunk.ErrInvalidID},
+		"into itself":         {wiretest.Session, branch.Options{CheckpointID: first, Session: wiretest.Session}, spool.ErrExists},
+		"into another branch": {wiretest.Session, branch.Options{CheckpointID: second, Session: "there", CommandID: "cmd-there"}, spool.ErrExists},
+		"by another command":  {wiretest.Session, branch.Options{CheckpointID: first, Session: "there", CommandID: "other"}, spool.ErrExists},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g, err := logs.Log(c.from)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := g.Branch(t.Context(), c.o); !errors.Is(err, c.want) {
+			if _, err := branch.Make(t.Context(), logs, c.from, c.o); !errors.Is(err, c.want) {
 				t.Errorf("got %v, want %v", err, c.want)
 			}
 			if _, err := store.Head(t.Context(), "new"); !errors.Is(err, spool.ErrNotFound) {
@@ -393,11 +378,7 @@ func TestBranchRefusals(t *testing.T) {
 	}
 	again := spool.NewLogs(store, nil)
 	defer again.Close()
-	g, err := again.Log(wiretest.Session)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := g.Branch(t.Context(), spool.BranchOptions{CheckpointID: first, Session: "new"}); !errors.Is(err, spool.ErrNotFound) {
+	if _, err := branch.Make(t.Context(), again, wiretest.Session, branch.Options{CheckpointID: first, Session: "new"}); !errors.Is(err, spool.ErrNotFound) {
 		t.Errorf("below the floor: %v", err)
 	}
 }
@@ -409,11 +390,7 @@ func TestBranchMeetsACommand(t *testing.T) {
 	first := foldOf(t, logs, wiretest.Session).Checkpoints[0].ID
 	racing := spool.NewLogs(&racer{store}, nil)
 	defer racing.Close()
-	g, err := racing.Log(wiretest.Session)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := g.Branch(t.Context(), spool.BranchOptions{CheckpointID: first, Session: "b"}); !errors.Is(err, spool.ErrExists) {
+	if _, err := branch.Make(t.Context(), racing, wiretest.Session, branch.Options{CheckpointID: first, Session: "b"}); !errors.Is(err, spool.ErrExists) {
 		t.Fatalf("got %v", err)
 	}
 	h, err := store.Head(t.Context(), "b")
@@ -462,7 +439,7 @@ func TestBranchTakesLargeValues(t *testing.T) {
 		&chunk.StepCommitted{StepID: "st"}, &chunk.CheckpointCreated{CheckpointID: "cp", StepCount: 1}); err != nil {
 		t.Fatal(err)
 	}
-	branch(t, logs, "s", "cp", "b")
+	mustMake(t, logs, "s", "cp", "b")
 	if err := store.Delete(t.Context(), "s"); err != nil {
 		t.Fatal(err)
 	}
