@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"sync"
 	"unicode/utf8"
 
 	"github.com/spool-run/spool/chunk"
@@ -19,13 +20,22 @@ type chunkEncoder struct {
 	g    *Log
 	base chunk.Base // the defaults of chunks' base fields
 	last int64      // the latest timestamp given out
-	buf  []byte
+	buf  []byte     // used by encode
 }
+
+// encodeBuffers hold buffers in which chunks are encoded before their size is known.
+var encodeBuffers = sync.Pool{New: func() any { return &[]byte{} }}
 
 // encode fills in the chunks' base fields (in place), moves large values into blobs,
 // and returns the records, without sequences. If it fails, at most blobs have been
 // stored.
 func (e *chunkEncoder) encode(ctx context.Context, chunks []chunk.Chunk) ([]chunk.Record, error) {
+	buf := encodeBuffers.Get().(*[]byte)
+	e.buf = *buf
+	defer func() {
+		*buf, e.buf = e.buf, nil
+		encodeBuffers.Put(buf)
+	}()
 	recs := make([]chunk.Record, 0, len(chunks))
 	for _, c := range fold.Split(chunks) {
 		e.fill(c)

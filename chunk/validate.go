@@ -120,11 +120,11 @@ func (v *validator) text(field, s string) {
 // json checks a raw field. nil is null.
 func (v *validator) json(field string, raw json.RawMessage) {
 	switch {
-	case raw == nil:
-	case !json.Valid(raw):
-		v.fail(field, "is not valid JSON")
-	case !jsonenc.Shallow(raw):
+	case raw == nil || jsonenc.Valid(raw):
+	case json.Valid(raw):
 		v.fail(field, tooDeep)
+	default:
+		v.fail(field, "is not valid JSON")
 	}
 }
 

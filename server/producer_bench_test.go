@@ -14,20 +14,24 @@ import (
 	"github.com/spool-run/spool/store/memstore"
 )
 
-// BenchmarkProducerPOST is a producer's append of so many deltas, from the request
+// BenchmarkProducerPOST is a producer's append of so many chunks, from the request
 // to the answer, without a network.
 func BenchmarkProducerPOST(b *testing.B) {
 	for _, n := range []int{1, 20} {
-		b.Run(fmt.Sprintf("deltas=%d", n), func(b *testing.B) { benchmarkPOST(b, n) })
+		b.Run(fmt.Sprintf("deltas=%d", n), func(b *testing.B) {
+			benchmarkPOST(b, n, `{"type":"text_delta","delta":"some words of an answer "}`)
+		})
+		b.Run(fmt.Sprintf("events=%d", n), func(b *testing.B) {
+			benchmarkPOST(b, n, `{"type":"custom","eventName":"m","data":{"seq":12,"words":"`+strings.Repeat("some words ", 9)+`"}}`)
+		})
 	}
 }
 
-func benchmarkPOST(b *testing.B, n int) {
+func benchmarkPOST(b *testing.B, n int, line string) {
 	logs := spool.NewLogs(memstore.New(nil), nil)
 	defer logs.Close()
 	srv := server.New(logs, nil)
-	delta := `{"type":"text_delta","delta":"some words of an answer "}`
-	body := strings.Repeat(delta+"\n", n)
+	body := strings.Repeat(line+"\n", n)
 	post := func(path, body string, epoch, seq int) []byte {
 		req := httptest.NewRequest("POST", path, strings.NewReader(body))
 		req.Header.Set(server.HeaderProducerEpoch, strconv.Itoa(epoch))

@@ -140,22 +140,25 @@ func (rt *route) match(parts []string) (map[string]string, bool) {
 	if len(parts) != len(rt.parts) {
 		return nil, false
 	}
+	for i, want := range rt.parts {
+		if !variable(want) && parts[i] != want {
+			return nil, false
+		}
+	}
 	vars := map[string]string{}
 	for i, want := range rt.parts {
-		if len(want) > 2 && want[0] == '{' {
+		if variable(want) {
 			value, err := url.PathUnescape(parts[i])
 			if err != nil {
 				return nil, false
 			}
 			vars[want[1:len(want)-1]] = value
-			continue
-		}
-		if parts[i] != want {
-			return nil, false
 		}
 	}
 	return vars, true
 }
+
+func variable(part string) bool { return len(part) > 2 && part[0] == '{' }
 
 func (rt *route) allow() string {
 	var list []string

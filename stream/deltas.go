@@ -7,11 +7,12 @@ import (
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/internal/jsonenc"
 )
 
-// ParseDeltas reads the body of an append that contains only deltas in plain JSON, as
-// lines or as an array. Nearly all appends of producers are such bodies, and it reads
-// them in one pass. For any other body, valid or not, it returns false;
+// ParseDeltas reads the body of an append that contains only deltas and custom events in
+// plain JSON, as lines or as an array. Nearly all appends of producers are such bodies,
+// and it reads them in one pass. For any other body, valid or not, it returns false;
 // [ParseProducerChunk] reads those.
 func ParseDeltas(body []byte) ([]chunk.Chunk, bool) {
 	p := plain{rest: body}
@@ -100,7 +101,8 @@ func (p *plain) escaped(i int) ([]byte, bool) {
 // members are what a plain delta says.
 type members struct {
 	typ, text, part, call []byte
-	whole                 bool
+	name, data, id        []byte
+	whole, transient      bool
 	seen                  int // bits of the members that were read
 }
 
@@ -111,6 +113,10 @@ const (
 	hasPart
 	hasCall
 	hasWhole
+	hasName
+	hasData
+	hasID
+	hasTransient
 )
 
 // delta reads one object, or returns nil.
@@ -157,6 +163,18 @@ func (p *plain) member(m *members) (ok bool) {
 	case "isComplete":
 		has = hasWhole
 		m.whole, ok = p.boolean()
+	case "eventName":
+		has = hasName
+		m.name, ok = p.text()
+	case "data":
+		has = hasData
+		m.data, ok = p.value()
+	case "id":
+		has = hasID
+		m.id, ok = p.text()
+	case "transient":
+		has = hasTransient
+		m.transient, ok = p.boolean()
 	default:
 		return false
 	}
@@ -176,7 +194,18 @@ func (p *plain) boolean() (value, ok bool) {
 	return false, false
 }
 
-// chunk makes the delta. It returns nil if members are missing or belong to another
+// value reads a value of any kind.
+func (p *plain) value() (value []byte, ok bool) {
+	p.space()
+	n := jsonenc.Value(p.rest)
+	if n < 0 {
+		return nil, false
+	}
+	value, p.rest = p.rest[:n], p.rest[n:]
+	return value, true
+}
+
+// chunk makes the chunk. It returns nil if members are missing or belong to another
 // type.
 func (m *members) chunk() chunk.Chunk {
 	seen := m.seen &^ hasPart
@@ -187,6 +216,8 @@ func (m *members) chunk() chunk.Chunk {
 		return &chunk.Thinking{Content: string(m.text), PartID: string(m.part), IsComplete: m.whole}
 	case string(m.typ) == string(chunk.TypeToolArgStreamDelta) && m.seen == hasType|hasDelta|hasCall:
 		return &chunk.ToolArgStreamDelta{Delta: string(m.text), ToolCallID: string(m.call)}
+	case string(m.typ) == string(chunk.TypeCustom) && m.seen&^(hasID|hasTransient|hasCall) == hasType|hasName|hasData:
+		return &chunk.Custom{EventName: string(m.name), Data: bytes.Clone(m.data), ID: string(m.id), Transient: m.transient, ToolCallID: string(m.call)}
 	}
 	return nil
 }

@@ -47,6 +47,8 @@ var plainBodies = []string{
 	`{"type":"thinking","content":"hm","isComplete":true}{"type":"thinking","content":"","isComplete":false,"partId":""}`,
 	`{"type":"tool_arg_stream_delta","toolCallId":"a/b","delta":"{\"x\":"}`,
 	`[{"type":"text_delta","delta":"a"}]`,
+	`{"type":"custom","eventName":"m","data":{"a":[1,"}"], "b":null}}`, `{"data": "x" ,"eventName":"m","id":"i","transient":true,"toolCallId":"c","type":"custom"}{"type":"text_delta","delta":"a"}`,
+	`[{"type":"custom","eventName":"m","data":null},{"type":"custom","eventName":"m","data":-1.5e3,"id":"","transient":false}]`,
 	"[\n{\"type\":\"text_delta\",\"delta\":\"a\"} , {\"type\":\"thinking\",\"content\":\"b\"}\n]\n",
 }
 
@@ -61,6 +63,9 @@ var otherBodies = []string{
 	`{"type":"text_delta","delta":"a","partId":"` + strings.Repeat("x", 300) + `"}`, `{"type":"thinking","delta":"a"}`, `{"type":"thinking","content":"a","isComplete":1}`,
 	`{"type":"tool_arg_stream_delta","delta":"a"}`, `{"type":"tool_arg_stream_delta","toolCallId":"","delta":"a"}`,
 	`{"type":"tool_arg_stream_start","toolCallId":"a","toolName":"b"}`, `{"type":"end"}`, `{"type":"run_finished","outcome":"completed"}`,
+	`{"type":"custom","eventName":"m"}`, `{"type":"custom","data":1}`, `{"type":"custom","eventName":"","data":1}`, `{"type":"custom","eventName":"m","data":01}`, `{"type":"custom","eventName":"m","data":}`,
+	`{"type":"custom","eventName":"m","data":{"a":1}`, `{"type":"custom","eventName":"m","data":1,"data":2}`, `{"type":"custom","eventName":"m","data":1,"delta":"a"}`, `{"type":"text_delta","delta":"a","data":1}`,
+	`{"type":"custom","eventName":"m","data":` + strings.Repeat("[", 257) + strings.Repeat("]", 257) + `}`,
 	strings.Repeat(`{"type":"text_delta","delta":"a"}`, 1001),
 }
 
