@@ -72,13 +72,13 @@ func (s *source) next(ctx context.Context) ([]chunk.Record, error) {
 }
 
 // nextPage sizes the next page of a private read so that it is about a quarter
-// of pageBytes, whatever the records' sizes.
+// of MaxReadBytes, whatever the records' sizes.
 func nextPage(page int, recs []chunk.Record) int {
 	_, size := sizeOf(recs)
 	switch {
-	case size > pageBytes:
+	case size > MaxReadBytes:
 		return max(page/4, 1)
-	case size < pageBytes/8 && len(recs) == page:
+	case size < MaxReadBytes/8 && len(recs) == page:
 		return min(page*4, pageRecords)
 	}
 	return page

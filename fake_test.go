@@ -191,26 +191,26 @@ func (f *fakeStore) Head(_ context.Context, session string) (Head, error) {
 	return Head{}, ErrNotFound.With(session, nil)
 }
 
-func (f *fakeStore) Wait(ctx context.Context, session string, seen Head) (Head, error) {
+func (f *fakeStore) Wait(ctx context.Context, session string, seen Head) (Head, []chunk.Record, error) {
 	for {
 		f.mu.Lock()
 		s, changed := f.sessions[session], f.changed
 		f.mu.Unlock()
 		switch {
 		case s == nil && seen != Head{}:
-			return Head{}, ErrNotFound.With(session, nil)
+			return Head{}, nil, ErrNotFound.With(session, nil)
 		case s != nil:
 			f.mu.Lock()
 			h := s.head
 			f.mu.Unlock()
 			if h != seen {
-				return h, nil
+				return h, nil, nil
 			}
 		}
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return Head{}, ctx.Err()
+			return Head{}, nil, ctx.Err()
 		}
 	}
 }

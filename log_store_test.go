@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/spool-run/spool"
@@ -119,5 +120,56 @@ func TestLogOverAStore(t *testing.T) {
 	}
 	if _, err := remote.Reader(spool.ReadOptions{After: spool.Cursor{Seq: 1 << 40}}).Next(context.Background()); !errors.Is(err, spool.ErrCursorAhead) || errors.Is(err, io.EOF) {
 		t.Error(err)
+	}
+}
+
+// countsReads is a store that counts the reads of records and heads.
+type countsReads struct {
+	*memstore.Store
+	heads, reads atomic.Int64
+}
+
+func (c *countsReads) Head(ctx context.Context, session string) (spool.Head, error) {
+	c.heads.Add(1)
+	return c.Store.Head(ctx, session)
+}
+
+func (c *countsReads) Read(ctx context.Context, session string, after uint64, max int) ([]chunk.Record, spool.Head, error) {
+	c.reads.Add(1)
+	return c.Store.Read(ctx, session, after, max)
+}
+
+// What a store passes on with the head, readers in other processes get without a read.
+func TestRemoteDeltasCostNoRead(t *testing.T) {
+	store := &countsReads{Store: memstore.New(nil)}
+	owner, edge := spool.NewLogs(store.Store, nil), spool.NewLogs(store, nil)
+	defer owner.Close()
+	defer edge.Close()
+	local, err := owner.Log("s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lease, err := owner.Claim(t.Context(), spool.Claim{Owner: "o", Session: "s", Force: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := local.Writer(lease, spool.WriterOptions{})
+	defer w.Close()
+	g, err := edge.Log("s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := g.Reader(spool.ReadOptions{Follow: true})
+	for i := range 100 {
+		if err := w.Append(t.Context(), &chunk.TextDelta{Delta: "x"}); err != nil {
+			t.Fatal(err)
+		}
+		recs, err := r.Next(t.Context())
+		if err != nil || len(recs) != 1 || recs[0].Seq != uint64(i+1) {
+			t.Fatalf("delta %d: %+v, %v", i, recs, err)
+		}
+	}
+	if heads, reads := store.heads.Load(), store.reads.Load(); heads > 1 || reads > 1 {
+		t.Fatalf("100 deltas cost %d reads of heads and %d of records", heads, reads)
 	}
 }

@@ -364,15 +364,15 @@ func (l *late) Append(ctx context.Context, a spool.Append) (spool.Appended, erro
 }
 
 // Wait answers with a head from before the caller asked, once a second.
-func (l *late) Wait(ctx context.Context, session string, seen spool.Head) (spool.Head, error) {
+func (l *late) Wait(ctx context.Context, session string, seen spool.Head) (spool.Head, []chunk.Record, error) {
 	soon, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	h, err := l.Store.Wait(soon, session, seen)
+	h, next, err := l.Store.Wait(soon, session, seen)
 	if soon.Err() != nil && ctx.Err() == nil && seen.Seq > 0 {
 		seen.Seq--
-		return seen, nil
+		return seen, nil, nil
 	}
-	return h, err
+	return h, next, err
 }
 
 // An answer that was overtaken by a newer one is no loss, and neither is a late Wait.

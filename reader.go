@@ -182,22 +182,20 @@ func (r *Reader) step(ctx context.Context) (recs []chunk.Record, atHead bool, er
 // readRemains reads some of the kept records up to the trace floor.
 func (r *Reader) readRemains(ctx context.Context, floor uint64) ([]chunk.Record, error) {
 	t := r.g.tail
-	ask := min(r.page, MaxRead-1) + 1 // one more than it takes, to know whether others follow
-	recs, h, err := t.logs.store.ReadKept(ctx, t.session, KeptQuery{After: max(r.after, r.head.Floor), Max: ask})
+	recs, h, err := t.logs.store.ReadKept(ctx, t.session, KeptQuery{After: max(r.after, r.head.Floor), Max: r.page})
 	if err == nil {
 		err = t.sameLog(h, seen{r.head, r.era})
 	}
 	if err != nil {
 		return nil, err
 	}
-	r.page, r.keptTo = min(nextPage(ask, recs), r.o.Max), floor
+	r.page, r.keptTo = min(nextPage(r.page, recs), r.o.Max), floor
 	n := 0
 	for n < len(recs) && recs[n].Seq <= floor {
 		n++
 	}
-	if r.after = floor; n == ask {
-		n--
-		r.after = recs[n-1].Seq
+	if r.after = floor; n > 0 && n == len(recs) {
+		r.after = min(floor, recs[n-1].Seq) // others may follow
 	}
 	if !r.tells {
 		return recs[:n], nil

@@ -526,10 +526,10 @@ type brokenWait struct {
 	left int
 }
 
-func (b *brokenWait) Wait(ctx context.Context, session string, seen Head) (Head, error) {
+func (b *brokenWait) Wait(ctx context.Context, session string, seen Head) (Head, []chunk.Record, error) {
 	if b.left > 0 {
 		b.left--
-		return Head{}, errors.New("connection lost")
+		return Head{}, nil, errors.New("connection lost")
 	}
 	return b.fakeStore.Wait(ctx, session, seen)
 }
@@ -539,12 +539,12 @@ type closedStore struct {
 	closed chan struct{}
 }
 
-func (c *closedStore) Wait(ctx context.Context, _ string, _ Head) (Head, error) {
+func (c *closedStore) Wait(ctx context.Context, _ string, _ Head) (Head, []chunk.Record, error) {
 	select {
 	case <-c.closed:
-		return Head{}, ErrClosed
+		return Head{}, nil, ErrClosed
 	case <-ctx.Done():
-		return Head{}, ctx.Err()
+		return Head{}, nil, ctx.Err()
 	}
 }
 

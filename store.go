@@ -18,8 +18,12 @@ const (
 const DefaultLeaseTTL = 30 * time.Second
 
 // MaxRead is the limit of a read whose max is 0, and the most that a driver must be
-// able to return at once.
-const MaxRead = 1000
+// able to return at once. A page ends with the record with which its Data reaches
+// MaxReadBytes.
+const (
+	MaxRead      = 1000
+	MaxReadBytes = 1 << 20
+)
 
 // Head is a log's state as its store knows it without reading records. It is
 // comparable: if two heads are equal, nothing happened in between.
@@ -121,8 +125,9 @@ type Store interface {
 
 	// Read returns up to max (0: [MaxRead]) records with Seq > after, in order and
 	// without gaps, and the head at which it read them: both belong to the same
-	// incarnation. A read is never partial: it fails with [ErrTrimmed] if one of the
-	// records may have been trimmed (after < TraceFloor). For an unknown session it
+	// incarnation. A page may be shorter than max, as [MaxReadBytes] says; only an empty
+	// one is the end. Records in between never miss: Read fails with [ErrTrimmed] if one
+	// may have been trimmed (after < TraceFloor). For an unknown session it
 	// returns no records and the zero Head. For an after beyond the head it returns no
 	// records.
 	Read(ctx context.Context, session string, after uint64, max int) ([]chunk.Record, Head, error)
@@ -136,9 +141,11 @@ type Store interface {
 	Head(ctx context.Context, session string) (Head, error)
 
 	// Wait returns the head as soon as it differs from seen (the zero Head: as
-	// soon as the session exists), or ctx's error. It may return a head that is older
-	// than seen.
-	Wait(ctx context.Context, session string, seen Head) (Head, error)
+	// soon as the session exists), or ctx's error. It is never late by more than a second.
+	// It may return a head that is older than seen. It may return the next records, too,
+	// which saves the caller a Read: of the same incarnation, the first with seen.Seq+1,
+	// without gaps, none beyond the head, not more than a page. None says nothing.
+	Wait(ctx context.Context, session string, seen Head) (Head, []chunk.Record, error)
 }
 
 // KeptQuery selects kept records: forward those with Seq > After, or backwards

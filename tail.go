@@ -14,7 +14,6 @@ const (
 	recordOverhead = 96              // memory of a record beside its Data
 	watchFor       = 5 * time.Second // the length of one store.Wait; an unneeded watcher ends after it
 	pageRecords    = 1000            // the records of one shared read
-	pageBytes      = 1 << 20         // the size that a page should not much exceed
 )
 
 // tail holds what this process knows of one session's log: the newest head and a
@@ -175,6 +174,17 @@ func (t *tail) publish(recs []chunk.Record, first uint64, h Head, since seen) (e
 	return t.era, lost, true
 }
 
+// hear takes what Wait has returned: a head, and records if they are exactly the next ones.
+func (t *tail) hear(h Head, recs []chunk.Record, since seen) {
+	n := uint64(len(recs))
+	if next := since.head.Seq + 1; n > 0 && h.Incarnation == since.head.Incarnation && h.Seq >= next+n-1 &&
+		recs[0].Seq == next && recs[n-1].Seq == next+n-1 {
+		t.publish(recs, next, h, since)
+		return
+	}
+	t.observe(h, since)
+}
+
 // extendLocked appends those of recs that are exactly the next ones.
 func (t *tail) extendLocked(recs []chunk.Record, first uint64) {
 	end := t.end()
@@ -208,7 +218,7 @@ func (t *tail) pageLocked(after uint64, max int) []chunk.Record {
 	}
 	from := t.recs[after-t.base:]
 	n, size := 0, 0
-	for n < len(from) && n < max && size < pageBytes {
+	for n < len(from) && n < max && size < MaxReadBytes {
 		size += len(from[n].Data)
 		n++
 	}
@@ -403,15 +413,16 @@ func (t *tail) watch() {
 		t.mu.Unlock()
 
 		ctx, cancel := context.WithTimeout(t.logs.ctx, watchFor)
-		h, err := t.logs.store.Wait(ctx, t.session, since.head)
+		h, recs, err := t.logs.store.Wait(ctx, t.session, since.head)
 		expired := ctx.Err() != nil
 		if err == nil && h.behind(since.head) { // Wait may be late: only the store's head tells a loss
 			h, err = t.ask(ctx)
+			recs = nil
 		}
 		cancel()
 		switch {
 		case err == nil:
-			if t.observe(h, since); h != since.head && t.seen() != since {
+			if t.hear(h, recs, since); h != since.head && t.seen() != since {
 				failures = 0
 				continue
 			}

@@ -311,8 +311,8 @@ func (m *Manager) records(ctx context.Context, streamID string, after uint64) ([
 				}
 			}
 			after = h.TraceFloor
-			if len(kept) == len(some) && len(some) == page {
-				after = some[page-1].Seq
+			if n := len(some); n > 0 && n == len(kept) {
+				after = some[n-1].Seq // others may follow
 			}
 			all = append(all, kept...)
 			continue

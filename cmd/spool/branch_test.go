@@ -44,7 +44,7 @@ func TestEveryBranchGoesOn(t *testing.T) {
 				err = g.View(t.Context(), func(f *fold.Fold) error { live = f.Live(); return nil })
 			}
 			if err == nil && live {
-				_, err = store.Wait(t.Context(), session, h)
+				_, _, err = store.Wait(t.Context(), session, h)
 			}
 			if err != nil {
 				t.Fatal(err)

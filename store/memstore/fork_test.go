@@ -169,7 +169,7 @@ func TestForkWhileSomebodyWaits(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		woken := make(chan error, 1)
 		go func() {
-			_, err := one.Wait(ctx, "s", spool.Head{})
+			_, _, err := one.Wait(ctx, "s", spool.Head{})
 			woken <- err
 		}()
 		synctest.Wait()

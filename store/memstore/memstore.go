@@ -184,21 +184,21 @@ func (s *Store) Head(ctx context.Context, session string) (spool.Head, error) {
 }
 
 // Wait implements [spool.Store].
-func (s *Store) Wait(ctx context.Context, session string, seen spool.Head) (spool.Head, error) {
+func (s *Store) Wait(ctx context.Context, session string, seen spool.Head) (spool.Head, []chunk.Record, error) {
 	if err := s.usable(ctx); err != nil {
-		return spool.Head{}, err
+		return spool.Head{}, nil, err
 	}
 	ss, err := s.place(session)
 	if err != nil {
-		return spool.Head{}, err
+		return spool.Head{}, nil, err
 	}
 	ss.waiters++
 	defer s.leave(ss) // with ss locked
 	for {
 		if done, err := watch.Answer(ss.exists, ss.head, seen, session); err != nil {
-			return spool.Head{}, err
+			return spool.Head{}, nil, err
 		} else if done {
-			return ss.head, nil
+			return ss.head, ss.next(seen), nil
 		}
 		if ss.wake == nil {
 			ss.wake = make(chan struct{})
@@ -215,7 +215,7 @@ func (s *Store) Wait(ctx context.Context, session string, seen spool.Head) (spoo
 		}
 		ss.mu.Lock()
 		if err != nil {
-			return spool.Head{}, err
+			return spool.Head{}, nil, err
 		}
 	}
 }

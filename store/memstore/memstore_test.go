@@ -81,3 +81,20 @@ func TestAbandonedWaits(t *testing.T) {
 		s = memstore.New(nil)
 	}
 }
+
+// A waiter gets the next records with the head, and need not read.
+func TestWaitCarriesRecords(t *testing.T) {
+	s := memstore.New(nil)
+	rec := chunk.Record{Type: "x", Data: []byte(`{}`)}
+	res, err := s.Append(t.Context(), spool.Append{Session: "s", Records: []chunk.Record{rec}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Append(t.Context(), spool.Append{Session: "s", Records: []chunk.Record{rec, rec}}); err != nil {
+		t.Fatal(err)
+	}
+	h, next, err := s.Wait(t.Context(), "s", res.Head)
+	if err != nil || h.Seq != 3 || len(next) != 2 || next[0].Seq != 2 || next[1].Seq != 3 {
+		t.Fatalf("%+v, %+v, %v", h, next, err)
+	}
+}

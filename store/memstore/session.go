@@ -145,6 +145,15 @@ func (ss *session) read(after uint64, limit int) ([]chunk.Record, error) {
 	return slices.Clone(page(ss.all[after-ss.head.TraceFloor:], limit)), nil
 }
 
+// next returns the records that follow a head of this log, or none.
+func (ss *session) next(seen spool.Head) []chunk.Record {
+	if seen.Incarnation != ss.head.Incarnation {
+		return nil
+	}
+	recs, _ := ss.read(seen.Seq, 0) // none if some of them are trimmed
+	return recs
+}
+
 func (ss *session) readKept(q spool.KeptQuery) ([]chunk.Record, error) {
 	if q.Backwards {
 		end := len(ss.kept)
@@ -154,7 +163,7 @@ func (ss *session) readKept(q spool.KeptQuery) ([]chunk.Record, error) {
 		start := max(0, end-limitOf(q.Max))
 		out := slices.Clone(ss.kept[start:end])
 		slices.Reverse(out)
-		return out, nil
+		return page(out, q.Max), nil
 	}
 	if q.After < ss.head.Floor {
 		return nil, spool.ErrTrimmed.With(ss.id, nil)
@@ -208,8 +217,14 @@ func search(rs []chunk.Record, seq uint64) int {
 	return i
 }
 
+// page returns as many of the first records as one read may return.
 func page(rs []chunk.Record, limit int) []chunk.Record {
-	return rs[:min(len(rs), limitOf(limit))]
+	rs = rs[:min(len(rs), limitOf(limit))]
+	n, size := 0, 0
+	for ; n < len(rs) && size < spool.MaxReadBytes; n++ {
+		size += len(rs[n].Data)
+	}
+	return rs[:n]
 }
 
 func limitOf(n int) int {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/store/watch"
 )
 
@@ -136,9 +137,9 @@ func (h *hub) poll() {
 }
 
 // Wait implements [spool.Store].
-func (s *Store) Wait(ctx context.Context, session string, seen spool.Head) (spool.Head, error) {
+func (s *Store) Wait(ctx context.Context, session string, seen spool.Head) (spool.Head, []chunk.Record, error) {
 	if err := s.usable(ctx); err != nil {
-		return spool.Head{}, err
+		return spool.Head{}, nil, err
 	}
 	return s.hub.heads.Wait(ctx, session, seen)
 }

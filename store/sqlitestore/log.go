@@ -3,6 +3,7 @@ package sqlitestore
 import (
 	"context"
 	"database/sql/driver"
+	"errors"
 	"math"
 
 	"github.com/spool-run/spool"
@@ -149,10 +150,14 @@ func (s *Store) records(ctx context.Context, session string, limit int, how func
 	return out, h, nil
 }
 
-// records returns the rows of a statement that selects recordColumns.
+// errEnough ends a query whose other rows nobody needs.
+var errEnough = errors.New("enough rows")
+
+// records returns a page of the rows of a statement that selects recordColumns.
 func (c *conn) records(sql string, args ...driver.Value) (out []chunk.Record, err error) {
 	types := map[string]chunk.Type{}
 	agent := "" // hardly ever changes
+	size := 0
 	err = c.query(func(row []driver.Value) error {
 		n := func(i int) int64 { v, _ := row[i].(int64); return v }
 		typ, _ := row[1].(string)
@@ -166,8 +171,14 @@ func (c *conn) records(sql string, args ...driver.Value) (out []chunk.Record, er
 		}
 		data, _ := row[5].([]byte)
 		out = append(out, chunk.Record{Seq: uint64(n(0)), Type: kind, Agent: agent, Time: n(3), Class: chunk.Class(n(4)), Data: data})
+		if size += len(data); size >= spool.MaxReadBytes {
+			return errEnough
+		}
 		return nil
 	}, sql, args...)
+	if err == errEnough {
+		err = nil
+	}
 	return out, err
 }
 

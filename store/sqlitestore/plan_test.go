@@ -92,7 +92,7 @@ func everyCall(t *testing.T, s *Store, round int) {
 	}
 	_, err = s.Head(ctx, id)
 	ok(err)
-	_, err = s.Wait(ctx, id, spool.Head{})
+	_, _, err = s.Wait(ctx, id, spool.Head{})
 	ok(err)
 	_, _, err = s.Read(ctx, id, 3, 5)
 	ok(err)

@@ -103,7 +103,7 @@ func benchWake(b *testing.B, open Factory) {
 		defer close(woke)
 		seen := seen
 		for {
-			h, err := s.Wait(b.Context(), "s", seen)
+			h, _, err := s.Wait(b.Context(), "s", seen)
 			if err != nil {
 				return
 			}

@@ -1,9 +1,11 @@
 package storetest_test
 
 import (
+	"bytes"
 	"context"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -24,7 +26,7 @@ type fault struct {
 	append   func(ctx context.Context, a spool.Append, next appendFunc) (spool.Appended, error)
 	read     func(rs []chunk.Record, err error) ([]chunk.Record, error)
 	readKept func(q spool.KeptQuery, s *memstore.Store, session string) ([]chunk.Record, spool.Head, error)
-	wait     func(ctx context.Context, s *memstore.Store, session string, seen spool.Head) (spool.Head, error)
+	wait     func(ctx context.Context, s *memstore.Store, session string, seen spool.Head) (spool.Head, []chunk.Record, error)
 	claim    func(c spool.Claim) spool.Claim
 	session  func(i spool.SessionInfo) spool.SessionInfo
 	query    func(q spool.SessionQuery) spool.SessionQuery
@@ -55,7 +57,7 @@ func (f *fault) ReadKept(ctx context.Context, session string, q spool.KeptQuery)
 	return f.Store.ReadKept(ctx, session, q)
 }
 
-func (f *fault) Wait(ctx context.Context, session string, seen spool.Head) (spool.Head, error) {
+func (f *fault) Wait(ctx context.Context, session string, seen spool.Head) (spool.Head, []chunk.Record, error) {
 	if f.wait != nil {
 		return f.wait(ctx, f.Store, session, seen)
 	}
@@ -225,18 +227,68 @@ var faults = map[string]struct {
 			return s.Expire(ctx, session, idle)
 		}
 	}},
+	"cuts data at the first zero byte": {"Size", func(f *fault) {
+		f.append = func(ctx context.Context, a spool.Append, next appendFunc) (spool.Appended, error) {
+			a.Records = slices.Clone(a.Records)
+			for i, r := range a.Records {
+				a.Records[i].Data, _, _ = bytes.Cut(r.Data, []byte{0})
+			}
+			return next(ctx, a)
+		}
+	}},
+	"mends data that is not UTF-8": {"Size", func(f *fault) {
+		f.append = func(ctx context.Context, a spool.Append, next appendFunc) (spool.Appended, error) {
+			a.Records = slices.Clone(a.Records)
+			for i, r := range a.Records {
+				a.Records[i].Data = bytes.ToValidUTF8(r.Data, []byte("\uFFFD"))
+			}
+			return next(ctx, a)
+		}
+	}},
+	"reads kept records without a bound in bytes": {"Read", func(f *fault) {
+		f.readKept = func(q spool.KeptQuery, s *memstore.Store, session string) (all []chunk.Record, h spool.Head, err error) {
+			for {
+				rs, h, err := s.ReadKept(context.Background(), session, q)
+				if all = append(all, rs...); err != nil || len(rs) == 0 || q.Backwards {
+					return all, h, err
+				}
+				q.After = rs[len(rs)-1].Seq
+			}
+		}
+	}},
+	"ends a page before the first large record": {"Read", func(f *fault) {
+		f.read = func(rs []chunk.Record, err error) ([]chunk.Record, error) {
+			if i := slices.IndexFunc(rs, func(r chunk.Record) bool { return len(r.Data) > 100_000 }); i >= 0 {
+				rs = rs[:i]
+			}
+			return rs, err
+		}
+	}},
+	"passes on the latest records": {"Wait", func(f *fault) {
+		f.wait = func(ctx context.Context, s *memstore.Store, session string, seen spool.Head) (spool.Head, []chunk.Record, error) {
+			h, next, err := s.Wait(ctx, session, seen)
+			return h, next[max(0, len(next)-1):], err
+		}
+	}},
+	"passes on records of another incarnation": {"Wait", func(f *fault) {
+		f.wait = func(ctx context.Context, s *memstore.Store, session string, seen spool.Head) (spool.Head, []chunk.Record, error) {
+			h, _, err := s.Wait(ctx, session, seen)
+			next, _, _ := s.Read(ctx, session, seen.Seq, 0)
+			return h, next, err
+		}
+	}},
 	"ignores the agent filter": {"Lease", func(f *fault) {
 		f.claim = func(c spool.Claim) spool.Claim { c.Agents = nil; return c }
 	}},
 	"waits for records only": {"Wait", func(f *fault) {
-		f.wait = func(ctx context.Context, s *memstore.Store, session string, seen spool.Head) (spool.Head, error) {
+		f.wait = func(ctx context.Context, s *memstore.Store, session string, seen spool.Head) (spool.Head, []chunk.Record, error) {
 			for {
-				h, err := s.Wait(ctx, session, seen)
+				h, next, err := s.Wait(ctx, session, seen)
 				if err != nil || h.Seq > seen.Seq || seen == (spool.Head{}) {
-					return h, err
+					return h, next, err
 				}
 				if h.Epoch != seen.Epoch {
-					return h, context.DeadlineExceeded // a change of this kind never wakes
+					return h, nil, context.DeadlineExceeded // a change of this kind never wakes
 				}
 				seen = h
 			}

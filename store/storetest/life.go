@@ -21,7 +21,7 @@ func calls(s spool.Store) map[string]func(context.Context) error {
 		"Read":     func(ctx context.Context) error { _, _, err := s.Read(ctx, "s", 0, 10); return err },
 		"ReadKept": func(ctx context.Context) error { _, _, err := s.ReadKept(ctx, "s", spool.KeptQuery{}); return err },
 		"Head":     func(ctx context.Context) error { _, err := s.Head(ctx, "s"); return err },
-		"Wait":     func(ctx context.Context) error { _, err := s.Wait(ctx, "s", spool.Head{}); return err },
+		"Wait":     func(ctx context.Context) error { _, _, err := s.Wait(ctx, "s", spool.Head{}); return err },
 	}
 	if r, ok := s.(spool.Leaser); ok {
 		l := spool.Lease{Session: "s", Epoch: 1, Owner: "o", TTL: time.Minute}

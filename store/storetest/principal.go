@@ -32,7 +32,7 @@ func wantPrincipal(t testing.TB, s spool.Store, session, want string) {
 	if err != nil || h.Principal != want {
 		t.Fatalf("%s is %q's by a read (%v), want %q", session, h.Principal, err, want)
 	}
-	if h, err := s.Wait(limit(t), session, spool.Head{}); err != nil || h.Principal != want {
+	if h, _, err := s.Wait(limit(t), session, spool.Head{}); err != nil || h.Principal != want {
 		t.Fatalf("%s is %q's by a wait (%v), want %q", session, h.Principal, err, want)
 	}
 	r, ok := s.(spool.Lister)

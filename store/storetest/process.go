@@ -95,7 +95,7 @@ func work(job, location string, open func(string) (spool.Store, error)) error {
 	case "run unbound":
 		return run(ctx, s, spool.Claim{Session: "s"})
 	case "wait": // for the parent's command, then for the session to be claimable
-		if _, err := s.Wait(ctx, "s", spool.Head{}); err != nil {
+		if _, _, err := s.Wait(ctx, "s", spool.Head{}); err != nil {
 			return err
 		}
 		if err := s.(spool.Leaser).AwaitDue(ctx, spool.Claim{Owner: "child", Session: "s"}); err != nil {

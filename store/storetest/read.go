@@ -59,6 +59,38 @@ var readChecks = []check{
 		slices.Reverse(want)
 		wantTexts(t, back(0, 0), want...)
 	}},
+	{"PagesAreBoundedInBytes", func(t *testing.T, x *suite) {
+		s := x.open(t)
+		put(t, s, spool.Append{Session: "s", Records: recs(chunk.Trace, "small", 1)})
+		for range 12 { // together three pages
+			put(t, s, spool.Append{Session: "s", Records: []chunk.Record{big(chunk.Kept, chunk.MaxRecordBytes)}})
+			put(t, s, spool.Append{Session: "s", Records: recs(chunk.Trace, "small", 1)})
+		}
+		check := func(what string, rs []chunk.Record, err error) {
+			t.Helper()
+			if err != nil || len(rs) == 0 {
+				t.Fatalf("%s: %d records, %v", what, len(rs), err)
+			}
+			if last := len(rs) - 1; size(rs[:last]) >= spool.MaxReadBytes {
+				t.Fatalf("%s: a page goes on after %d bytes", what, size(rs[:last]))
+			}
+		}
+		page, _, err := s.Read(limit(t), "s", 0, 0)
+		check("Read", page, err)
+		page, _, err = s.ReadKept(limit(t), "s", spool.KeptQuery{})
+		check("ReadKept", page, err)
+		page, _, err = s.ReadKept(limit(t), "s", spool.KeptQuery{Backwards: true})
+		check("ReadKept backwards", page, err)
+		if page[0].Seq != 24 {
+			t.Fatalf("the newest kept record is %d", page[0].Seq)
+		}
+		if all := log(t, s, "s", 0, 1000); len(all) != 25 {
+			t.Fatalf("%d records in all pages", len(all))
+		}
+		if kept := keptLog(t, s, "s", 0, 1000); len(kept) != 12 {
+			t.Fatalf("%d kept records in all pages", len(kept))
+		}
+	}},
 	{"LateJoinBeyondAnyBuffer", func(t *testing.T, x *suite) {
 		s := x.open(t)
 		l := own(t, s, "s", "o")
@@ -135,7 +167,7 @@ var readChecks = []check{
 					}
 				}
 				if len(rs) == 0 {
-					if seen, err = s.Wait(limit(t), "s", seen); err != nil {
+					if seen, _, err = s.Wait(limit(t), "s", seen); err != nil {
 						t.Error(err)
 						return
 					}

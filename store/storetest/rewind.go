@@ -69,12 +69,12 @@ func (r *Rewound) waiting(ctx context.Context, fn func(context.Context, Engine) 
 }
 
 // Wait implements [spool.Store], as the methods below implement it and the roles.
-func (r *Rewound) Wait(ctx context.Context, session string, seen spool.Head) (h spool.Head, err error) {
+func (r *Rewound) Wait(ctx context.Context, session string, seen spool.Head) (h spool.Head, next []chunk.Record, err error) {
 	err = r.waiting(ctx, func(ctx context.Context, e Engine) (err error) {
-		h, err = e.Wait(ctx, session, seen)
+		h, next, err = e.Wait(ctx, session, seen)
 		return err
 	})
-	return h, err
+	return h, next, err
 }
 
 func (r *Rewound) AwaitDue(ctx context.Context, c spool.Claim) error {

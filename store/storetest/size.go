@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"bytes"
 	"strings"
 	"testing"
 
@@ -41,6 +42,30 @@ var sizeChecks = []check{
 		put(t, s, spool.Append{Session: "s", Records: halves})
 		if n := len(log(t, s, "s", 0, 400)); n != spool.MaxAppendRecords+2 {
 			t.Fatalf("%d records came back", n)
+		}
+	}},
+	{"OpaqueBytes", func(t *testing.T, x *suite) {
+		s := x.open(t)
+		every := make([]byte, 256)
+		for i := range every {
+			every[i] = byte(i)
+		}
+		var batch []chunk.Record
+		for _, data := range [][]byte{every, {0}, {0, 0, 'a', 0}, {0xff, 0xfe}, []byte("\xed\xa0\x80"), []byte("x\x00y"), []byte("'\"\\\r\n"), []byte(" 1 "), []byte("null"), {}} {
+			r := rec(chunk.Kept, "")
+			r.Data = data
+			batch = append(batch, r)
+		}
+		put(t, s, spool.Append{Session: "s", Records: batch})
+		for what, got := range map[string][]chunk.Record{"Read": log(t, s, "s", 0, 100), "ReadKept": keptLog(t, s, "s", 0, 100)} {
+			for i, r := range got {
+				if want := batch[i].Data; !bytes.Equal(r.Data, want) {
+					t.Fatalf("%s: record %d came back as %q, want %q", what, r.Seq, r.Data, want)
+				}
+			}
+			if len(got) != len(batch) {
+				t.Fatalf("%s: %d records, want %d", what, len(got), len(batch))
+			}
 		}
 	}},
 	{"BeyondTheLimits", func(t *testing.T, x *suite) {

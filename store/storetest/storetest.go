@@ -269,6 +269,14 @@ func keptLog(t testing.TB, s spool.Store, session string, after uint64, page int
 	}
 }
 
+// size returns how many bytes of Data the records have.
+func size(rs []chunk.Record) (n int) {
+	for i := range rs {
+		n += len(rs[i].Data)
+	}
+	return n
+}
+
 func texts(rs []chunk.Record) []string {
 	out := make([]string, len(rs))
 	for i, r := range rs {

@@ -2,6 +2,8 @@ package storetest
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/spool-run/spool"
@@ -10,6 +12,7 @@ import (
 
 type waited struct {
 	head spool.Head
+	next []chunk.Record
 	err  error
 }
 
@@ -17,10 +20,25 @@ type waited struct {
 func startWait(ctx context.Context, s spool.Store, session string, seen spool.Head) chan waited {
 	done := make(chan waited, 1)
 	go func() {
-		h, err := s.Wait(ctx, session, seen)
-		done <- waited{h, err}
+		h, next, err := s.Wait(ctx, session, seen)
+		done <- waited{h, next, err}
 	}()
 	return done
+}
+
+// wantNext checks the records that Wait returned: none, or exactly the next ones.
+func wantNext(t testing.TB, s spool.Store, session string, seen spool.Head, got waited) {
+	t.Helper()
+	if len(got.next) == 0 {
+		return
+	}
+	if got.head.Incarnation != seen.Incarnation || got.next[len(got.next)-1].Seq > got.head.Seq {
+		t.Fatalf("Wait from %+v gave head %+v and records %v", seen, got.head, texts(got.next))
+	}
+	want, _, err := s.Read(limit(t), session, seen.Seq, len(got.next))
+	if err != nil || !slices.EqualFunc(got.next, want, sameRecord) {
+		t.Fatalf("Wait from %d gave %v; read are %v, %v", seen.Seq, texts(got.next), texts(want), err)
+	}
 }
 
 // Promise: Wait returns on any change of the head.
@@ -59,9 +77,10 @@ var waitChecks = []check{
 			if got.err != nil || got.head == seen || got.head != head(t, s, "s") {
 				t.Fatalf("%s: Wait gave %+v, %v; seen %+v", step.name, got.head, got.err, seen)
 			}
+			wantNext(t, s, "s", seen, got)
 			seen = got.head
 			// Missed changes are found at once.
-			if h, err := s.Wait(limit(t), "s", spool.Head{}); err != nil || h != seen {
+			if h, _, err := s.Wait(limit(t), "s", spool.Head{}); err != nil || h != seen {
 				t.Fatalf("%s: Wait from nothing gave %+v, %v", step.name, h, err)
 			}
 		}
@@ -98,9 +117,67 @@ var waitChecks = []check{
 		_, err := s.Head(limit(t), "unknown")
 		wantErr(t, err, spool.ErrNotFound)
 	}},
+	{"NextRecords", func(t *testing.T, x *suite) {
+		s := x.open(t)
+		l := own(t, s, "s", "o")
+		seen := l.Head
+		more := func(label string, n int) {
+			put(t, s, spool.Append{Session: "s", Epoch: l.Epoch, Records: recs(chunk.Trace, label, n)})
+		}
+		wait := func(seen spool.Head) waited {
+			t.Helper()
+			got := <-startWait(limit(t), s, "s", seen)
+			if got.err != nil {
+				t.Fatal(got.err)
+			}
+			wantNext(t, s, "s", seen, got)
+			return got
+		}
+		for i := range 20 { // of a caller that is up to date, and of one that was away
+			done := startWait(limit(t), s, "s", seen)
+			more(fmt.Sprint("a", i), 1+i%3)
+			got := <-done
+			if got.err != nil {
+				t.Fatal(got.err)
+			}
+			wantNext(t, s, "s", seen, got)
+			more(fmt.Sprint("b", i), i%4)
+			seen = wait(seen).head
+		}
+		for range 3 {
+			more("many", 400)
+			wait(seen)
+		}
+		for range 5 {
+			put(t, s, spool.Append{Session: "s", Epoch: l.Epoch, Records: []chunk.Record{big(chunk.Trace, chunk.MaxRecordBytes)}})
+		}
+		if got := wait(seen); size(got.next) >= spool.MaxReadBytes+chunk.MaxRecordBytes {
+			t.Fatalf("Wait gave records of %d bytes", size(got.next))
+		}
+		trimmer, ok := s.(spool.Trimmer)
+		if !ok {
+			return
+		}
+		if err := trimmer.Trim(limit(t), "s", seen.Seq+2, 0); err != nil {
+			t.Fatal(err)
+		}
+		if got := wait(seen); len(got.next) > 0 {
+			t.Fatalf("Wait gave %d records, of which some are trimmed", len(got.next))
+		}
+		if err := trimmer.Delete(limit(t), "s"); err != nil {
+			t.Fatal(err)
+		}
+		command(t, s, "s", "another log")
+		for range 3 {
+			command(t, s, "s", "another log")
+		}
+		if got := wait(spool.Head{Incarnation: seen.Incarnation, Seq: 1}); len(got.next) > 0 {
+			t.Fatalf("Wait gave records of another log: %v", texts(got.next))
+		}
+	}},
 	{"Gone", func(t *testing.T, x *suite) {
 		s := x.open(t)
-		_, err := s.Wait(limit(t), "unknown", spool.Head{Seq: 1})
+		_, _, err := s.Wait(limit(t), "unknown", spool.Head{Seq: 1})
 		wantErr(t, err, spool.ErrNotFound)
 		trimmer, ok := s.(spool.Trimmer)
 		if !ok {

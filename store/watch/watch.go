@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/internal/wait"
 )
 
@@ -33,6 +34,9 @@ type State struct {
 	// Version grows with each change of the session, deletion included, and is at least 1
 	// once the session has existed. A state never replaces one with a higher version.
 	Version int64
+	// Records may hold the log's latest records, without gaps up to Head.Seq. The hub keeps
+	// those of a session with waiters, up to 256 KiB, until a waiter has them.
+	Records []chunk.Record
 }
 
 // Options are the engine's side of a [Hub]. A hub calls these functions from one goroutine,
@@ -85,6 +89,7 @@ type watch struct {
 	err         error  // of the last read
 	state       State
 	known       bool
+	next        nextRecords
 	asked       uint64        // the last read that a waiter asked for
 	changed     chan struct{} // closed when state changes or such a read is done; nil: nobody sleeps
 }
@@ -111,14 +116,15 @@ func (h *Hub) Close() {
 }
 
 // Wait implements [spool.Store].
-func (h *Hub) Wait(ctx context.Context, session string, seen spool.Head) (spool.Head, error) {
+func (h *Hub) Wait(ctx context.Context, session string, seen spool.Head) (spool.Head, []chunk.Record, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.ctx.Err() != nil {
-		return spool.Head{}, spool.ErrClosed
+		return spool.Head{}, nil, spool.ErrClosed
 	}
 	w := h.join(session)
 	defer h.leave(w)
+	w.next.drop(seen)
 	read := uint64(0) // must be done before there is an answer
 	if !w.answers(seen) {
 		read = w.begun + 1
@@ -128,17 +134,17 @@ func (h *Hub) Wait(ctx context.Context, session string, seen spool.Head) (spool.
 	for {
 		if w.done >= read {
 			if read > 0 && w.err != nil {
-				return spool.Head{}, w.err
+				return spool.Head{}, nil, w.err
 			}
 			read = 0
 			if done, err := Answer(w.state.Exists, w.state.Head, seen, session); err != nil {
-				return spool.Head{}, err
+				return spool.Head{}, nil, err
 			} else if done {
-				return w.state.Head, nil
+				return w.state.Head, w.next.after(seen), nil
 			}
 		}
 		if err := h.sleep(ctx, w); err != nil {
-			return spool.Head{}, err
+			return spool.Head{}, nil, err
 		}
 	}
 }
@@ -232,6 +238,8 @@ func (w *watch) apply(s State) {
 		return
 	}
 	was := w.state
+	w.next.add(was.Head, s)
+	s.Records = nil
 	w.state, w.known = s, true
 	if s.Head != was.Head || s.Exists != was.Exists {
 		w.wake()

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 )
 
 // engine is a networked engine: a map, what was asked of it, and how long it takes.
@@ -123,6 +124,7 @@ func (e *engine) want(t *testing.T, want ...string) {
 
 type answer struct {
 	head spool.Head
+	next []chunk.Record
 	err  error
 }
 
@@ -133,8 +135,8 @@ func waitFor(ctx context.Context, h *Hub, session string, seen uint64) <-chan an
 		if seen > 0 {
 			head = spool.Head{Incarnation: 1, Seq: seen}
 		}
-		got, err := h.Wait(ctx, session, head)
-		c <- answer{got, err}
+		got, next, err := h.Wait(ctx, session, head)
+		c <- answer{got, next, err}
 	}()
 	return c
 }
@@ -347,7 +349,7 @@ func TestCallerKnowsMore(t *testing.T) {
 		e.want(t, "read [s]")
 		// Of a head that differs in its status alone nobody knows which one is newer.
 		wantHead := spool.Head{Incarnation: 1, Seq: 3}
-		if got, err := h.Wait(t.Context(), "s", spool.Head{Incarnation: 1, Seq: 3, Due: 7}); err != nil || got != wantHead {
+		if got, _, err := h.Wait(t.Context(), "s", spool.Head{Incarnation: 1, Seq: 3, Due: 7}); err != nil || got != wantHead {
 			t.Fatal(got, err)
 		}
 		e.want(t, "read [s]")
@@ -442,7 +444,7 @@ func TestAnyNotifications(t *testing.T) {
 				all.Go(func() {
 					var seen spool.Head
 					for seen.Seq < last {
-						got, err := h.Wait(t.Context(), fmt.Sprint(r%3), seen)
+						got, _, err := h.Wait(t.Context(), fmt.Sprint(r%3), seen)
 						if err != nil || got.Seq <= seen.Seq {
 							t.Errorf("after %+v: %+v, %v", seen, got, err)
 							return
@@ -524,4 +526,66 @@ func TestCertainlyNewer(t *testing.T) {
 			t.Errorf("%s: %v, want %v", name, got, test.want)
 		}
 	}
+}
+
+// upTo adds the records from first to the head to a state.
+func upTo(s State, first uint64) State {
+	for seq := first; seq <= s.Head.Seq; seq++ {
+		s.Records = append(s.Records, chunk.Record{Seq: seq, Data: []byte("x")})
+	}
+	return s
+}
+
+// A waiter that comes back gets what was reported since it left, if nothing is missing.
+func TestRecordsArePassedOn(t *testing.T) {
+	in(t, silent, func(t *testing.T, h *Hub, e *engine) {
+		want := func(c <-chan answer, head uint64, next ...uint64) {
+			t.Helper()
+			got := <-c
+			var seqs []uint64
+			for _, r := range got.next {
+				seqs = append(seqs, r.Seq)
+			}
+			if got.err != nil || got.head.Seq != head || !slices.Equal(seqs, next) {
+				t.Fatalf("got head %d with %v, %v; want %d with %v", got.head.Seq, seqs, got.err, head, next)
+			}
+		}
+		ask := func(seen uint64) <-chan answer { return waitFor(t.Context(), h, "s", seen) }
+		e.set("s", 1)
+		c := ask(1)
+		wantStill(t, c)
+		h.Apply("s", upTo(e.set("s", 2), 2))
+		want(c, 2, 2)
+		// While nobody waits, others follow, some of them twice.
+		h.Apply("s", upTo(e.set("s", 3), 3))
+		h.Apply("s", upTo(e.set("s", 5), 3))
+		want(ask(2), 5, 3, 4, 5)
+		want(ask(1), 5) // what it lacks is gone
+		h.Apply("s", e.set("s", 5))
+		want(ask(3), 5, 4, 5)
+		// A notification without its records, and one whose records begin too late.
+		h.Apply("s", e.set("s", 6))
+		want(ask(5), 6)
+		h.Apply("s", upTo(e.set("s", 9), 8))
+		want(ask(6), 9)
+		want(ask(7), 9, 8, 9)
+		// Records that were trimmed meanwhile, and records of a log that was deleted.
+		late := e.set("s", 10)
+		late.Head.TraceFloor = 10
+		h.Apply("s", upTo(late, 10))
+		want(ask(9), 10)
+		h.Apply("s", upTo(e.set("s", 11), 11))
+		again := e.set("s", 12)
+		again.Head.Incarnation = 2
+		h.Apply("s", upTo(again, 12))
+		want(ask(10), 12)
+		want(ask(11), 12)
+		// More than the hub keeps.
+		again = e.set("s", 13)
+		again.Head.Incarnation = 2
+		again.Records = []chunk.Record{{Seq: 13, Data: make([]byte, maxNext+1)}}
+		h.Apply("s", again)
+		want(ask(12), 13)
+		e.want(t, "subscribe s", "read [s]")
+	})
 }
