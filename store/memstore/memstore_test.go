@@ -28,6 +28,7 @@ func open(t testing.TB) spool.Store {
 func TestStore(t *testing.T) {
 	storetest.Run(t, open, storetest.Options{
 		Advance: func(s spool.Store, d time.Duration) { s.(clocked).clock.Advance(d) },
+		Another: func(_ testing.TB, s spool.Store) spool.Store { return s },
 	})
 }
 

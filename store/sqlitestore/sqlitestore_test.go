@@ -34,9 +34,7 @@ func TestStore(t *testing.T) {
 	for _, sync := range []string{SyncFull, SyncNormal} {
 		t.Run(sync, func(t *testing.T) {
 			t.Parallel()
-			storetest.Run(t, func(t testing.TB) spool.Store {
-				return openClocked(t, filepath.Join(t.TempDir(), "a b%20ü?.db"), storetest.NewClock(), sync)
-			}, storetest.Options{
+			o := storetest.Options{
 				Reopen: func(t testing.TB, s spool.Store) spool.Store {
 					c := s.(clocked)
 					if err := c.Close(); err != nil {
@@ -48,7 +46,15 @@ func TestStore(t *testing.T) {
 				Location:  func(s spool.Store) string { return s.(clocked).path },
 				KnowsDead: true,
 				Again:     sync != SyncFull,
-			})
+			}
+			if o.Again { // several instances at once, in one of the runs
+				o.Another = func(t testing.TB, s spool.Store) spool.Store {
+					return openClocked(t, s.(clocked).path, s.(clocked).clock, sync)
+				}
+			}
+			storetest.Run(t, func(t testing.TB) spool.Store {
+				return openClocked(t, filepath.Join(t.TempDir(), "a b%20ü?.db"), storetest.NewClock(), sync)
+			}, o)
 		})
 	}
 }

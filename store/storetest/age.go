@@ -18,26 +18,19 @@ func wantBytes(t testing.TB, s spool.Lister, want int) {
 	}
 }
 
-func sizeOf(rs []chunk.Record) (n int) {
-	for _, r := range rs {
-		n += len(r.Data)
-	}
-	return n
-}
-
 // Promise: the store knows how large and how old its sessions are, and deletes one for its
 // age only if it has that age.
 var ageChecks = []check{
 	{"Bytes", with(func(t *testing.T, x *suite, s spool.Store, r spool.Lister) {
 		batch := []chunk.Record{rec(chunk.Trace, "é"), rec(chunk.Kept, "two"), rec(chunk.Trace, "three"), rec(chunk.Kept, "fourth")}
 		put(t, s, spool.Append{Session: "s", Records: batch})
-		wantBytes(t, r, sizeOf(batch))
+		wantBytes(t, r, size(batch))
 		l := own(t, s, "s", "o")
 		mine := spool.Append{Session: "s", Epoch: l.Epoch, Writer: "w", Ordinal: 1, Records: recs(chunk.Kept, "mine", 3)}
 		for range 2 { // the second is a repeat
 			put(t, s, mine)
 		}
-		total := sizeOf(batch) + sizeOf(mine.Records)
+		total := size(batch) + size(mine.Records)
 		wantBytes(t, r, total)
 		if blobs, ok := s.(spool.BlobStore); ok {
 			for range 2 {
@@ -62,7 +55,7 @@ var ageChecks = []check{
 			gone              []chunk.Record
 		}{{2, 0, batch[:1]}, {2, 0, nil}, {3, 0, batch[2:3]}, {3, 2, batch[1:2]}, {4, 4, batch[3:]}} {
 			trim(t, trimmer, step.traceFloor, step.floor)
-			total -= sizeOf(step.gone)
+			total -= size(step.gone)
 			wantBytes(t, r, total)
 		}
 		if err := trimmer.Delete(limit(t), "s"); err != nil {
@@ -70,7 +63,7 @@ var ageChecks = []check{
 		}
 		again := recs(chunk.Kept, "again", 1)
 		put(t, s, spool.Append{Session: "s", Records: again})
-		wantBytes(t, r, sizeOf(again))
+		wantBytes(t, r, size(again))
 	})},
 	{"BlobsBeforeTheirSession", with(func(t *testing.T, x *suite, s spool.Store, r spool.BlobStore) {
 		lister, ok := s.(spool.Lister)
@@ -82,7 +75,7 @@ var ageChecks = []check{
 		}
 		batch := recs(chunk.Kept, "c", 2)
 		put(t, s, spool.Append{Session: "s", Records: batch})
-		wantBytes(t, lister, 5000+sizeOf(batch))
+		wantBytes(t, lister, 5000+size(batch))
 	})},
 	{"Idle", with(func(t *testing.T, x *suite, s spool.Store, r spool.Lister) {
 		if x.Advance == nil {

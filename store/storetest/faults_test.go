@@ -5,6 +5,7 @@ import (
 	"context"
 	"os"
 	"os/exec"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -23,6 +24,7 @@ import (
 // fault is a memstore with one thing wrong.
 type fault struct {
 	*memstore.Store
+	clock    *storetest.Clock
 	append   func(ctx context.Context, a spool.Append, next appendFunc) (spool.Appended, error)
 	read     func(rs []chunk.Record, err error) ([]chunk.Record, error)
 	readKept func(q spool.KeptQuery, s *memstore.Store, session string) ([]chunk.Record, spool.Head, error)
@@ -280,6 +282,37 @@ var faults = map[string]struct {
 	"ignores the agent filter": {"Lease", func(f *fault) {
 		f.claim = func(c spool.Claim) spool.Claim { c.Agents = nil; return c }
 	}},
+	"reads records and head one after the other": {"Linear", func(f *fault) {
+		f.readKept = func(q spool.KeptQuery, s *memstore.Store, session string) ([]chunk.Record, spool.Head, error) {
+			rs, h, err := s.ReadKept(context.Background(), session, q)
+			runtime.Gosched()
+			if later, lerr := s.Head(context.Background(), session); lerr == nil && err == nil {
+				h = later
+			}
+			return rs, h, err
+		}
+	}},
+	"an instance knows only its own ordinals": {"Repeat", func(f *fault) {
+		type writer struct {
+			session, name  string
+			epoch, ordinal uint64
+		}
+		var stored sync.Map // by writer
+		f.append = func(ctx context.Context, a spool.Append, next appendFunc) (spool.Appended, error) {
+			w := writer{a.Session, a.Writer, a.Epoch, a.Ordinal}
+			if res, ok := stored.Load(w); ok {
+				res := res.(spool.Appended)
+				res.Repeated = true
+				return res, nil
+			}
+			a.Ordinal = 0
+			res, err := next(ctx, a)
+			if err == nil && w.ordinal > 0 {
+				stored.Store(w, res)
+			}
+			return res, err
+		}
+	}},
 	"waits for records only": {"Wait", func(f *fault) {
 		f.wait = func(ctx context.Context, s *memstore.Store, session string, seen spool.Head) (spool.Head, []chunk.Record, error) {
 			for {
@@ -305,23 +338,25 @@ func TestMain(m *testing.M) {
 
 // TestSuite runs the suite on the store that the environment names.
 func TestSuite(t *testing.T) {
-	var mu sync.Mutex
-	clocks := map[spool.Store]*storetest.Clock{}
 	storetest.Run(t, func(t testing.TB) spool.Store {
 		clock := storetest.NewClock()
-		f := &fault{Store: memstore.New(&memstore.Options{Now: clock.Now})}
-		if name := os.Getenv(faultVariable); name != "" {
-			faults[name].make(f)
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		clocks[f] = clock
-		return f
-	}, storetest.Options{Advance: func(s spool.Store, d time.Duration) {
-		mu.Lock()
-		defer mu.Unlock()
-		clocks[s].Advance(d)
-	}})
+		return instance(memstore.New(&memstore.Options{Now: clock.Now}), clock)
+	}, storetest.Options{
+		Advance: func(s spool.Store, d time.Duration) { s.(*fault).clock.Advance(d) },
+		Another: func(_ testing.TB, s spool.Store) spool.Store {
+			f := s.(*fault)
+			return instance(f.Store, f.clock)
+		},
+	})
+}
+
+// instance is a store with the fault that the environment names.
+func instance(s *memstore.Store, clock *storetest.Clock) *fault {
+	f := &fault{Store: s, clock: clock}
+	if name := os.Getenv(faultVariable); name != "" {
+		faults[name].make(f)
+	}
+	return f
 }
 
 func TestFaultsAreFound(t *testing.T) {

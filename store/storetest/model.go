@@ -1,87 +1,146 @@
 package storetest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
-	"testing"
-
-	"pgregory.net/rapid"
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/chunk"
 )
 
-// Promise: under any sequence of calls a store does what a page of obvious code
-// does.
-var modelChecks = []check{
-	{"AnySequenceOfCalls", func(t *testing.T, x *suite) {
-		// All sequences go to one store, each to sessions of its own, until one fails.
-		var s spool.Store
-		n := 0
-		rapid.Check(t, func(rt *rapid.T) {
-			if rapid.IntRange(0, x.stride(t)-1).Draw(rt, "stride") > 0 {
-				return
-			}
-			if s == nil {
-				s = x.open(t)
-			}
-			n++
-			m := &machine{T: rt, t: t, x: x, s: s, prefix: strconv.Itoa(n), logs: map[string]*logModel{}}
-			s = nil
-			actions := map[string]func(*rapid.T){
-				"command": m.command,
-				"claim":   m.claim,
-				"append":  m.append,
-				"repeat":  m.repeat,
-				"stale":   m.stale,
-				"read":    m.read,
-				"":        m.check,
-			}
-			if _, ok := m.s.(spool.Trimmer); ok {
-				actions["trim"], actions["delete"] = m.trim, m.delete
-			}
-			if x.Reopen != nil {
-				actions["reopen"] = m.reopen
-			}
-			rt.Repeat(actions)
-			s = m.s
-		})
-		if s != nil {
-			closeStore(t, s)
-		}
-	}},
-}
-
-// logModel is a log as obvious code keeps it.
+// logModel is a log as obvious code keeps it. Its records are never changed in place, so
+// that a copy stays what it is.
 type logModel struct {
 	exists  bool
 	head    spool.Head // Due: 0 or 1, for whether it is set
 	records []chunk.Record
-	command uint64
-	ordinal uint64
-	last    *spool.Append
-	lastRes spool.Appended
+	command uint64 // sequence of the last command
+	ordinal uint64 // of the only writer
+	first   uint64 // what the ordinal's append was given
+	last    uint64
+
+	owned bool // there is a lease that was not released; leases of the model do not expire
+	claim string
+	owner string
 }
 
-type machine struct {
-	*rapid.T
-	t     *testing.T
-	x     *suite
-	s     spool.Store
-	count int
+// call is a call of a store, of which one member is set.
+type call struct {
+	append  *spool.Append
+	claim   *spool.Claim
+	renew   *spool.Lease
+	release *spool.Lease
+	read    *readCall
+	head    bool
+	trim    *[2]uint64 // the floors
+	delete  bool
 
-	logs   map[string]*logModel
-	prefix string // of a log's name in the store
+	session string
 }
 
-func (m *machine) pick(rt *rapid.T) (session string, l *logModel) {
-	id := rapid.SampledFrom([]string{"a", "a.1", "é"}).Draw(rt, "session")
-	if m.logs[id] == nil {
-		m.logs[id] = &logModel{}
+type readCall struct {
+	after uint64
+	q     *spool.KeptQuery // ReadKept
+	max   int
+}
+
+// answer is what a store said.
+type answer struct {
+	err     error
+	res     spool.Appended
+	lease   spool.Lease
+	head    spool.Head
+	records []chunk.Record
+}
+
+// do makes the call.
+func (c *call) do(ctx context.Context, s spool.Store) (a answer) {
+	switch {
+	case c.append != nil:
+		a.res, a.err = s.Append(ctx, *c.append)
+	case c.claim != nil:
+		a.lease, a.err = s.(spool.Leaser).Claim(ctx, *c.claim)
+	case c.renew != nil:
+		a.err = s.(spool.Leaser).Renew(ctx, *c.renew)
+	case c.release != nil:
+		a.err = s.(spool.Leaser).Release(ctx, *c.release)
+	case c.read != nil && c.read.q != nil:
+		a.records, a.head, a.err = s.ReadKept(ctx, c.session, *c.read.q)
+	case c.read != nil:
+		a.records, a.head, a.err = s.Read(ctx, c.session, c.read.after, c.read.max)
+	case c.trim != nil:
+		a.err = s.(spool.Trimmer).Trim(ctx, c.session, c.trim[0], c.trim[1])
+	case c.delete:
+		a.err = s.(spool.Trimmer).Delete(ctx, c.session)
+	default:
+		a.head, a.err = s.Head(ctx, c.session)
 	}
-	return m.prefix + id, m.logs[id]
+	return a
+}
+
+// step returns the log after a call that was answered so. It fails with what is wrong with
+// the answer. Epochs and incarnations are the store's to choose, if they only grow.
+func (l logModel) step(c *call, a *answer) (logModel, error) {
+	switch {
+	case c.append != nil && c.append.Epoch == 0:
+		return l.stepCommand(c.append, a)
+	case c.append != nil:
+		return l.stepAppend(c.append, a)
+	case c.claim != nil:
+		return l.stepClaim(c.claim, a)
+	case c.renew != nil:
+		if !l.owned || !l.exists || c.renew.Epoch != l.head.Epoch {
+			return l, wants(a, spool.ErrSuperseded)
+		}
+		return l, wants(a, nil)
+	case c.release != nil:
+		if l.exists && c.release.Epoch == l.head.Epoch {
+			l.owned, l.claim, l.owner = false, "", ""
+		}
+		return l, wants(a, nil)
+	case c.read != nil:
+		return l, l.stepRead(c.read, a)
+	case c.trim != nil:
+		return l.stepTrim(c.trim[0], c.trim[1], a)
+	case c.delete:
+		if !l.exists {
+			return l, wants(a, spool.ErrNotFound)
+		}
+		return logModel{head: spool.Head{Epoch: l.head.Epoch, Incarnation: l.head.Incarnation}}, wants(a, nil)
+	}
+	if !l.exists {
+		return l, wants(a, spool.ErrNotFound)
+	}
+	return l, errors.Join(wants(a, nil), wantsHead(a.head, l.head))
+}
+
+// wants compares an answer's error with the one that it must have.
+func wants(a *answer, err error) error {
+	if !errors.Is(a.err, err) {
+		return fmt.Errorf("the error is %v, want %v", a.err, err)
+	}
+	return nil
+}
+
+func wantsHead(got, want spool.Head) error {
+	if plain(got) != want {
+		return fmt.Errorf("the head is %+v, want %+v", got, want)
+	}
+	return nil
+}
+
+// plain makes a head comparable with a model's, which knows no clock.
+func plain(h spool.Head) spool.Head {
+	h.Due = min(h.Due, 1)
+	return h
+}
+
+// foreign reports whether a call for a principal's session must be refused, since it is
+// another's.
+func (l *logModel) foreign(same bool, who string) bool {
+	return same && l.exists && l.head.Principal != who
 }
 
 // create makes a session exist: its incarnation and epoch grow to these, or further than
@@ -98,36 +157,9 @@ func (l *logModel) create(principal string, incarnation, epoch uint64) {
 	}
 }
 
-func (m *machine) who(rt *rapid.T) string {
-	return rapid.SampledFrom([]string{"", "ann", "bob"}).Draw(rt, "principal")
-}
-
-// foreign reports whether a call for a principal's session must be refused, since it is
-// another's.
-func (m *machine) foreign(l *logModel, same bool, who string, err error) bool {
-	foreign := same && l.exists && l.head.Principal != who
-	if foreign && !errors.Is(err, spool.ErrExists) {
-		m.Fatalf("%q wrote into %q's session: %v", who, l.head.Principal, err)
-	}
-	return foreign
-}
-
-func (m *machine) batch(rt *rapid.T, least int) []chunk.Record {
-	n := rapid.IntRange(least, 25).Draw(rt, "records")
-	out := make([]chunk.Record, n)
-	for i := range out {
-		class := chunk.Kept
-		if rapid.Bool().Draw(rt, "trace") {
-			class = chunk.Trace
-		}
-		m.count++
-		out[i] = rec(class, fmt.Sprint("r", m.count))
-	}
-	return out
-}
-
 func (l *logModel) add(rs []chunk.Record) (first, last uint64) {
 	first = l.head.Seq + 1
+	l.records = slices.Clip(l.records)
 	for _, r := range rs {
 		l.head.Seq++
 		r.Seq = l.head.Seq
@@ -136,214 +168,132 @@ func (l *logModel) add(rs []chunk.Record) (first, last uint64) {
 	return first, l.head.Seq
 }
 
-func (m *machine) command(rt *rapid.T) {
-	id, l := m.pick(rt)
-	rs := m.batch(rt, 1)
-	who := m.who(rt)
-	a := spool.Append{Session: id, SamePrincipal: rapid.Bool().Draw(rt, "same principal"), Records: rs, Row: spool.Row{Principal: who}}
-	res, err := m.s.Append(m.t.Context(), a)
-	if m.foreign(l, a.SamePrincipal, who, err) {
-		return
+func (l logModel) stepCommand(c *spool.Append, a *answer) (logModel, error) {
+	if l.foreign(c.SamePrincipal, c.Row.Principal) {
+		return l, wants(a, spool.ErrExists)
 	}
-	l.create(who, res.Head.Incarnation, res.Head.Epoch)
-	first, last := l.add(rs)
+	l.create(c.Row.Principal, a.res.Head.Incarnation, a.res.Head.Epoch)
+	first, last := l.add(c.Records)
 	l.command, l.head.Due, l.head.Pending = last, 1, true
-	m.result(res, err, first, last, l)
+	return l, l.appended(a, first, last, false)
 }
 
-func (m *machine) result(res spool.Appended, err error, first, last uint64, l *logModel) {
-	if err != nil || res.First != first || res.Last != last || res.Repeated || plain(res.Head) != l.head {
-		m.Fatalf("append gave %+v, %v; want %d to %d, head %+v", res, err, first, last, l.head)
+func (l logModel) stepAppend(c *spool.Append, a *answer) (logModel, error) {
+	switch {
+	case !l.exists || c.Epoch != l.head.Epoch:
+		return l, wants(a, spool.ErrSuperseded)
+	case c.Ordinal > 0 && c.Ordinal < l.ordinal:
+		return l, wants(a, chunk.ErrInvalid)
+	case c.Ordinal > 0 && c.Ordinal == l.ordinal:
+		return l, l.appended(a, l.first, l.last, true)
 	}
+	first, last := l.add(c.Records)
+	if c.Row.Status != "" {
+		l.head.Status = c.Row.Status
+	}
+	if c.Settle != nil && l.command <= c.Settle.Seen {
+		l.head.Due, l.head.Pending = min(c.Settle.Next, 1), false
+	}
+	if c.Ordinal > 0 {
+		l.ordinal, l.first, l.last = c.Ordinal, first, last
+	}
+	return l, l.appended(a, first, last, false)
 }
 
-// plain makes a head comparable with a model's, which knows no clock.
-func plain(h spool.Head) spool.Head {
-	h.Due = min(h.Due, 1)
-	return h
+func (l *logModel) appended(a *answer, first, last uint64, repeated bool) error {
+	if a.err != nil || a.res.First != first || a.res.Last != last || a.res.Repeated != repeated || plain(a.res.Head) != l.head {
+		return fmt.Errorf("the append gave %+v, %v; want %d to %d, repeated %v, head %+v", a.res, a.err, first, last, repeated, l.head)
+	}
+	return nil
 }
 
-func (m *machine) claim(rt *rapid.T) {
-	id, l := m.pick(rt)
-	who := m.who(rt)
-	c := spool.Claim{Owner: "o", Session: id, Force: true, SamePrincipal: rapid.Bool().Draw(rt, "same principal"), Principal: who}
-	lease, err := m.s.(spool.Leaser).Claim(m.t.Context(), c)
-	if m.foreign(l, c.SamePrincipal, who, err) {
-		return
+func (l logModel) stepClaim(c *spool.Claim, a *answer) (logModel, error) {
+	repeated := c.ID != "" && l.exists && l.owned && l.claim == c.ID && l.owner == c.Owner
+	switch {
+	case repeated:
+		return l, l.granted(a)
+	case l.foreign(c.SamePrincipal, c.Principal):
+		return l, wants(a, spool.ErrExists)
+	case !c.Force && (!l.exists || l.owned || l.head.Due == 0 && l.head.Status != chunk.StatusActive):
+		return l, wants(a, spool.ErrNothingDue)
 	}
-	l.create(who, lease.Head.Incarnation, 0)
-	l.head.Epoch = max(lease.Epoch, l.head.Epoch+1)
-	l.ordinal, l.last = 0, nil
-	if err != nil || lease.Epoch != l.head.Epoch || plain(lease.Head) != l.head {
-		m.Fatalf("claim gave %+v, %v; want head %+v", lease, err, l.head)
-	}
+	l.create(c.Principal, a.lease.Head.Incarnation, 0)
+	l.head.Epoch = max(a.lease.Epoch, l.head.Epoch+1)
+	l.ordinal, l.first, l.last = 0, 0, 0
+	l.owned, l.claim, l.owner = true, c.ID, c.Owner
+	return l, l.granted(a)
 }
 
-func (m *machine) append(rt *rapid.T) {
-	id, l := m.pick(rt)
-	a := spool.Append{Session: id, Epoch: max(l.head.Epoch, 1), Writer: "w", Records: m.batch(rt, 0)}
-	a.Ordinal = l.ordinal + 1
-	a.Row.Principal = m.who(rt) // ignored: the session exists
-	a.Row.Status = rapid.SampledFrom([]chunk.Status{"", chunk.StatusActive, chunk.StatusPaused, chunk.StatusEnded}).Draw(rt, "status")
-	if rapid.Bool().Draw(rt, "settles") {
-		a.Settle = &spool.Settle{Seen: rapid.Uint64Range(0, l.head.Seq).Draw(rt, "seen"), Next: int64(rapid.IntRange(0, 1).Draw(rt, "next"))}
+func (l *logModel) granted(a *answer) error {
+	if a.err != nil || a.lease.Epoch != l.head.Epoch || plain(a.lease.Head) != l.head {
+		return fmt.Errorf("the claim gave %+v, %v; want head %+v", a.lease, a.err, l.head)
 	}
-	res, err := m.s.Append(m.t.Context(), a)
-	if !l.exists || l.head.Epoch == 0 {
-		if !errors.Is(err, spool.ErrSuperseded) {
-			m.Fatalf("append without a claim: %+v, %v", res, err)
-		}
-		return
-	}
-	first, last := l.add(a.Records)
-	if a.Row.Status != "" {
-		l.head.Status = a.Row.Status
-	}
-	if a.Settle != nil && l.command <= a.Settle.Seen {
-		l.head.Due, l.head.Pending = a.Settle.Next, false
-	}
-	l.ordinal++
-	l.last, l.lastRes = &a, res
-	m.result(res, err, first, last, l)
+	return nil
 }
 
-func (m *machine) repeat(rt *rapid.T) {
-	_, l := m.pick(rt)
-	if l.last == nil || !l.exists {
-		return
-	}
-	res, err := m.s.Append(m.t.Context(), *l.last)
-	if err != nil || !res.Repeated || res.First != l.lastRes.First || res.Last != l.lastRes.Last || plain(res.Head) != l.head {
-		m.Fatalf("repeat gave %+v, %v; first %+v, head %+v", res, err, l.lastRes, l.head)
-	}
-}
-
-func (m *machine) stale(rt *rapid.T) {
-	id, l := m.pick(rt)
-	epoch := rapid.Uint64Range(1, l.head.Epoch+2).Draw(rt, "epoch")
-	if l.exists && epoch == l.head.Epoch {
-		return
-	}
-	res, err := m.s.Append(m.t.Context(), spool.Append{Session: id, Epoch: epoch, Writer: "w", Ordinal: 1, Records: m.batch(rt, 1)})
-	if !errors.Is(err, spool.ErrSuperseded) {
-		m.Fatalf("append under epoch %d of %d: %+v, %v", epoch, l.head.Epoch, res, err)
-	}
-}
-
-func (m *machine) trim(rt *rapid.T) {
-	id, l := m.pick(rt)
-	traceFloor, floor := rapid.Uint64Range(0, l.head.Seq+3).Draw(rt, "traceFloor"), rapid.Uint64Range(0, l.head.Seq+3).Draw(rt, "floor")
-	err := m.s.(spool.Trimmer).Trim(m.t.Context(), id, traceFloor, floor)
+func (l logModel) stepTrim(traceFloor, floor uint64, a *answer) (logModel, error) {
 	if !l.exists {
-		if !errors.Is(err, spool.ErrNotFound) {
-			m.Fatalf("trim of nothing: %v", err)
-		}
-		return
-	}
-	if err != nil {
-		m.Fatalf("trim: %v", err)
+		return l, wants(a, spool.ErrNotFound)
 	}
 	h := &l.head
 	h.Floor = max(h.Floor, min(floor, h.Seq))
 	h.TraceFloor = max(h.TraceFloor, min(traceFloor, h.Seq), h.Floor)
-	l.records = slices.DeleteFunc(l.records, func(r chunk.Record) bool {
+	l.records = slices.DeleteFunc(slices.Clone(l.records), func(r chunk.Record) bool {
 		return r.Seq <= h.Floor || r.Seq <= h.TraceFloor && r.Class == chunk.Trace
 	})
+	return l, wants(a, nil)
 }
 
-func (m *machine) delete(rt *rapid.T) {
-	id, l := m.pick(rt)
-	err := m.s.(spool.Trimmer).Delete(m.t.Context(), id)
-	if !l.exists {
-		if !errors.Is(err, spool.ErrNotFound) {
-			m.Fatalf("delete of nothing: %v", err)
+// stepRead checks records and the head that came with them, also with an error.
+func (l *logModel) stepRead(c *readCall, a *answer) error {
+	var want []chunk.Record
+	trimmed, limit := c.after < l.head.TraceFloor, c.max
+	switch {
+	case c.q != nil && c.q.Backwards:
+		trimmed, limit = false, c.q.Max
+		for _, r := range slices.Backward(l.records) {
+			if r.Class == chunk.Kept && (c.q.Before == 0 || r.Seq < c.q.Before) {
+				want = append(want, r)
+			}
 		}
-		return
-	}
-	if err != nil {
-		m.Fatalf("delete: %v", err)
-	}
-	*l = logModel{head: spool.Head{Epoch: l.head.Epoch, Incarnation: l.head.Incarnation}}
-}
-
-func (m *machine) read(rt *rapid.T) {
-	id, l := m.pick(rt)
-	after, n := rapid.Uint64Range(0, l.head.Seq+1).Draw(rt, "after"), rapid.IntRange(1, 30).Draw(rt, "max")
-	var all, kept []chunk.Record
-	for _, r := range l.records {
-		if r.Seq > after {
-			all = append(all, r)
-			if r.Class == chunk.Kept {
-				kept = append(kept, r)
+	case c.q != nil:
+		trimmed, limit = c.q.After < l.head.Floor, c.q.Max
+		for _, r := range l.records {
+			if r.Class == chunk.Kept && r.Seq > c.q.After {
+				want = append(want, r)
+			}
+		}
+	default:
+		for _, r := range l.records {
+			if r.Seq > c.after {
+				want = append(want, r)
 			}
 		}
 	}
-	rs, h, err := m.s.Read(m.t.Context(), id, after, n)
-	m.at("Read", h, l)
-	m.records("Read", rs, err, all, n, after < l.head.TraceFloor)
-	rs, h, err = m.s.ReadKept(m.t.Context(), id, spool.KeptQuery{After: after, Max: n})
-	m.at("ReadKept", h, l)
-	m.records("ReadKept", rs, err, kept, n, after < l.head.Floor)
-
-	var back []chunk.Record
-	for _, r := range slices.Backward(l.records) {
-		if r.Class == chunk.Kept && (after == 0 || r.Seq < after) {
-			back = append(back, r)
-		}
-	}
-	rs, h, err = m.s.ReadKept(m.t.Context(), id, spool.KeptQuery{Before: after, Max: n, Backwards: true})
-	m.at("ReadKept backwards", h, l)
-	m.records("ReadKept backwards", rs, err, back, n, false)
-}
-
-// at checks the head that came with records, also with an error.
-func (m *machine) at(what string, got spool.Head, l *logModel) {
-	want := l.head
+	head := l.head
 	if !l.exists {
-		want = spool.Head{}
+		head = spool.Head{}
 	}
-	if got.Due != 0 && want.Due != 0 {
-		got.Due = want.Due // the store's clock
+	if err := wantsHead(a.head, head); err != nil {
+		return err
 	}
-	if got != want {
-		m.Fatalf("%s says that the head is %+v, want %+v", what, got, want)
-	}
-}
-
-func (m *machine) records(what string, got []chunk.Record, err error, want []chunk.Record, n int, trimmed bool) {
 	if trimmed {
-		if !errors.Is(err, spool.ErrTrimmed) || len(got) > 0 {
-			m.Fatalf("%s below the floor: %d records, %v", what, len(got), err)
+		if len(a.records) > 0 {
+			return fmt.Errorf("a partial answer below the floor: %v", texts(a.records))
 		}
-		return
+		return wants(a, spool.ErrTrimmed)
 	}
-	want = want[:min(len(want), n)]
-	if err != nil || !slices.EqualFunc(got, want, sameRecord) {
-		m.Fatalf("%s: %v, %v; want %v", what, texts(got), err, texts(want))
+	want = want[:min(len(want), limit)]
+	if a.err != nil || !slices.EqualFunc(a.records, want, sameRecord) {
+		return fmt.Errorf("read %v, %v; want %v", texts(a.records), a.err, texts(want))
 	}
+	return nil
 }
 
-// reopen takes long, so it happens about once in a sequence.
-func (m *machine) reopen(rt *rapid.T) {
-	if rapid.IntRange(0, 2).Draw(rt, "reopens") == 0 {
-		m.s = m.x.Reopen(m.t, m.s)
-	}
-}
-
-// check runs after every step.
-func (m *machine) check(*rapid.T) {
-	for id, l := range m.logs {
-		h, err := m.s.Head(m.t.Context(), m.prefix+id)
-		if !l.exists {
-			if !errors.Is(err, spool.ErrNotFound) {
-				m.Fatalf("%s: head of nothing: %+v, %v", id, h, err)
-			}
-		} else if err != nil || plain(h) != l.head {
-			m.Fatalf("%s: head %+v, %v; want %+v", id, h, err, l.head)
-		} else if lister, ok := m.s.(spool.Lister); ok {
-			if i, err := lister.Session(m.t.Context(), m.prefix+id); err != nil || i.Bytes != int64(sizeOf(l.records)) {
-				m.Fatalf("%s: %d bytes, %v; want %d", id, i.Bytes, err, sizeOf(l.records))
-			}
-		}
-	}
+// same reports whether two logs are the same.
+func (l *logModel) same(m *logModel) bool {
+	return l.exists == m.exists && l.head == m.head && l.command == m.command &&
+		l.ordinal == m.ordinal && l.first == m.first && l.last == m.last &&
+		l.owned == m.owned && l.claim == m.claim && l.owner == m.owner &&
+		slices.EqualFunc(l.records, m.records, sameRecord)
 }

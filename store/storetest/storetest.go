@@ -45,6 +45,15 @@ type Options struct {
 	// KnowsDead says that the leases of a process that was killed can be claimed at
 	// once, if they were claimed with [spool.Claim].InProcess. It needs Location.
 	KnowsDead bool
+	// Another opens another instance on the data of s, with connections and caches of its
+	// own, and with the clock of s; a store in memory returns s. Each check then spreads its
+	// calls over three instances. It needs a store with all roles, but for
+	// [spool.Prober].
+	Another func(t testing.TB, s spool.Store) spool.Store
+	// Rewind notes the state of the engine of s. The function that it returns sets the
+	// engine back to it, as a promoted replica or a restored backup would, while s stays
+	// connected; with Another, all instances do.
+	Rewind func(t testing.TB, s spool.Store) (back func())
 	// Break cuts s off from its engine and returns what mends the connection.
 	Break func(t testing.TB, s spool.Store) (mend func())
 	// Again is no promise. It says that stores of this driver which differ from
@@ -82,6 +91,9 @@ func Run(t *testing.T, open Factory, options ...Options) {
 	if len(options) > 0 {
 		x.Options = options[0]
 	}
+	if x.Another != nil {
+		x.spreadOut()
+	}
 	groups := []struct {
 		name   string
 		checks []check
@@ -102,6 +114,7 @@ func Run(t *testing.T, open Factory, options ...Options) {
 		{"Keep", keepChecks},
 		{"Life", lifeChecks},
 		{"Model", modelChecks},
+		{"Linear", linearChecks},
 		{"Process", append(processChecks, churnChecks...)},
 		{"Dead", deadChecks},
 		{"Logs", logChecks},
