@@ -5,6 +5,7 @@ package contract
 
 import (
 	"encoding/base64"
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -32,19 +33,19 @@ func CheckAppend(a *spool.Append) error {
 		return chunk.ErrInvalid.Because("only an owner's append can show a session").With(a.Session, nil)
 	case a.Epoch > 0 && a.SamePrincipal:
 		return chunk.ErrInvalid.Because("only a command append can name its session's principal").With(a.Session, nil)
-	case len(a.Records) > spool.MaxAppendRecords:
-		return chunk.ErrTooLarge.Because("the append has too many records").With(a.Session, nil)
 	}
-	total := 0
-	for i := range a.Records {
-		n := len(a.Records[i].Data)
-		if n > chunk.MaxRecordBytes {
-			return chunk.ErrTooLarge.Because("a record is too large").With(a.Session, nil)
-		}
-		total += n
+	var n names
+	n.check("name of the session", a.Session)
+	n.check("name of the writer", a.Writer)
+	if n.err != nil {
+		return n.err
 	}
-	if total > spool.MaxAppendBytes {
-		return chunk.ErrTooLarge.Because("the append is too large").With(a.Session, nil)
+	err := CheckRow(&a.Row)
+	if err == nil {
+		err = checkRecords(a.Records)
+	}
+	if known, ok := errors.AsType[*chunk.Error](err); ok {
+		return known.With(a.Session, nil)
 	}
 	return nil
 }
@@ -59,8 +60,8 @@ func CheckPrincipal(same bool, principal string, h *spool.Head, session string) 
 	return nil
 }
 
-// CheckClaim fills in a claim's defaults and checks it. It returns nil or
-// [chunk.ErrInvalid]. Drivers call it before anything else.
+// CheckClaim fills in a claim's defaults and checks it. It returns nil,
+// [chunk.ErrTooLarge] or [chunk.ErrInvalid]. Drivers call it before anything else.
 func CheckClaim(c *spool.Claim) error {
 	if c.Owner == "" {
 		return chunk.ErrInvalid.Because("a claim names no owner")
@@ -74,10 +75,21 @@ func CheckClaim(c *spool.Claim) error {
 	if c.SamePrincipal && c.Session == "" {
 		return chunk.ErrInvalid.Because("a claim for the sessions of a principal names no session")
 	}
+	if len(c.Agents) > MaxAgents {
+		return chunk.ErrTooLarge.Because("the claim is for too many agent types")
+	}
 	if c.TTL <= 0 {
 		c.TTL = spool.DefaultLeaseTTL
 	}
-	return nil
+	var n names
+	n.check("id of the claim", c.ID)
+	n.check("name of the owner", c.Owner)
+	n.check("name of the session", c.Session)
+	n.check("principal", c.Principal)
+	for _, agent := range c.Agents {
+		n.check("agent type", agent)
+	}
+	return n.err
 }
 
 // Matches reports whether the claim wants sessions of this agent type.

@@ -131,6 +131,9 @@ func (s *Store) SaveFold(ctx context.Context, session, name string, f spool.Save
 	if err := s.usable(ctx); err != nil {
 		return err
 	}
+	if err := contract.CheckFold(session, name, &f); err != nil {
+		return err
+	}
 	ss, err := s.existing(session)
 	if err != nil {
 		return err
@@ -164,6 +167,9 @@ func (s *Store) LoadFold(ctx context.Context, session, name string) (spool.Saved
 // PutBlob implements [spool.BlobStore].
 func (s *Store) PutBlob(ctx context.Context, session, hash string, data []byte) error {
 	if err := s.usable(ctx); err != nil {
+		return err
+	}
+	if err := contract.CheckBlob(session, hash, data); err != nil {
 		return err
 	}
 	ss, err := s.place(session)

@@ -77,8 +77,12 @@ func (ss *session) append(a *spool.Append, now int64) (spool.Appended, error) {
 		return spool.Appended{}, err
 	}
 	numbered := a.Epoch > 0 && a.Ordinal > 0
-	if w := ss.writers[a.Writer]; numbered && a.Ordinal <= w.ordinal {
+	if w, known := ss.writers[a.Writer]; numbered && a.Ordinal <= w.ordinal {
 		return ss.repeat(a, w)
+	} else if numbered && !known {
+		if err := contract.CheckWriter(a.Session, len(ss.writers)); err != nil {
+			return spool.Appended{}, err
+		}
 	}
 	ss.create(a.Row.Principal, false, now)
 	ss.updated = now

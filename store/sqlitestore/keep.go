@@ -244,6 +244,9 @@ func (s *Store) Session(ctx context.Context, session string) (spool.SessionInfo,
 
 // SaveFold implements [spool.FoldStore].
 func (s *Store) SaveFold(ctx context.Context, session, name string, f spool.SavedFold) error {
+	if err := contract.CheckFold(session, name, &f); err != nil {
+		return err
+	}
 	return s.write(ctx, 1+len(f.Data)/256, func(t *tx) error {
 		st, err := t.existing(session)
 		if err != nil {
@@ -276,6 +279,9 @@ func (s *Store) LoadFold(ctx context.Context, session, name string) (f spool.Sav
 
 // PutBlob implements [spool.BlobStore].
 func (s *Store) PutBlob(ctx context.Context, session, hash string, data []byte) error {
+	if err := contract.CheckBlob(session, hash, data); err != nil {
+		return err
+	}
 	return s.write(ctx, 1+len(data)/256, func(t *tx) error {
 		st, err := t.session(session)
 		if err != nil {

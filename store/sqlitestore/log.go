@@ -85,7 +85,9 @@ func (t *tx) admit(st *state, a *spool.Append) (spool.Appended, error) {
 	t.touch(st)
 	w := st.writers[a.Writer]
 	switch {
-	case w == nil || a.Ordinal == 0 || a.Ordinal > w.ordinal:
+	case w == nil && a.Ordinal > 0:
+		return spool.Appended{}, contract.CheckWriter(a.Session, len(st.writers))
+	case a.Ordinal == 0 || a.Ordinal > w.ordinal:
 		return spool.Appended{}, nil
 	case a.Ordinal < w.ordinal:
 		return spool.Appended{}, chunk.ErrInvalid.Because("a later append of this writer is stored").With(a.Session, nil)

@@ -3,6 +3,7 @@ package storetest_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"runtime"
@@ -227,6 +228,22 @@ var faults = map[string]struct {
 				return s.Delete(ctx, session)
 			}
 			return s.Expire(ctx, session, idle)
+		}
+	}},
+	"cuts long titles": {"Bounds", func(f *fault) {
+		f.append = func(ctx context.Context, a spool.Append, next appendFunc) (spool.Appended, error) {
+			a.Row.Title = a.Row.Title[:min(len(a.Row.Title), 255)]
+			return next(ctx, a)
+		}
+	}},
+	"takes any number of writers": {"Bounds", func(f *fault) {
+		f.append = func(ctx context.Context, a spool.Append, next appendFunc) (spool.Appended, error) {
+			res, err := next(ctx, a)
+			if a.Ordinal == 1 && errors.Is(err, chunk.ErrTooLarge) && len(a.Writer) < 10 {
+				a.Ordinal = 0
+				return next(ctx, a)
+			}
+			return res, err
 		}
 	}},
 	"cuts data at the first zero byte": {"Size", func(f *fault) {

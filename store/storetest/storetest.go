@@ -100,6 +100,7 @@ func Run(t *testing.T, open Factory, options ...Options) {
 	}{
 		{"Order", orderChecks},
 		{"Size", sizeChecks},
+		{"Bounds", boundsChecks},
 		{"Repeat", repeatChecks},
 		{"Fence", fenceChecks},
 		{"Command", commandChecks},
