@@ -56,9 +56,10 @@ func (g *Log) Head(ctx context.Context) (Head, error) {
 // into one append.
 //
 // Errors: [chunk.ErrInvalidID] for a bad command id, [chunk.ErrInvalidChunk] for any
-// other invalid chunk or one that is not a command, [chunk.ErrTooLarge], or the
-// store's. While the outcome is unknown the append is repeated. It does no harm if both
-// are stored, since the fold takes the first command of an id.
+// other invalid chunk or one that is not a command, [chunk.ErrTooLarge], [ErrQuota] if it
+// begins a turn and [Options].Policy does not allow one, or the store's. While the outcome
+// is unknown the append is repeated. It does no harm if both are stored, since the fold
+// takes the first command of an id.
 func (g *Log) Command(ctx context.Context, row Row, chunks ...chunk.Chunk) (Appended, error) {
 	return g.command(ctx, Append{Row: row}, chunks)
 }
@@ -83,6 +84,9 @@ func (g *Log) command(ctx context.Context, a Append, chunks []chunk.Chunk) (Appe
 		if err := chunk.Validate(c); err != nil {
 			return Appended{}, err
 		}
+	}
+	if err := g.admit(ctx, &a, chunks); err != nil {
+		return Appended{}, err
 	}
 	e := chunkEncoder{g: g, base: chunk.Base{AgentID: g.session}}
 	recs, err := e.encode(ctx, chunks)

@@ -38,6 +38,8 @@ type Options struct {
 	TailBytes int
 	// BatchRecords bounds the records of one append. 0: MaxAppendRecords.
 	BatchRecords int
+	// Policy limits sessions: their age, their size and their turns.
+	Policy Policy
 	// Warm is how many unused logs stay cached. 0: 32.
 	Warm int
 }

@@ -79,6 +79,7 @@ var codes = map[string]CodeInfo{
 	"nothing_to_resume":   {CategorySession, 409, false},
 	"not_interruptible":   {CategorySession, 409, false},
 	"busy":                {CategorySession, 409, true},
+	"quota_exceeded":      {CategorySession, 409, false},
 	"already_answered":    {CategorySession, 409, false},
 	"too_late":            {CategorySession, 409, false},
 	"not_waiting":         {CategorySession, 409, true},

@@ -82,6 +82,10 @@ func (f *Fold) LiveAt(n uint64) (turnID string, live bool) {
 	return turnID, false
 }
 
+// Begun returns how many turns the session has had, with those that waiting commands will
+// begin. Turns that the history forgot count.
+func (f *Fold) Begun() int { return len(f.Turns) + len(f.Waiting) }
+
 // TurnAt returns the latest turn of which a run had started at sequence n, or nil.
 func (f *Fold) TurnAt(n uint64) *Turn {
 	i := sort.Search(len(f.Turns), func(i int) bool { return f.Turns[i].Runs[0].Start > n })

@@ -44,7 +44,7 @@ func Text(text string) Input {
 
 // Execute begins a turn and returns at once; whichever runner serves the session
 // runs it, in this process or another. It fails with [spool.ErrBusy],
-// [chunk.ErrIDConflict] if the command's id, or an assistant message, has the id already,
+// [spool.ErrQuota], [chunk.ErrIDConflict] if the command's id, or an assistant message, has the id already,
 // [chunk.ErrInvalidChunk] for a message that is not the user's, and as
 // [spool.Log.Command] does.
 func Execute(ctx context.Context, logs *spool.Logs, in Input) (*Handle, error) {

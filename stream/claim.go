@@ -288,6 +288,10 @@ func (r *run) start(ctx context.Context, t terms, s stands) error {
 				return err
 			}
 		}
+	default: // a message that waits was admitted when it came
+		if err := r.log.CheckQuota(ctx); err != nil {
+			return err
+		}
 	}
 	start.TurnID, start.MessageID = r.info.TurnID, r.messageID
 	if t.counted && !r.in.open {

@@ -47,7 +47,8 @@ type ExternalRun struct {
 // Claim opens an external run in a session, which need not exist. If a user's message
 // waits there, the run answers it. If the last run was paused by its producer, the new
 // run continues its turn. It fails with [spool.ErrBusy] while an agent's run is open or
-// about to be, or another claim on an external run is valid, and with [spool.ErrExists]
+// about to be, or another claim on an external run is valid, with [spool.ErrQuota] if it
+// would begin a turn and the policy does not allow one, and with [spool.ErrExists]
 // if the session exists and has another principal than row's.
 func (e *External) Claim(ctx context.Context, session string, row spool.Row, agentType string) (ExternalRun, error) {
 	if err := chunk.CheckSessionID(session); err != nil {

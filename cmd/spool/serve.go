@@ -40,6 +40,8 @@ type serveCmd struct {
 	TraceAge    time.Duration    `default:"24h" help:"How long an idle session keeps the deltas and progress of its answers; 0 keeps them for ever. The answers themselves are always kept."`
 	TraceLength int              `name:"trace-records" placeholder:"N" default:"10000" help:"How many records, counted back from its end, an idle session keeps in full (10,000 by default); 0 is all."`
 	MaxAnswer   int              `name:"max-answer" placeholder:"BYTES" default:"8388608" help:"How many bytes the text, reasoning and arguments of one answer may have (8 MiB by default). A run whose model says more ends with what was said; 0 is no limit."`
+	MaxSession  int              `name:"max-session-bytes" placeholder:"BYTES" default:"0" help:"Size in bytes (records and large values) from which on a session takes no further message: 409 quota_exceeded. Nothing is deleted; 0 is no limit."`
+	MaxTurns    int              `name:"max-turns" placeholder:"N" default:"0" help:"Turns after which a session takes no further message: 409 quota_exceeded. Nothing is deleted; 0 is no limit."`
 	WaitLimit   time.Duration    `default:"0" help:"How long a run waits for an answer. After that, an approval counts as denied and a call that the page executes fails; 0 waits for ever."`
 	DrainGrace  time.Duration    `default:"5s" help:"How long open runs may take after SIGTERM to end or to finish their model or tool phase. The next start continues them."`
 	Recover     bool             `default:"true" negatable:"" help:"Continue runs whose process was lost. With --no-recover they fail, and what they had shown is kept as their answer."`
@@ -104,10 +106,12 @@ func (c *serveCmd) Run(ctx context.Context, std streams) error {
 
 // logs returns the logs of a store, behind the test gate if there is one.
 func (c *serveCmd) logs(store closableStore, log *slog.Logger) *spool.Logs {
+	o := &spool.Options{Logger: log, Policy: spool.Policy{Limits: spool.Limits{MaxBytes: int64(c.MaxSession), MaxTurns: c.MaxTurns}}}
 	if c.Gate == "" {
-		return spool.NewLogs(store, &spool.Options{Logger: log})
+		return spool.NewLogs(store, o)
 	}
-	return spool.NewLogs(newGate(store, c.Gate), &spool.Options{Logger: log, BatchRecords: 1})
+	o.BatchRecords = 1
+	return spool.NewLogs(newGate(store, c.Gate), o)
 }
 
 func (c *serveCmd) runnerOptions(metrics *runner.Metrics) *runner.Options {
@@ -223,7 +227,8 @@ func (c *serveCmd) check() error {
 			return wrong(name, rate, "0 or more")
 		}
 	}
-	for name, n := range map[string]int{"--trace-records": c.TraceLength, "--max-readers": c.MaxReaders, "--max-answer": c.MaxAnswer, "--body-memory": c.BodyMemory} {
+	for name, n := range map[string]int{"--trace-records": c.TraceLength, "--max-readers": c.MaxReaders, "--max-answer": c.MaxAnswer, "--body-memory": c.BodyMemory,
+		"--max-session-bytes": c.MaxSession, "--max-turns": c.MaxTurns} {
 		if n < 0 {
 			return wrong(name, n, "0 or more")
 		}

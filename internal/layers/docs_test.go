@@ -39,6 +39,7 @@ var given = map[string]struct {
 			var token, run string
 			var c *client.Client
 			var s *client.Session`},
+	"docs/library.md": {names: `var store spool.Store`},
 	"docs/merlin.md": {names: `
 			var ctx tool.Context
 			var w http.ResponseWriter

@@ -83,7 +83,7 @@ type Source = wire.Stream
 // Handle answers a request. A POST appends commands and streams the run that answers
 // them; a GET attaches to the session.
 //
-// Errors: those of this package, a [*BusyError], the cursor errors of package
+// Errors: those of this package, a [*BusyError], [spool.ErrQuota], the cursor errors of package
 // spool, and the store's.
 func Handle(ctx context.Context, d *Deps, p Params) (*Response, error) {
 	if p.Body != nil {

@@ -71,7 +71,7 @@ const resumePatience = 2 * time.Second
 
 // Resume continues a session. It returns when the run has begun, or when it is clear
 // that there will be none. Errors: [spool.ErrNotFound] for an unknown session,
-// [ErrNothingToResume], [ErrNoSuchCheckpoint], a [*BusyError], [wire.ErrMalformed] and
+// [ErrNothingToResume], [ErrNoSuchCheckpoint], a [*BusyError], [spool.ErrQuota], [wire.ErrMalformed] and
 // [ErrNoMessage] for invalid options, and the store's.
 func Resume(ctx context.Context, d *Deps, session string, o ResumeOptions) (*Settled, error) {
 	if err := o.Check(); err != nil {
@@ -90,6 +90,9 @@ func Resume(ctx context.Context, d *Deps, session string, o ResumeOptions) (*Set
 		return nil, err
 	}
 	if r.stop { // it waits for answers; that pause is ended first
+		if err := g.CheckQuota(ctx); err != nil {
+			return nil, err
+		}
 		if _, err := Stop(ctx, d, session, StopOptions{}); err != nil {
 			return nil, err
 		}

@@ -27,6 +27,11 @@ func (r *resumption) rollBack(ctx context.Context, g *Session) error {
 		return err
 	}
 	r.resume.NoRun = !r.resume.WithMessage && !f.Owed().Goes()
+	if !r.resume.NoRun {
+		if err := g.CheckQuota(ctx); err != nil {
+			return err
+		}
+	}
 	series := f.Owed().Content("replace-"+hash(r.id, r.at.ID), r.at.ID)
 	last := len(series) - 1
 	var batch []chunk.Chunk
