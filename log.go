@@ -10,6 +10,7 @@ import (
 
 	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/fold"
+	"github.com/spool-run/spool/internal/wait"
 )
 
 // giveUp is how long an append of unknown outcome is repeated if there is no lease, and
@@ -128,9 +129,10 @@ func (g *Log) append(ctx context.Context, a Append, patience time.Duration, insi
 	unknown := false // an attempt may have been stored
 	for failures := 0; ; failures++ {
 		since := g.tail.seen()
-		try, cancel := context.WithTimeout(ctx, attempt)
+		g.tail.appends.Add(1)
+		try := wait.Within(ctx, attempt)
 		res, err = g.logs.store.Append(try, a)
-		cancel()
+		try.End()
 		if err == nil {
 			era, err = g.appended(ctx, &a, &res, since)
 			return res, era, err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/spool-run/spool/chunk"
@@ -13,7 +14,11 @@ import (
 const (
 	recordOverhead = 96              // memory of a record beside its Data
 	watchFor       = 5 * time.Second // the length of one store.Wait; an unneeded watcher ends after it
-	pageRecords    = 1000            // the records of one shared read
+	// watchRest is how long the watcher rests if this process appends: its appends reach
+	// readers by publish, each with the store's head, so that the watcher need not wake for
+	// each of them.
+	watchRest   = 2 * time.Millisecond
+	pageRecords = 1000 // the records of one shared read
 )
 
 // tail holds what this process knows of one session's log: the newest head and a
@@ -38,6 +43,8 @@ type tail struct {
 	waiters  int
 	watching bool
 	closed   bool // the store is
+
+	appends atomic.Uint64 // attempts of this process
 
 	lock     lock   // held by the goroutine that reads the store for all readers
 	started  uint64 // refreshes, under mu
@@ -411,6 +418,7 @@ func (t *tail) watch() {
 		}
 		since := seen{t.head, t.era}
 		t.mu.Unlock()
+		appends := t.appends.Load()
 
 		ctx, cancel := context.WithTimeout(t.logs.ctx, watchFor)
 		h, recs, err := t.logs.store.Wait(ctx, t.session, since.head)
@@ -424,6 +432,9 @@ func (t *tail) watch() {
 		case err == nil:
 			if t.hear(h, recs, since); h != since.head && t.seen() != since {
 				failures = 0
+				if appends != t.appends.Load() {
+					_ = t.logs.Sleep(t.logs.ctx, watchRest)
+				}
 				continue
 			}
 			_ = t.logs.Sleep(t.logs.ctx, backoff(failures)) // the head has not changed

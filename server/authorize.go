@@ -96,7 +96,7 @@ func (s *Server) identify(r *request, action Action) (err error) {
 // that need neither: an append under an epoch is fenced by that, and without principals
 // nobody is refused.
 func (s *Server) arrive(r *request, action Action) error {
-	claims := r.URL.Query().Has("claim")
+	claims := r.asks("claim")
 	switch {
 	case action == ActionList || action == ActionOps || s.o.Principal == nil && !claims:
 		return nil

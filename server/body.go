@@ -22,7 +22,7 @@ func (s *Server) limitBody(w http.ResponseWriter, r *http.Request) {
 	if r.Body == nil || r.Body == http.NoBody {
 		return
 	}
-	b := &pacedBody{ReadCloser: r.Body, rc: http.NewResponseController(w), slack: s.o.BodyTimeout, until: time.Now().Add(s.o.BodyTimeout)}
+	b := &pacedBody{ReadCloser: r.Body, rc: http.NewResponseController(w), slack: s.o.BodyTimeout, until: time.Now().Add(s.o.BodyTimeout), left: r.ContentLength}
 	_ = b.rc.SetReadDeadline(b.until)
 	r.Body = b
 }
@@ -35,11 +35,13 @@ type pacedBody struct {
 	rc    *http.ResponseController
 	slack time.Duration
 	until time.Time
+	left  int64 // what has not been read of a body that tells its length
 }
 
 func (b *pacedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	if err == nil {
+	b.left -= int64(n)
+	if err == nil && b.left != 0 {
 		b.until = b.until.Add(time.Duration(n) * time.Second / bodyRate)
 		if latest := time.Now().Add(b.slack); b.until.After(latest) {
 			b.until = latest

@@ -26,7 +26,7 @@ func (s *Server) produce(w http.ResponseWriter, r *request) error {
 		return err
 	}
 	w.Header().Set(frontend.HeaderSession, r.session)
-	if r.URL.Query().Has("claim") {
+	if r.asks("claim") {
 		row := spool.Row{Agent: s.o.Chat.Agent, Principal: r.owner}
 		run, err := s.external.Claim(r.Context(), r.session, row, r.URL.Query().Get("agent"))
 		if err != nil {

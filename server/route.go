@@ -23,6 +23,11 @@ type request struct {
 	held       int64 // bytes of the budget that its body holds
 }
 
+// asks reports whether the request's query has a parameter.
+func (r *request) asks(name string) bool {
+	return r.URL.RawQuery != "" && r.URL.Query().Has(name)
+}
+
 type handler func(w http.ResponseWriter, r *request) error
 
 // route is one line of the table. Its name is its pattern; {session} in it is
@@ -117,7 +122,7 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request, name *string) {
 			return
 		}
 		req := &request{Request: r, vars: vars, session: vars["session"]}
-		if req.URL.Query().Has("startIndex") {
+		if req.asks("startIndex") {
 			req.session, req.vars["run"] = chat.SplitRunID(req.session)
 		}
 		var err error
