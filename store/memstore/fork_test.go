@@ -276,3 +276,34 @@ func TestRaise(t *testing.T) {
 		}
 	}
 }
+
+// rewound is a store whose engine can be set back to a fork of it.
+type rewound struct {
+	*storetest.Rewound
+	engine *memstore.Store
+	clock  *storetest.Clock
+}
+
+// A fork that is raised is what an engine must be that has lost records: the suite sets
+// stores back to it while they are used, and cuts their connections.
+func TestRewoundStore(t *testing.T) {
+	storetest.Run(t, func(t testing.TB) spool.Store {
+		c := open(t).(clocked)
+		return &rewound{storetest.NewRewound(c.Store), c.Store, c.clock}
+	}, storetest.Options{
+		Advance: func(s spool.Store, d time.Duration) { s.(*rewound).clock.Advance(d) },
+		Rewind: func(t testing.TB, s spool.Store) func() {
+			r := s.(*rewound)
+			early := r.engine.Fork(&memstore.Options{Now: r.clock.Now})
+			t.Cleanup(func() { _ = early.Close() })
+			return func() {
+				early.Raise()
+				r.engine = early
+				r.Set(early)
+			}
+		},
+		Break:   func(_ testing.TB, s spool.Store) func() { return s.(*rewound).Cut() },
+		Another: func(_ testing.TB, s spool.Store) spool.Store { return s },
+		Again:   true,
+	})
+}

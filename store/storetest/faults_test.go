@@ -4,19 +4,14 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"os"
-	"os/exec"
 	"runtime"
 	"slices"
-	"strings"
 	"sync"
-	"testing"
 	"time"
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/store/memstore"
-	"github.com/spool-run/spool/store/storetest"
 )
 
 // A suite that cannot fail proves nothing: each of these stores breaks one
@@ -25,7 +20,6 @@ import (
 // fault is a memstore with one thing wrong.
 type fault struct {
 	*memstore.Store
-	clock    *storetest.Clock
 	append   func(ctx context.Context, a spool.Append, next appendFunc) (spool.Appended, error)
 	read     func(rs []chunk.Record, err error) ([]chunk.Record, error)
 	readKept func(q spool.KeptQuery, s *memstore.Store, session string) ([]chunk.Record, spool.Head, error)
@@ -344,58 +338,4 @@ var faults = map[string]struct {
 			}
 		}
 	}},
-}
-
-// faultVariable names the fault that this process runs the suite with.
-const faultVariable = "SPOOL_STORETEST_FAULT"
-
-func TestMain(m *testing.M) {
-	storetest.Main(m, nil)
-}
-
-// TestSuite runs the suite on the store that the environment names.
-func TestSuite(t *testing.T) {
-	storetest.Run(t, func(t testing.TB) spool.Store {
-		clock := storetest.NewClock()
-		return instance(memstore.New(&memstore.Options{Now: clock.Now}), clock)
-	}, storetest.Options{
-		Advance: func(s spool.Store, d time.Duration) { s.(*fault).clock.Advance(d) },
-		Another: func(_ testing.TB, s spool.Store) spool.Store {
-			f := s.(*fault)
-			return instance(f.Store, f.clock)
-		},
-	})
-}
-
-// instance is a store with the fault that the environment names.
-func instance(s *memstore.Store, clock *storetest.Clock) *fault {
-	f := &fault{Store: s, clock: clock}
-	if name := os.Getenv(faultVariable); name != "" {
-		faults[name].make(f)
-	}
-	return f
-}
-
-func TestFaultsAreFound(t *testing.T) {
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, f := range faults {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			cmd := exec.CommandContext(t.Context(), exe, "-test.run=^TestSuite$/^"+f.group, "-rapid.nofailfile")
-			cmd.Env = append(os.Environ(), faultVariable+"="+name)
-			out, err := cmd.CombinedOutput()
-			if name == "none" {
-				if err != nil {
-					t.Fatalf("the suite fails without a fault:\n%s", out)
-				}
-				return
-			}
-			if err == nil || !strings.Contains(string(out), "--- FAIL: TestSuite/"+f.group) || strings.Contains(string(out), "panic:") {
-				t.Fatalf("not found by %s (%v):\n%s", f.group, err, out)
-			}
-		})
-	}
 }

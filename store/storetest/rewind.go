@@ -1,141 +1,225 @@
 package storetest
 
 import (
-	"context"
-	"sync"
+	"errors"
+	"fmt"
+	"testing"
 	"time"
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/chunk"
 )
 
-// Engine is a store with all roles that a [Rewound] passes on.
-type Engine interface {
-	spool.Store
-	spool.Leaser
-	spool.Lister
-	spool.Trimmer
-	spool.Expirer
-	spool.FoldStore
-	spool.BlobStore
+// given is the largest epoch and incarnation that a session's users were told.
+type given struct{ epoch, incarnation uint64 }
+
+func (g *given) see(h spool.Head) {
+	g.epoch, g.incarnation = max(g.epoch, h.Epoch), max(g.incarnation, h.Incarnation)
 }
 
-// Rewound is a store whose engine can be set back to an earlier state, as by a promoted
-// replica or a restored backup, while its users stay connected.
-type Rewound struct {
-	mu     sync.RWMutex
-	engine Engine
-	gone   chan struct{} // closed when the engine is replaced
+// past is a store that was set back, and what its users knew before.
+type past struct {
+	s     spool.Store
+	x     *suite
+	told  map[string]*given
+	early spool.Lease // of session "open", from before the mark
+	late  spool.Lease // the latest one, which is lost
+	seen  spool.Head  // of session "open", when the store was set back
+	waits chan waited
+	due   chan error
 }
 
-// NewRewound returns a store over the engine.
-func NewRewound(e Engine) *Rewound { return &Rewound{engine: e, gone: make(chan struct{})} }
+const (
+	keptRecords = 6 // of session "open", which are there afterwards
+	lostRecords = 8
+)
 
-// Set puts another engine in the place of the present one. Calls that wait fail with
-// [spool.ErrUnavailable], as if their connections were cut.
-func (r *Rewound) Set(e Engine) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.engine = e
-	close(r.gone)
-	r.gone = make(chan struct{})
+func (p *past) write(t testing.TB, l spool.Lease, ordinal uint64, label string, n int) {
+	t.Helper()
+	p.see(put(t, p.s, spool.Append{Session: l.Session, Epoch: l.Epoch, Writer: "w", Ordinal: ordinal,
+		Records: recs(chunk.Trace, label, n), Row: spool.Row{Status: chunk.StatusActive}}).Head, l.Session)
 }
 
-func (r *Rewound) now() Engine {
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	return r.engine
-}
-
-// waiting calls fn with a context that ends when the engine is replaced.
-func (r *Rewound) waiting(ctx context.Context, fn func(context.Context, Engine) error) error {
-	r.mu.RLock()
-	e, gone := r.engine, r.gone
-	r.mu.RUnlock()
-	until, cancel := context.WithCancel(ctx)
-	defer cancel()
-	go func() {
-		select {
-		case <-gone:
-			cancel()
-		case <-until.Done():
-		}
-	}()
-	err := fn(until, e)
-	if err != nil && ctx.Err() == nil && until.Err() != nil {
-		return spool.ErrUnavailable
+func (p *past) see(h spool.Head, session string) {
+	if p.told[session] == nil {
+		p.told[session] = &given{}
 	}
-	return err
+	p.told[session].see(h)
 }
 
-// Wait implements [spool.Store], as the methods below implement it and the roles.
-func (r *Rewound) Wait(ctx context.Context, session string, seen spool.Head) (h spool.Head, next []chunk.Record, err error) {
-	err = r.waiting(ctx, func(ctx context.Context, e Engine) (err error) {
-		h, next, err = e.Wait(ctx, session, seen)
-		return err
-	})
-	return h, next, err
+func (p *past) own(t testing.TB, session, id string) spool.Lease {
+	t.Helper()
+	l := mustClaim(t, p.s, spool.Claim{ID: id, Owner: "o", Session: session, Force: true, TTL: time.Hour})
+	p.see(l.Head, session)
+	return l
 }
 
-func (r *Rewound) AwaitDue(ctx context.Context, c spool.Claim) error {
-	return r.waiting(ctx, func(ctx context.Context, e Engine) error { return e.AwaitDue(ctx, c) })
+func (p *past) delete(t testing.TB, session string) {
+	t.Helper()
+	if err := p.s.(spool.Trimmer).Delete(limit(t), session); err != nil {
+		t.Fatal(err)
+	}
 }
 
-func (r *Rewound) Append(ctx context.Context, a spool.Append) (spool.Appended, error) {
-	return r.now().Append(ctx, a)
+// setBack runs a check on a store that was set back while it was used.
+func setBack(run func(*testing.T, *past)) func(*testing.T, *suite) {
+	return func(t *testing.T, x *suite) {
+		if x.Rewind == nil {
+			return
+		}
+		p := &past{s: x.open(t), x: x, told: map[string]*given{}, due: make(chan error, 1)}
+		_, trims := p.s.(spool.Trimmer)
+		p.early = p.own(t, "open", "c1")
+		p.write(t, p.early, 1, "early", keptRecords)
+		p.own(t, "idle", "")
+		p.own(t, "deleted", "")
+		p.own(t, "deleted later", "")
+		if trims {
+			p.delete(t, "deleted")
+		}
+		back := x.Rewind(t, p.s)
+		p.write(t, p.early, 2, "lost", 2)
+		p.late = p.own(t, "open", "c2")
+		p.write(t, p.late, 1, "lost", lostRecords-2)
+		for _, session := range []string{"idle", "deleted", "made later"} {
+			p.own(t, session, "")
+			p.own(t, session, "")
+		}
+		if trims {
+			p.delete(t, "deleted later")
+			p.own(t, "deleted later", "")
+		}
+		p.seen = head(t, p.s, "open")
+		p.waits = startWait(limit(t), p.s, "open", p.seen)
+		ctx := limit(t)
+		go func() { p.due <- leaser(t, p.s).AwaitDue(ctx, spool.Claim{Owner: "w", Session: "open"}) }()
+		back()
+		run(t, p)
+	}
 }
 
-func (r *Rewound) Read(ctx context.Context, session string, after uint64, max int) ([]chunk.Record, spool.Head, error) {
-	return r.now().Read(ctx, session, after, max)
-}
-
-func (r *Rewound) ReadKept(ctx context.Context, session string, q spool.KeptQuery) ([]chunk.Record, spool.Head, error) {
-	return r.now().ReadKept(ctx, session, q)
-}
-
-func (r *Rewound) Head(ctx context.Context, session string) (spool.Head, error) {
-	return r.now().Head(ctx, session)
-}
-
-func (r *Rewound) Claim(ctx context.Context, c spool.Claim) (spool.Lease, error) {
-	return r.now().Claim(ctx, c)
-}
-
-func (r *Rewound) Renew(ctx context.Context, l spool.Lease) error   { return r.now().Renew(ctx, l) }
-func (r *Rewound) Release(ctx context.Context, l spool.Lease) error { return r.now().Release(ctx, l) }
-
-func (r *Rewound) Sessions(ctx context.Context, q spool.SessionQuery) (spool.SessionPage, error) {
-	return r.now().Sessions(ctx, q)
-}
-
-func (r *Rewound) Session(ctx context.Context, session string) (spool.SessionInfo, error) {
-	return r.now().Session(ctx, session)
-}
-
-func (r *Rewound) Trim(ctx context.Context, session string, traceFloor, floor uint64) error {
-	return r.now().Trim(ctx, session, traceFloor, floor)
-}
-
-func (r *Rewound) Delete(ctx context.Context, session string) error {
-	return r.now().Delete(ctx, session)
-}
-
-func (r *Rewound) Expire(ctx context.Context, session string, idle time.Duration) error {
-	return r.now().Expire(ctx, session, idle)
-}
-
-func (r *Rewound) SaveFold(ctx context.Context, session, name string, f spool.SavedFold) error {
-	return r.now().SaveFold(ctx, session, name, f)
-}
-
-func (r *Rewound) LoadFold(ctx context.Context, session, name string) (spool.SavedFold, error) {
-	return r.now().LoadFold(ctx, session, name)
-}
-
-func (r *Rewound) PutBlob(ctx context.Context, session, hash string, data []byte) error {
-	return r.now().PutBlob(ctx, session, hash, data)
-}
-
-func (r *Rewound) GetBlob(ctx context.Context, session, hash string) ([]byte, error) {
-	return r.now().GetBlob(ctx, session, hash)
+// Promise: if the engine is set back to an earlier state, nothing that was given out is
+// given out again, and those who knew what is lost are told.
+var rewindChecks = []check{
+	{"OldOwnersAreRefused", setBack(func(t *testing.T, p *past) {
+		for what, l := range map[string]spool.Lease{"kept": p.early, "lost": p.late} {
+			for ordinal := uint64(1); ordinal <= 3; ordinal++ { // a repeat is none: what it repeats may be lost
+				_, err := p.s.Append(limit(t), spool.Append{Session: "open", Epoch: l.Epoch, Writer: "w", Ordinal: ordinal, Records: recs(chunk.Trace, "late", 1)})
+				if !errors.Is(err, spool.ErrSuperseded) {
+					t.Errorf("the owner of the lease that was %s appends %d: %v", what, ordinal, err)
+				}
+			}
+			wantErr(t, leaser(t, p.s).Renew(limit(t), l), spool.ErrSuperseded)
+			if err := leaser(t, p.s).Release(limit(t), l); err != nil {
+				t.Error(err)
+			}
+		}
+		if h := head(t, p.s, "open"); h.Seq != keptRecords {
+			t.Fatalf("head %+v, want %d records", h, keptRecords)
+		}
+	})},
+	{"LeasesEnd", setBack(func(t *testing.T, p *past) {
+		if err := <-p.due; err != nil && !errors.Is(err, spool.ErrUnavailable) {
+			t.Fatal(err)
+		}
+		l := mustClaim(t, p.s, spool.Claim{Owner: "next", TTL: time.Minute})
+		if l.Session != "open" || l.Head.Seq != keptRecords || l.Head.Status != chunk.StatusActive {
+			t.Fatalf("claimed %+v", l)
+		}
+		p.write(t, l, 1, "next", 1) // ordinals are forgotten
+		wantTexts(t, log(t, p.s, "open", keptRecords, 10), "next/0")
+	})},
+	{"ClaimsAreNotRepeated", setBack(func(t *testing.T, p *past) {
+		for _, id := range []string{"c1", "c2"} {
+			told := *p.told["open"]
+			if l := p.own(t, "open", id); l.Epoch <= told.epoch {
+				t.Fatalf("claim %s gave epoch %d, and %d before", id, l.Epoch, told.epoch)
+			}
+		}
+	})},
+	{"NumbersOnlyGrow", setBack(func(t *testing.T, p *past) {
+		for session, told := range p.told {
+			was := *told
+			if h, err := p.s.Head(limit(t), session); err == nil && (h.Incarnation <= was.incarnation || h.Epoch < was.epoch) {
+				t.Errorf("%s has head %+v; told was %+v", session, h, was)
+			}
+			l := p.own(t, session, "")
+			if l.Epoch <= was.epoch || l.Head.Incarnation <= was.incarnation || l.Epoch >= 1<<53 || l.Head.Incarnation >= 1<<53 {
+				t.Errorf("%s: %+v; told was %+v", session, l, was)
+			}
+		}
+	})},
+	{"WaitersAreTold", setBack(func(t *testing.T, p *past) {
+		got := <-p.waits
+		if got.err == nil && got.head.Incarnation <= p.seen.Incarnation || got.err != nil && !errors.Is(got.err, spool.ErrUnavailable) {
+			t.Fatalf("Wait gave %+v, %v; seen was %+v", got.head, got.err, p.seen)
+		}
+		if h, next, err := p.s.Wait(limit(t), "open", p.seen); err != nil || h.Incarnation <= p.seen.Incarnation || len(next) > 0 {
+			t.Fatalf("Wait gave %+v, %v, %v; seen was %+v", h, texts(next), err, p.seen)
+		}
+	})},
+	{"ReadersAreTold", func(t *testing.T, x *suite) {
+		for _, more := range []int{0, 1, lostRecords, 2 * lostRecords} {
+			setBack(func(t *testing.T, p *past) {
+				logs := spool.NewLogs(p.s, nil)
+				defer logs.Close()
+				g, err := logs.Log("open")
+				if err != nil {
+					t.Fatal(err)
+				}
+				if more > 0 {
+					p.write(t, p.own(t, "open", ""), 1, "new", more)
+				}
+				r := g.Reader(spool.ReadOptions{After: spool.Cursor{Seq: p.seen.Seq, Incarnation: p.seen.Incarnation}, Follow: true})
+				rs, err := r.Next(limit(t))
+				if !errors.Is(err, spool.ErrCursorAhead) {
+					t.Fatalf("a reader whose cursor is lost gets %v, %v", texts(rs), err)
+				}
+				all := log(t, p.s, "open", 0, 100)
+				if len(all) != keptRecords+more || text(all[0]) != "early/0" || more > 0 && text(all[keptRecords]) != "new/0" {
+					t.Fatalf("the log is %v", texts(all))
+				}
+			})(t, x)
+		}
+	}},
+	{"UnderAReader", func(t *testing.T, x *suite) {
+		if x.Rewind == nil {
+			return
+		}
+		s := x.open(t)
+		l := own(t, s, "s", "o")
+		put(t, s, spool.Append{Session: "s", Epoch: l.Epoch, Records: recs(chunk.Trace, "early", keptRecords)})
+		back := x.Rewind(t, s)
+		put(t, s, spool.Append{Session: "s", Epoch: l.Epoch, Records: recs(chunk.Trace, "lost", lostRecords)})
+		logs := spool.NewLogs(s, nil)
+		defer logs.Close()
+		g, err := logs.Log("s")
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := g.Reader(spool.ReadOptions{Follow: true})
+		var got []string
+		for len(got) < keptRecords+lostRecords {
+			rs, err := r.Next(limit(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, texts(rs)...)
+		}
+		back()
+		next := own(t, s, "s", "next")
+		put(t, s, spool.Append{Session: "s", Epoch: next.Epoch, Records: recs(chunk.Trace, "new", 2*lostRecords)})
+		for {
+			rs, err := r.Next(limit(t))
+			if errors.Is(err, spool.ErrCursorAhead) {
+				break
+			}
+			if err != nil || len(rs) > 0 {
+				t.Fatalf("a reader gets %v after %s, %v", texts(rs), got[len(got)-1], err)
+			}
+		}
+		if want := fmt.Sprintf("lost/%d", lostRecords-1); got[len(got)-1] != want {
+			t.Fatalf("the reader had %v", got)
+		}
+	}},
 }

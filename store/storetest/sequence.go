@@ -34,9 +34,7 @@ var modelChecks = []check{
 				"claim":   m.claim,
 				"append":  m.append,
 				"repeat":  m.repeat,
-				"stale":   m.stale,
-				"renew":   m.renew,
-				"release": m.release,
+				"lease":   m.lease,
 				"read":    m.read,
 				"":        m.check,
 			}
@@ -146,28 +144,22 @@ func (m *machine) epoch(rt *rapid.T, l *logModel) uint64 {
 	return epoch
 }
 
-func (m *machine) stale(rt *rapid.T) {
-	id, l := m.pick(rt)
-	m.do(l, call{append: &spool.Append{Session: id, Epoch: m.epoch(rt, l), Writer: "w", Ordinal: 1, Records: m.batch(rt, 1)}})
-}
-
-func (m *machine) lease(rt *rapid.T) (*spool.Lease, *logModel) {
+// lease appends under a lease that is not the latest one, or renews or releases one.
+func (m *machine) lease(rt *rapid.T) {
 	id, l := m.pick(rt)
 	lease := &spool.Lease{Session: id, Epoch: max(l.head.Epoch, 1), Owner: "o", TTL: time.Hour}
-	if rapid.IntRange(0, 3).Draw(rt, "another's") == 0 {
+	what := rapid.IntRange(0, 2).Draw(rt, "what")
+	if what == 0 || rapid.IntRange(0, 3).Draw(rt, "another's") == 0 {
 		lease.Epoch = m.epoch(rt, l)
 	}
-	return lease, l
-}
-
-func (m *machine) renew(rt *rapid.T) {
-	lease, l := m.lease(rt)
-	m.do(l, call{renew: lease})
-}
-
-func (m *machine) release(rt *rapid.T) {
-	lease, l := m.lease(rt)
-	m.do(l, call{release: lease})
+	switch what {
+	case 0:
+		m.do(l, call{append: &spool.Append{Session: id, Epoch: lease.Epoch, Writer: "w", Ordinal: 1, Records: m.batch(rt, 1)}})
+	case 1:
+		m.do(l, call{renew: lease})
+	default:
+		m.do(l, call{release: lease})
+	}
 }
 
 func (m *machine) trim(rt *rapid.T) {

@@ -64,7 +64,7 @@ type Options struct {
 }
 
 // watchdog ends a test that hangs; no test's outcome depends on it otherwise.
-const watchdog = 10 * time.Minute
+var watchdog = 10 * time.Minute
 
 // suite is what each check gets.
 type suite struct {
@@ -116,6 +116,7 @@ func Run(t *testing.T, open Factory, options ...Options) {
 		{"Life", lifeChecks},
 		{"Model", modelChecks},
 		{"Linear", linearChecks},
+		{"Rewind", rewindChecks},
 		{"Process", append(processChecks, churnChecks...)},
 		{"Dead", deadChecks},
 		{"Logs", logChecks},

@@ -1,0 +1,116 @@
+package storetest_test
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/store/memstore"
+	"github.com/spool-run/spool/store/storetest"
+)
+
+// faultVariable names the fault that this process runs the suite with.
+const faultVariable = "SPOOL_STORETEST_FAULT"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(faultVariable) != "" {
+		storetest.SetWatchdog(5 * time.Second) // for faults by which calls hang
+	}
+	storetest.Main(m, nil)
+}
+
+// place is an engine with its instances, and the fault that the environment names.
+type place struct {
+	fault  string
+	engine *memstore.Store
+	clock  *storetest.Clock
+	all    []*storetest.Rewound
+}
+
+// member is an instance of a place.
+type member struct {
+	*storetest.Rewound
+	place *place
+}
+
+// spoilt returns an instance's view of the engine.
+func (p *place) spoilt() storetest.Engine {
+	if make := engineFaults[p.fault].make; make != nil {
+		return make(p.engine, p)
+	}
+	f := &fault{Store: p.engine}
+	if make := faults[p.fault].make; make != nil {
+		make(f)
+	}
+	return f
+}
+
+func (p *place) instance() spool.Store {
+	r := storetest.NewRewound(p.spoilt())
+	p.all = append(p.all, r)
+	return &member{r, p}
+}
+
+// rewind notes the engine's state, and returns what sets all instances back to it.
+func (p *place) rewind() (back func()) {
+	early := p.engine.Fork(&memstore.Options{Now: p.clock.Now})
+	return func() {
+		if raise := engineFaults[p.fault].raise; raise != nil {
+			raise(early)
+		} else {
+			early.Raise()
+		}
+		p.engine = early
+		for _, r := range p.all {
+			r.Set(p.spoilt())
+		}
+	}
+}
+
+// TestSuite runs the suite on the store that the environment names.
+func TestSuite(t *testing.T) {
+	storetest.Run(t, func(t testing.TB) spool.Store {
+		clock := storetest.NewClock()
+		p := &place{fault: os.Getenv(faultVariable), engine: memstore.New(&memstore.Options{Now: clock.Now}), clock: clock}
+		return p.instance()
+	}, storetest.Options{
+		Advance: func(s spool.Store, d time.Duration) { s.(*member).place.clock.Advance(d) },
+		Another: func(_ testing.TB, s spool.Store) spool.Store { return s.(*member).place.instance() },
+		Rewind:  func(_ testing.TB, s spool.Store) func() { return s.(*member).place.rewind() },
+		Break:   func(_ testing.TB, s spool.Store) func() { return s.(*member).Cut() },
+	})
+}
+
+func TestFaultsAreFound(t *testing.T) {
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	groups := map[string]string{}
+	for name, f := range faults {
+		groups[name] = f.group
+	}
+	for name, f := range engineFaults {
+		groups[name] = f.group
+	}
+	for name, group := range groups {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cmd := exec.CommandContext(t.Context(), exe, "-test.run=^TestSuite$/^"+group, "-rapid.nofailfile")
+			cmd.Env = append(os.Environ(), faultVariable+"="+name)
+			out, err := cmd.CombinedOutput()
+			if name == "none" {
+				if err != nil {
+					t.Fatalf("the suite fails without a fault:\n%s", out)
+				}
+				return
+			}
+			if err == nil || !strings.Contains(string(out), "--- FAIL: TestSuite/"+group) || strings.Contains(string(out), "panic:") {
+				t.Fatalf("not found by %s (%v):\n%s", group, err, out)
+			}
+		})
+	}
+}
