@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql/driver"
 	"errors"
+	"fmt"
 	"math"
 
 	"github.com/spool-run/spool"
@@ -95,13 +96,26 @@ func (t *tx) admit(st *state, a *spool.Append) (spool.Appended, error) {
 	return spool.Appended{First: w.first, Last: w.last, Head: st.head, Repeated: true}, nil
 }
 
-// A read is two statements in one transaction, so that head and records match.
-const (
-	recordColumns = "SELECT seq, type, agent, time, trace, CAST(data AS BLOB) FROM record WHERE sid = (SELECT sid FROM session WHERE id = +?1 AND alive = 1) AND "
+// hotTypes are the types of nearly all records.
+var hotTypes = [...]chunk.Type{chunk.TypeTextDelta, chunk.TypeThinking, chunk.TypeToolArgStreamDelta, chunk.TypeCustom}
+
+// A read is two statements in one transaction, so that head and records match. Every column
+// of a row costs about as much as finding the row, and every string an allocation: class
+// and sequence are one number, a hot type is its index, and the session's own agent is NULL.
+var (
+	recordColumns = "SELECT seq << 1 | trace, " + typeColumn() + ", CASE agent WHEN +?1 THEN NULL ELSE agent END, time, CAST(data AS BLOB) FROM record WHERE sid = (SELECT sid FROM session WHERE id = +?1 AND alive = 1) AND "
 	readAll       = recordColumns + "seq > +?2 ORDER BY seq LIMIT +?3"
 	readKept      = recordColumns + "seq > +?2 AND trace = 0 ORDER BY seq LIMIT +?3"
 	readBack      = recordColumns + "seq < +?2 AND seq > +?4 AND trace = 0 ORDER BY seq DESC LIMIT +?3"
 )
+
+func typeColumn() string {
+	sql := "CASE type"
+	for i, t := range hotTypes {
+		sql += fmt.Sprintf(" WHEN '%s' THEN %d", t, i)
+	}
+	return sql + " ELSE type END"
+}
 
 // Read implements [spool.Store].
 func (s *Store) Read(ctx context.Context, session string, after uint64, max int) ([]chunk.Record, spool.Head, error) {
@@ -142,7 +156,10 @@ func (s *Store) records(ctx context.Context, session string, limit int, how func
 			if sql == readBack {
 				args = append(args, int64(h.Floor))
 			}
-			out, err = c.records(sql, args...)
+			if sql == readAll && from < h.Seq {
+				out = make([]chunk.Record, 0, min(h.Seq-from, uint64(limit), spool.MaxRead))
+			}
+			out, err = c.records(out, session, sql, args...)
 			return err
 		})
 	})
@@ -155,25 +172,29 @@ func (s *Store) records(ctx context.Context, session string, limit int, how func
 // errEnough ends a query whose other rows nobody needs.
 var errEnough = errors.New("enough rows")
 
-// records returns a page of the rows of a statement that selects recordColumns.
-func (c *conn) records(sql string, args ...driver.Value) (out []chunk.Record, err error) {
+// records appends a page of the rows of a statement that selects recordColumns.
+func (c *conn) records(out []chunk.Record, session, sql string, args ...driver.Value) ([]chunk.Record, error) {
 	types := map[string]chunk.Type{}
-	agent := "" // hardly ever changes
+	agent := session // hardly ever changes
 	size := 0
-	err = c.query(func(row []driver.Value) error {
+	err := c.query(func(row []driver.Value) error {
 		n := func(i int) int64 { v, _ := row[i].(int64); return v }
-		typ, _ := row[1].(string)
-		kind, ok := types[typ]
-		if !ok {
-			kind = chunk.Type(typ)
-			types[typ] = kind
+		r := chunk.Record{Seq: uint64(n(0) >> 1), Class: chunk.Class(n(0) & 1), Time: n(3)}
+		if typ, cold := row[1].(string); !cold {
+			r.Type = hotTypes[n(1)]
+		} else if r.Type = types[typ]; r.Type == "" {
+			r.Type = chunk.Type(typ)
+			types[typ] = r.Type
 		}
-		if a, _ := row[2].(string); a != agent {
-			agent = a
+		if other, _ := row[2].(string); row[2] == nil {
+			agent = session
+		} else if other != agent {
+			agent = other
 		}
-		data, _ := row[5].([]byte)
-		out = append(out, chunk.Record{Seq: uint64(n(0)), Type: kind, Agent: agent, Time: n(3), Class: chunk.Class(n(4)), Data: data})
-		if size += len(data); size >= spool.MaxReadBytes {
+		r.Agent = agent
+		r.Data, _ = row[4].([]byte)
+		out = append(out, r)
+		if size += len(r.Data); size >= spool.MaxReadBytes {
 			return errEnough
 		}
 		return nil
