@@ -47,6 +47,9 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, src chat.Source,
 	defer s.metrics.reader(view, -1)
 
 	out := &sink{w: w, rc: http.NewResponseController(w), timeout: s.o.WriteTimeout}
+	if out.ends = r.ProtoMajor > 1; out.ends {
+		out.timeout = max(out.timeout, s.o.Heartbeat)
+	}
 	end := s.copy(ctx, out, src)
 	s.metrics.end(end)
 	s.metrics.bytes.Add(out.n)
@@ -90,6 +93,9 @@ func (s *Server) copy(ctx context.Context, out *sink, src chat.Source) string {
 				if err := out.write([]byte(": hb\n\n")); err != nil {
 					return out.reason(ctx, err)
 				}
+			}
+			if err := out.rest(); err != nil {
+				return out.reason(ctx, err)
 			}
 			wait.cancel()
 			wait.renew(ctx, s.o.Heartbeat/2)
@@ -146,7 +152,8 @@ type sink struct {
 	w       http.ResponseWriter
 	rc      *http.ResponseController
 	timeout time.Duration
-	until   time.Time // the connection's write deadline
+	ends    bool      // a deadline ends the stream even if nothing is being written: HTTP/2
+	until   time.Time // the write deadline of the connection, or of the stream
 	n       int64
 }
 
@@ -183,8 +190,19 @@ func (k *sink) extend() error {
 	return nil
 }
 
+// rest keeps the deadline away from a stream that has nothing to write. It is called at
+// least twice within the timeout.
+func (k *sink) rest() error {
+	if !k.ends {
+		return nil
+	}
+	return k.extend()
+}
+
 func (k *sink) reason(ctx context.Context, err error) string {
-	if errors.Is(err, os.ErrDeadlineExceeded) {
+	// Over HTTP/2 a stream that its deadline has ended looks like one that the client has
+	// closed.
+	if errors.Is(err, os.ErrDeadlineExceeded) || k.ends && !time.Now().Before(k.until) {
 		return endSlow
 	}
 	if errors.Is(context.Cause(ctx), errDraining) {

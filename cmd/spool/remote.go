@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -24,11 +25,19 @@ const localServer = "http://127.0.0.1:8080"
 // remote is the server that a command talks to.
 type remote struct {
 	Server string `aliases:"url" default:"${server}" help:"The server's address."`
+	CACert string `name:"cacert" placeholder:"FILE" help:"Trust the certificates in this file, in PEM format, beside the system's."`
 }
 
 // client returns a client of the server. retry.Max is how often in a row it may fail.
 func (r *remote) client(retry client.Retry) (*client.Client, error) {
-	c, err := client.New(strings.TrimRight(r.Server, "/"), &client.Options{Retry: retry})
+	o := client.Options{Retry: retry}
+	if r.CACert != "" {
+		var err error
+		if o.HTTP, err = trusting(r.CACert); err != nil {
+			return nil, fmt.Errorf("--cacert %s: %w", r.CACert, err)
+		}
+	}
+	c, err := client.New(strings.TrimRight(r.Server, "/"), &o)
 	if errors.Is(err, client.ErrAddress) {
 		return nil, wrong("--server", r.Server, "the address of a server, like http://127.0.0.1:8080")
 	}
@@ -51,6 +60,9 @@ func (r *remote) explained(err error) error {
 	if unreached, ok := errors.AsType[*chunk.Error](err); ok && unreached.Code == client.ErrUnreachable.Code {
 		err = unreached.Err
 	}
+	if e, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		return fmt.Errorf("%s is not trusted: %w (trust its certificate with --cacert FILE)", r.Server, e.Err)
+	}
 	if e, ok := errors.AsType[*net.OpError](err); ok {
 		return fmt.Errorf("%s cannot be reached: %w (is spool serve running there?)", r.Server, e.Err)
 	}
@@ -60,13 +72,16 @@ func (r *remote) explained(err error) error {
 	return err
 }
 
-// command returns a command line for the same server: with --server, unless the command
-// would talk to it anyway.
+// command returns a command line for the same server: with --server and --cacert, unless
+// the command would use them anyway.
 func (r *remote) command(line string) string {
-	if r.Server == cmp.Or(os.Getenv("SPOOL_SERVER"), localServer) {
-		return line
+	if r.Server != cmp.Or(os.Getenv("SPOOL_SERVER"), localServer) {
+		line += " --server " + shellWord(redact.Text(r.Server))
 	}
-	return line + " --server " + shellWord(redact.Text(r.Server))
+	if r.CACert != os.Getenv("SPOOL_CACERT") {
+		line += " --cacert " + shellWord(r.CACert)
+	}
+	return line
 }
 
 // shellWord quotes a word of a command line if a shell would not read it as one.

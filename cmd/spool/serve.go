@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -27,6 +28,9 @@ import (
 
 type serveCmd struct {
 	Addr        string           `default:"127.0.0.1:8080" help:"HOST:PORT to listen on; port 0 takes a free one."`
+	TLSCert     string           `name:"tls-cert" placeholder:"FILE" help:"Serve HTTPS with this certificate, in PEM format, with its chain. HTTP/2 is offered, too. The file and that of --tls-key are loaded again when they change."`
+	TLSKey      string           `name:"tls-key" placeholder:"FILE" help:"The key of --tls-cert, in PEM format."`
+	H2C         bool             `name:"h2c" help:"Accept HTTP/2 in clear text, too, for a proxy that speaks it. Browsers do not."`
 	Store       string           `default:"sqlite:spool.db" help:"sqlite:PATH (with ?sync=normal the last writes may be lost when the power fails) or memory."`
 	Model       string           `help:"scripted (with ?background=0 its answers are not resumed when this process is lost, but made again), openai:NAME, openai-responses:NAME (with ?background=1 the provider keeps working when the connection or this process is lost, and the answer is resumed), anthropic:NAME or replay:PATH (a recorded provider stream, or a folder of them from which the message names one); default from the environment (OPENAI_ or ANTHROPIC_ with API_KEY, BASE_URL, MODEL), else scripted."`
 	DemoRate    float64          `default:"40" help:"Deltas per second of the scripted model; 0 is as fast as possible."`
@@ -73,6 +77,10 @@ func (c *serveCmd) Run(ctx context.Context, std streams) error {
 	if err != nil {
 		return &usageError{err.Error()}
 	}
+	secure, err := c.tls(log)
+	if err != nil {
+		return err
+	}
 	listener, err := listen(c.Addr)
 	if err != nil {
 		return err
@@ -100,8 +108,12 @@ func (c *serveCmd) Run(ctx context.Context, std streams) error {
 	o.Logger, o.Metrics = log, []io.WriterTo{metrics}
 	handler := server.New(logs, o)
 	c.announce(log, listener, served.info)
-	fmt.Fprintf(std.out, "http://%s\n", listener.Addr())
-	return c.serve(ctx, listener, handler, runs, log)
+	scheme := "http"
+	if secure != nil {
+		scheme = "https"
+	}
+	fmt.Fprintf(std.out, "%s://%s\n", scheme, listener.Addr())
+	return c.serve(ctx, listener, c.httpServer(handler, secure, log), handler, runs, log)
 }
 
 // logs returns the logs of a store, behind the test gate if there is one.
@@ -163,20 +175,31 @@ func (c *serveCmd) announce(log *slog.Logger, l net.Listener, info server.Info) 
 	log.Info("serving", "model", info.Model, "store", c.Store)
 }
 
-// serve runs the HTTP server and the runner until ctx ends, then drains it: readers are
-// disconnected first, so that they reconnect to another server; then open runs get
-// their grace period.
-func (c *serveCmd) serve(ctx context.Context, l net.Listener, handler *server.Server, runs *runner.Runner, log *slog.Logger) error {
-	srv := &http.Server{
+// httpServer returns the HTTP server, which speaks TLS if secure is not nil.
+func (c *serveCmd) httpServer(handler http.Handler, secure *tls.Config, log *slog.Logger) *http.Server {
+	return &http.Server{
 		Handler:           handler,
+		TLSConfig:         secure,
+		Protocols:         c.protocols(),
+		HTTP2:             &http.HTTP2Config{WriteByteTimeout: c.WriteLimit}, // a connection that is stuck cannot even reset its streams
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
+}
+
+// serve runs the HTTP server and the runner until ctx ends, then drains it: readers are
+// disconnected first, so that they reconnect to another server; then open runs get
+// their grace period.
+func (c *serveCmd) serve(ctx context.Context, l net.Listener, srv *http.Server, handler *server.Server, runs *runner.Runner, log *slog.Logger) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
-		if err := srv.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		serve := srv.Serve
+		if srv.TLSConfig != nil {
+			serve = func(l net.Listener) error { return srv.ServeTLS(l, "", "") }
+		}
+		if err := serve(l); !errors.Is(err, http.ErrServerClosed) {
 			return err
 		}
 		return nil
