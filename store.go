@@ -113,7 +113,7 @@ type SessionInfo struct {
 // raises the epoch and ends the lease.
 //
 // A driver implements Store and, as far as its engine can, [Leaser], [Lister],
-// [Trimmer], [Expirer], [FoldStore], [BlobStore] and [Prober]; package storetest holds the suite
+// [Trimmer], [Expirer], [FoldStore], [BlobStore], [Importer] and [Prober]; package storetest holds the suite
 // that all of them pass.
 type Store interface {
 	// Append writes a batch atomically and numbers it. Errors: [ErrSuperseded],
@@ -297,6 +297,27 @@ type BlobStore interface {
 	PutBlob(ctx context.Context, session, hash string, data []byte) error
 	// GetBlob returns [ErrNotFound] for an unknown hash.
 	GetBlob(ctx context.Context, session, hash string) ([]byte, error)
+}
+
+// Import is a part of a session that is copied from another store.
+type Import struct {
+	Info    SessionInfo    // the session as the other store has it
+	Epoch   uint64         // of the lease on the session here, which is hidden
+	After   uint64         // the last record of the part before; 0: this is the first, and starts over
+	Records []chunk.Record // with their sequences: above TraceFloor all, up to it the kept ones
+	Done    bool           // this is the last part
+}
+
+// Importer is the role of stores into which sessions of other stores can be copied.
+type Importer interface {
+	// Import stores a part of a session, and renews the lease. The session was created
+	// hidden by a claim. Its head tells how far it is, so that it can be continued by a
+	// later claim, after a crash too. The last part makes the session visible with the
+	// given sequence, status, due time and row, with floors and an incarnation at least as
+	// large as given, and an epoch above the given one, and ends the lease. Errors:
+	// [ErrSuperseded], [ErrExists] for a visible session, [chunk.ErrInvalid] for a part that
+	// does not fit, [chunk.ErrTooLarge] as for [Append].
+	Import(ctx context.Context, i Import) (Head, error)
 }
 
 // Prober is the role of stores that can find out whether they can write.

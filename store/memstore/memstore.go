@@ -25,6 +25,7 @@ var (
 	_ spool.Expirer   = (*Store)(nil)
 	_ spool.FoldStore = (*Store)(nil)
 	_ spool.BlobStore = (*Store)(nil)
+	_ spool.Importer  = (*Store)(nil)
 )
 
 // Options configures a store; nil means the zero value.

@@ -175,25 +175,14 @@ func (ss *session) readKept(q spool.KeptQuery) ([]chunk.Record, error) {
 	return slices.Clone(page(ss.kept[search(ss.kept, q.After+1):], q.Max)), nil
 }
 
-// trim raises the watermarks. Both slices are copied, so that what was
-// trimmed is freed.
+// trim raises the watermarks.
 func (ss *session) trim(traceFloor, floor uint64) {
 	was := ss.head
 	contract.RaiseFloors(&ss.head, traceFloor, floor)
 	if ss.head == was {
 		return
 	}
-	for _, r := range ss.all[:ss.head.TraceFloor-was.TraceFloor] {
-		if r.Class != chunk.Kept {
-			ss.bytes -= int64(len(r.Data))
-		}
-	}
-	gone := search(ss.kept, ss.head.Floor+1)
-	for _, r := range ss.kept[:gone] {
-		ss.bytes -= int64(len(r.Data))
-	}
-	ss.all = slices.Clone(ss.all[ss.head.TraceFloor-was.TraceFloor:])
-	ss.kept = slices.Clone(ss.kept[gone:])
+	ss.free(was)
 	ss.changed()
 }
 

@@ -25,8 +25,12 @@ func (s *Store) Trim(ctx context.Context, session string, traceFloor, floor uint
 	}); err != nil {
 		return err
 	}
-	// The floors are valid from here on. The rows are removed in slices, so that
-	// appends can run in between. The next trim finishes an interrupted one.
+	return s.free(ctx, session)
+}
+
+// free removes the rows below the floors, which are valid already. It does so in slices, so
+// that appends can run in between. The next call finishes an interrupted one.
+func (s *Store) free(ctx context.Context, session string) error {
 	for done := false; !done; {
 		if err := s.write(ctx, slice, func(t *tx) error {
 			var err error

@@ -36,6 +36,7 @@ var (
 	_ spool.Expirer   = (*Store)(nil)
 	_ spool.FoldStore = (*Store)(nil)
 	_ spool.BlobStore = (*Store)(nil)
+	_ spool.Importer  = (*Store)(nil)
 	_ spool.Prober    = (*Store)(nil)
 )
 

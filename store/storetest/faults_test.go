@@ -25,6 +25,7 @@ type fault struct {
 	readKept func(q spool.KeptQuery, s *memstore.Store, session string) ([]chunk.Record, spool.Head, error)
 	wait     func(ctx context.Context, s *memstore.Store, session string, seen spool.Head) (spool.Head, []chunk.Record, error)
 	claim    func(c spool.Claim) spool.Claim
+	importer func(i spool.Import) spool.Import
 	session  func(i spool.SessionInfo) spool.SessionInfo
 	query    func(q spool.SessionQuery) spool.SessionQuery
 	expire   func(ctx context.Context, s *memstore.Store, session string, idle time.Duration) error
@@ -88,6 +89,13 @@ func (f *fault) Expire(ctx context.Context, session string, idle time.Duration) 
 		return f.expire(ctx, f.Store, session, idle)
 	}
 	return f.Store.Expire(ctx, session, idle)
+}
+
+func (f *fault) Import(ctx context.Context, i spool.Import) (spool.Head, error) {
+	if f.importer != nil {
+		i = f.importer(i)
+	}
+	return f.Store.Import(ctx, i)
 }
 
 // faults says what is wrong and in which group of checks it must show at the
@@ -222,6 +230,31 @@ var faults = map[string]struct {
 				return s.Delete(ctx, session)
 			}
 			return s.Expire(ctx, session, idle)
+		}
+	}},
+	"imports under epochs of its own": {"Import", func(f *fault) {
+		f.importer = func(i spool.Import) spool.Import { i.Info.Head.Epoch = 0; return i }
+	}},
+	"imports into incarnations of its own": {"Import", func(f *fault) {
+		f.importer = func(i spool.Import) spool.Import { i.Info.Head.Incarnation = min(i.Info.Head.Incarnation, 1); return i }
+	}},
+	"shows half of an import": {"Import", func(f *fault) {
+		f.importer = func(i spool.Import) spool.Import {
+			if n := len(i.Records); n > 0 && i.Records[n-1].Seq > i.Info.Head.TraceFloor {
+				i.Info.Head.Seq, i.Done = i.Records[n-1].Seq, true
+			}
+			return i
+		}
+	}},
+	"forgets the commands of an import": {"Import", func(f *fault) {
+		f.importer = func(i spool.Import) spool.Import { i.Info.Head.Pending = false; return i }
+	}},
+	"imports what follows nothing": {"Import", func(f *fault) {
+		f.importer = func(i spool.Import) spool.Import {
+			if len(i.Records) > 0 && i.Records[0].Seq > i.Info.Head.TraceFloor {
+				i.Info.Head.TraceFloor, i.After = i.Records[0].Seq-1, 0
+			}
+			return i
 		}
 	}},
 	"cuts long titles": {"Bounds", func(f *fault) {

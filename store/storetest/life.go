@@ -49,6 +49,10 @@ func calls(s spool.Store) map[string]func(context.Context) error {
 		m["PutBlob"] = func(ctx context.Context) error { return r.PutBlob(ctx, "s", "sha256:x", []byte("x")) }
 		m["GetBlob"] = func(ctx context.Context) error { _, err := r.GetBlob(ctx, "s", "sha256:x"); return err }
 	}
+	if r, ok := s.(spool.Importer); ok {
+		i := spool.Import{Info: spool.SessionInfo{Session: "s", Head: spool.Head{Incarnation: 1, Status: chunk.StatusEnded}}, Epoch: 1}
+		m["Import"] = func(ctx context.Context) error { _, err := r.Import(ctx, i); return err }
+	}
 	if r, ok := s.(spool.Prober); ok {
 		m["Probe"] = r.Probe
 	}

@@ -19,6 +19,7 @@ type Engine interface {
 	spool.Expirer
 	spool.FoldStore
 	spool.BlobStore
+	spool.Importer
 }
 
 // Lost says what of a call a connection loses.
@@ -209,4 +210,9 @@ func (r *Rewound) PutBlob(ctx context.Context, session, hash string, data []byte
 func (r *Rewound) GetBlob(ctx context.Context, session, hash string) (data []byte, err error) {
 	err = r.call(func(e Engine) (err error) { data, err = e.GetBlob(ctx, session, hash); return err })
 	return data, err
+}
+
+func (r *Rewound) Import(ctx context.Context, i spool.Import) (h spool.Head, err error) {
+	err = r.call(func(e Engine) (err error) { h, err = e.Import(ctx, i); return err })
+	return h, err
 }

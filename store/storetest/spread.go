@@ -182,3 +182,7 @@ func (s *spread) PutBlob(ctx context.Context, session, hash string, data []byte)
 func (s *spread) GetBlob(ctx context.Context, session, hash string) ([]byte, error) {
 	return s.one().GetBlob(ctx, session, hash)
 }
+
+func (s *spread) Import(ctx context.Context, i spool.Import) (spool.Head, error) {
+	return s.one().Import(ctx, i)
+}

@@ -113,6 +113,7 @@ func Run(t *testing.T, open Factory, options ...Options) {
 		{"Hidden", hiddenChecks},
 		{"Age", ageChecks},
 		{"Keep", keepChecks},
+		{"Import", importChecks},
 		{"Life", lifeChecks},
 		{"Model", modelChecks},
 		{"Linear", linearChecks},
