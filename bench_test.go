@@ -18,9 +18,12 @@ import (
 
 // BenchmarkAppendToReader is the time from Append to the record's arrival at a
 // waiting reader.
-func BenchmarkAppendToReader(b *testing.B) {
+func BenchmarkAppendToReader(b *testing.B)       { benchAppendToReader(b, WriterOptions{}) }
+func BenchmarkAppendToReaderMerged(b *testing.B) { benchAppendToReader(b, WriterOptions{Merge: true}) }
+
+func benchAppendToReader(b *testing.B, o WriterOptions) {
 	store, g := newTestLog(b, nil)
-	w := g.Writer(store.claim("s"), WriterOptions{})
+	w := g.Writer(store.claim("s"), o)
 	ctx := b.Context()
 	seen := make(chan struct{})
 	go func() {

@@ -1,14 +1,20 @@
 package spool
 
 import (
+	"bytes"
 	"context"
 	"sync"
+	"time"
 
 	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
 )
 
 // queueBytes bounds what a writer queues that the store has not taken yet.
 const queueBytes = 1 << 20
+
+// MaxLinger bounds [WriterOptions.Linger].
+const MaxLinger = 50 * time.Millisecond
 
 // WriterOptions configure a [Writer].
 type WriterOptions struct {
@@ -22,6 +28,14 @@ type WriterOptions struct {
 	// Ordinal is the ordinal of the last append under this name, for a writer that
 	// continues another process's. 0: the name is new.
 	Ordinal uint64
+	// Merge makes one record of neighbouring deltas of one block that wait for the same
+	// append, if each of them comes in a call of its own. It is for owners that do not
+	// count their records.
+	Merge bool
+	// Linger is how long, with Merge, a delta that no append is under way before waits for
+	// more of its block: until anything else is queued or a call waits for the delta. At
+	// most 50 ms.
+	Linger time.Duration
 }
 
 // Writer appends chunks under a lease. It queues them and makes one append at a time;
@@ -36,6 +50,8 @@ type Writer struct {
 	lease  Lease
 	name   string
 	limit  int
+	merge  bool
+	linger time.Duration
 	ctx    context.Context
 	cancel context.CancelFunc
 
@@ -50,6 +66,8 @@ type Writer struct {
 	done     uint64        // items settled, in order
 	changed  chan struct{} // closed when done or err changes; nil if no call waits
 	flushing bool
+	hurry    context.CancelFunc // ends the flusher's lingering; nil if it does not linger
+	buf      []byte             // for encoding deltas
 	err      error
 	ordinal  uint64 // used by the flusher only
 	era      uint64 // of the log, after the last append; used by the flusher only
@@ -58,11 +76,12 @@ type Writer struct {
 // queued is a record that waits for its append, or the end of a Commit.
 type queued struct {
 	rec    chunk.Record
-	none   bool    // no record, only the fields below
-	run    int     // number of records of the same call and class from here on
-	size   int     // bytes of those records
-	commit *commit // the Commit that it belongs to
-	last   bool    // the Commit ends with it
+	deltas *fold.Deltas // the record's chunk, which is not encoded yet; nil for all others
+	none   bool         // no record, only the fields below
+	run    int          // number of records of the same call and class from here on
+	size   int          // bytes of those records
+	commit *commit      // the Commit that it belongs to
+	last   bool         // the Commit ends with it
 }
 
 // commit is what a Commit's last append carries, and its result.
@@ -90,7 +109,8 @@ func (g *Log) Writer(lease Lease, o WriterOptions) *Writer {
 	if o.QueueBytes <= 0 {
 		o.QueueBytes = queueBytes
 	}
-	w := &Writer{g: g, lease: lease, name: o.Name, limit: o.QueueBytes, ordinal: o.Ordinal, order: newLock()}
+	w := &Writer{g: g, lease: lease, name: o.Name, limit: o.QueueBytes, ordinal: o.Ordinal, order: newLock(),
+		merge: o.Merge, linger: min(o.Linger, MaxLinger)}
 	w.enc.g = g
 	w.base = chunk.Base{AgentID: o.AgentID, AgentType: o.AgentType, RunID: o.RunID}
 	w.ctx, w.cancel = context.WithCancel(g.logs.ctx)
@@ -165,6 +185,12 @@ func (w *Writer) put(ctx context.Context, chunks []chunk.Chunk, c *commit) (uint
 	if err != nil {
 		return 0, err
 	}
+	if w.merge && c == nil && len(chunks) == 1 {
+		w.enc.fill(chunks[0])
+		if d := fold.NewDeltas(chunks[0]); d != nil {
+			return w.putDelta(ctx, d, chunks[0])
+		}
+	}
 	recs, err := w.enc.encode(ctx, chunks)
 	if err != nil {
 		return 0, err
@@ -190,12 +216,45 @@ func (w *Writer) put(ctx context.Context, chunks []chunk.Chunk, c *commit) (uint
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	return w.queueLocked(items, size)
+}
+
+// putDelta is put for a delta that may become one record with its neighbours.
+func (w *Writer) putDelta(ctx context.Context, d *fold.Deltas, c chunk.Chunk) (uint64, error) {
+	size := d.Len() + recordOverhead
+	if err := w.room(ctx, size); err != nil {
+		return 0, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if n := len(w.queue); n > 0 && w.queue[n-1].deltas != nil && w.queue[n-1].deltas.Add(c) {
+		w.queue[n-1].size += d.Len()
+		w.bytes += d.Len()
+		return w.added, nil
+	}
+	b := c.ChunkBase()
+	return w.queueLocked([]queued{{deltas: d, run: 1, size: size,
+		rec: chunk.Record{Type: c.ChunkType(), Agent: b.AgentID, Time: b.Timestamp, Class: chunk.ClassOf(c)}}}, size)
+}
+
+// encodeLocked encodes a record of deltas, whose append is next.
+func (w *Writer) encodeLocked(q *queued) {
+	w.buf, _ = chunk.Append(w.buf[:0], q.deltas.Chunk()) // deltas can always be encoded
+	q.rec.Data, q.deltas = bytes.Clone(w.buf), nil
+	w.bytes += len(q.rec.Data) - q.size
+	q.size = len(q.rec.Data)
+}
+
+// queueLocked queues items, which take so many bytes, and returns the count of items up
+// to the last.
+func (w *Writer) queueLocked(items []queued, size int) (uint64, error) {
 	if w.err != nil {
 		return 0, w.err
 	}
 	w.queue = append(w.queue, items...)
 	w.bytes += size
 	w.added += uint64(len(items))
+	w.hurryLocked()
 	if !w.flushing && len(w.queue) > 0 {
 		w.flushing = w.g.logs.spawn(w.flush)
 		if !w.flushing {
@@ -244,6 +303,7 @@ func (w *Writer) awaitLocked(ctx context.Context) error {
 	if w.changed == nil {
 		w.changed = make(chan struct{})
 	}
+	w.hurryLocked()
 	changed := w.changed
 	w.mu.Unlock()
 	select {
@@ -278,6 +338,7 @@ func (w *Writer) signalLocked() {
 // flush appends until the queue is empty.
 func (w *Writer) flush() {
 	for {
+		w.gather()
 		// One append at a time in this session, for all its writers.
 		if w.g.logs.acquire(w.ctx, w.g.flight) != nil {
 			w.fail(ErrClosed)
@@ -305,6 +366,29 @@ func (w *Writer) flush() {
 	}
 }
 
+// gather gives a delta the time to become more.
+func (w *Writer) gather() {
+	w.mu.Lock()
+	if w.linger <= 0 || len(w.queue) != 1 || w.queue[0].deltas == nil || w.changed != nil {
+		w.mu.Unlock()
+		return
+	}
+	ctx, cancel := context.WithCancel(w.ctx)
+	defer cancel()
+	w.hurry = cancel
+	w.mu.Unlock()
+	_ = w.g.logs.Sleep(ctx, w.linger)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.hurry = nil
+}
+
+func (w *Writer) hurryLocked() {
+	if w.hurry != nil {
+		w.hurry()
+	}
+}
+
 // next takes the next append off the queue: records of one class, within the
 // limits, and no further than the end of a Commit. Records of one call are kept
 // together if an append can hold them.
@@ -320,6 +404,9 @@ func (w *Writer) next() (b batch, more bool) {
 	size, together := 0, 0 // together: the number of following records that are known to fit
 	for b.items < len(w.queue) && !b.last {
 		q := &w.queue[b.items]
+		if q.deltas != nil {
+			w.encodeLocked(q)
+		}
 		if n := len(b.Records); !q.none {
 			if n > 0 && q.rec.Class != b.Records[0].Class || n == limit || size+len(q.rec.Data) > MaxAppendBytes {
 				break

@@ -45,6 +45,10 @@ type Options struct {
 	// StopGrace is the time that the model and the tools of a stopped run have to
 	// return. After it, the run ends without them. 0: 2 s.
 	StopGrace time.Duration
+	// Linger is how long a delta waits for more of its block before it is appended, at
+	// most 50 ms. Deltas that come while an append is under way become one record anyway.
+	// Negative: each delta is a record of its own.
+	Linger time.Duration
 	// FailLost makes runs fail with [CodeExecutorLost] if their owner was lost. The
 	// partial answer is kept.
 	FailLost bool
@@ -111,7 +115,7 @@ func New(o Options) (*Engine, error) {
 	if o.Background == nil {
 		o.Background = o.Seams.Go
 	}
-	writer := spool.WriterOptions{Name: "owner"}
+	writer := spool.WriterOptions{Name: "owner", Merge: o.Linger >= 0, Linger: o.Linger}
 	switch {
 	case o.Forced:
 		writer.Name = "stop"

@@ -31,6 +31,10 @@ type Options struct {
 	// StopGrace is the time that the model and the tools of a stopped run have to
 	// return. After it, the run ends without them. 0: 2 s.
 	StopGrace time.Duration
+	// Linger is how long a delta of a run waits for more of its block before it is
+	// appended, at most 50 ms. Deltas that come while an append is under way become one
+	// record anyway. Negative: each delta is a record of its own.
+	Linger time.Duration
 	// DrainGrace is how long open runs have, after Run's context ended, to end or to come
 	// to their next phase, where they are handed over to the runner that claims their
 	// session next. Those that are in the middle of a phase then are cut off, and recovered

@@ -90,7 +90,7 @@ func (r *Runner) engine(lease spool.Lease) (*engine.Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := engine.Options{Logs: r.logs, Lease: lease, Agent: a, StopGrace: r.o.StopGrace, FailLost: r.o.FailLost, MaxRecoveries: r.o.MaxRecoveries,
+	o := engine.Options{Logs: r.logs, Lease: lease, Agent: a, StopGrace: r.o.StopGrace, Linger: r.o.Linger, FailLost: r.o.FailLost, MaxRecoveries: r.o.MaxRecoveries,
 		Hooks: r.o.Hooks, MessageID: r.annotations.Load().MessageID, Observer: r.tell.engine(), Background: r.background}
 	return engine.New(o)
 }

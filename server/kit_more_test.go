@@ -79,7 +79,7 @@ func (k *kit) over(logs *spool.Logs, o *server.Options) *kit {
 // execute has a runner execute an agent's sessions until the test ends.
 func (k *kit) execute(a *agent.Agent) {
 	k.Helper()
-	r, err := runner.New(k.logs, []*agent.Agent{a}, nil)
+	r, err := runner.New(k.logs, []*agent.Agent{a}, &runner.Options{Linger: -1})
 	if err != nil {
 		k.Fatal(err)
 	}

@@ -45,7 +45,7 @@ func serveSpoolGated(t *testing.T, db, gate string, args ...string) *spoolServer
 		t.Fatal(err)
 	}
 	flags := []string{"serve", "--addr", "127.0.0.1:0", "--store", "sqlite:" + db, "--demo-rate", "0", "--model", "scripted?background=0", "--replay-grace", "1000000h",
-		"--heartbeat", "1h", "--write-timeout", "1h", "--lease-ttl", "1h", "--trace-age", "0", "--trace-records", "0", "--merlin-pacing", "none"}
+		"--heartbeat", "1h", "--write-timeout", "1h", "--lease-ttl", "1h", "--trace-age", "0", "--trace-records", "0", "--merlin-pacing", "none", "--linger=-1s"}
 	s := &spoolServer{t: t, cmd: exec.Command(path, append(flags, args...)...), log: &lines{}}
 	s.cmd.Env = append(os.Environ(), "SPOOL_TEST_GATE="+gate, "OPENAI_API_KEY=", "OPENAI_BASE_URL=", "OPENAI_MODEL=", "ANTHROPIC_API_KEY=", "ANTHROPIC_BASE_URL=", "ANTHROPIC_MODEL=")
 	s.cmd.Stderr = s.log

@@ -47,6 +47,7 @@ type serveCmd struct {
 	MaxSession  int              `name:"max-session-bytes" placeholder:"BYTES" default:"0" help:"Size in bytes (records and large values) from which on a session takes no further message: 409 quota_exceeded. Nothing is deleted; 0 is no limit."`
 	MaxTurns    int              `name:"max-turns" placeholder:"N" default:"0" help:"Turns after which a session takes no further message: 409 quota_exceeded. Nothing is deleted; 0 is no limit."`
 	WaitLimit   time.Duration    `default:"0" help:"How long a run waits for an answer. After that, an approval counts as denied and a call that the page executes fails; 0 waits for ever."`
+	Linger      time.Duration    `default:"0s" help:"How long a delta of an answer waits for more of its block before it is stored, 50 ms at most. Deltas that come while the store writes are stored as one anyway. If it is negative, each is stored by itself."`
 	DrainGrace  time.Duration    `default:"5s" help:"How long open runs may take after SIGTERM to end or to finish their model or tool phase. The next start continues them."`
 	Recover     bool             `default:"true" negatable:"" help:"Continue runs whose process was lost. With --no-recover they fail, and what they had shown is kept as their answer."`
 	AllowHost   []string         `name:"allow-host" placeholder:"NAME" help:"Further host names under which this server may be called, such as a proxy's. All others get 403. Without this flag, a server on a loopback address accepts only this machine's own names, and one that others can reach accepts all. * allows all."`
@@ -127,8 +128,13 @@ func (c *serveCmd) logs(store closableStore, log *slog.Logger) *spool.Logs {
 }
 
 func (c *serveCmd) runnerOptions(metrics *runner.Metrics) *runner.Options {
+	linger := c.Linger
+	if c.Gate != "" {
+		linger = -1 // the gate counts appends
+	}
 	return &runner.Options{
 		LeaseTTL:   c.LeaseTTL,
+		Linger:     linger,
 		DrainGrace: c.DrainGrace,
 		FailLost:   !c.Recover,
 		Retention:  runner.Retention{Age: orNone(c.TraceAge), Records: orNone(c.TraceLength)},
@@ -244,6 +250,9 @@ func (c *serveCmd) check() error {
 		if f.is < f.atLeast {
 			return wrong(f.name, f.is, fmt.Sprintf("%v or more", f.atLeast))
 		}
+	}
+	if c.Linger > spool.MaxLinger {
+		return wrong("--linger", c.Linger, fmt.Sprintf("%v or less", spool.MaxLinger))
 	}
 	for name, rate := range map[string]float64{"--demo-rate": c.DemoRate, "--replay-rate": c.ReplayRate} {
 		if !(rate >= 0) || math.IsInf(rate, 1) {

@@ -69,7 +69,8 @@ export async function start({ store, port = 0, args = [], env = {} } = {}) {
   const patient = ['--lease-ttl', '2m', '--replay-grace', '30m'];
   // The harder kind of model: what a lost process had begun to say is taken back. Tests of the other kind name it.
   const model = ['--model', 'scripted?background=0'];
-  const child = spawn(binary(), ['serve', '--addr', `127.0.0.1:${port}`, '--store', `sqlite:${db}`, '--demo-rate', '0', ...model, ...patient, ...args], {
+  // And each delta is a record, so that every cut is the same in every run.
+  const child = spawn(binary(), ['serve', '--addr', `127.0.0.1:${port}`, '--store', `sqlite:${db}`, '--demo-rate', '0', '--linger=-1s', ...model, ...patient, ...args], {
     env: { PATH: process.env.PATH, HOME: process.env.HOME, ...env },
     stdio: ['ignore', 'pipe', 'pipe'],
   });
