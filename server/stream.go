@@ -27,6 +27,14 @@ const (
 // as stalled.
 const writeBytes = 32 << 10
 
+// An EventSource that is disconnected waits as long as its stream has said in its retry
+// field. Each stream says another time, so that the readers of a server that dies do not
+// all reconnect in the same moment.
+const (
+	retryMin    = time.Second
+	retrySpread = 3 * time.Second
+)
+
 // stream copies a source to the client until the source ends. A source that ends with
 // io.EOF has sent its terminal frame, and the response is completed. After any other
 // end the connection is broken off, so that the client reconnects.
@@ -50,7 +58,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, src chat.Source,
 	if out.ends = r.ProtoMajor > 1; out.ends {
 		out.timeout = max(out.timeout, s.o.Heartbeat)
 	}
-	end := s.copy(ctx, out, src)
+	end := s.copy(ctx, out, src, s.opening(r))
 	s.metrics.end(end)
 	s.metrics.bytes.Add(out.n)
 	if end == endDone {
@@ -64,8 +72,17 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, src chat.Source,
 	panic(http.ErrAbortHandler)
 }
 
-func (s *Server) copy(ctx context.Context, out *sink, src chat.Source) string {
-	if err := out.write([]byte(": spool\n\n")); err != nil {
+// opening returns the first bytes of a stream. Who reconnects to it does so by GET.
+func (s *Server) opening(r *http.Request) []byte {
+	if r.Method != http.MethodGet {
+		return []byte(": spool\n\n")
+	}
+	wait := retryMin + time.Duration(s.jitter(int(retrySpread)))
+	return sse.AppendRetry([]byte(": spool\n"), int(wait.Milliseconds()))
+}
+
+func (s *Server) copy(ctx context.Context, out *sink, src chat.Source, opening []byte) string {
+	if err := out.write(opening); err != nil {
 		return out.reason(ctx, err)
 	}
 	// The wait is renewed at half the heartbeat: a busy stream does not make a timer

@@ -95,7 +95,7 @@ func (s *spoolServer) follow(q question, want string) *reply {
 	beats := 0
 	for buf := make([]byte, 32<<10); ; {
 		n, err := res.Body.Read(buf)
-		r.body = append(r.body, buf[:n]...)
+		r.body = withoutRetry(append(r.body, buf[:n]...))
 		if r.broken = errors.Is(err, io.ErrUnexpectedEOF); err != nil {
 			if err != io.EOF && !r.broken {
 				s.t.Errorf("%s: %v", q.path, err)

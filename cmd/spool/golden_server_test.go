@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -182,13 +183,19 @@ func (s *spoolServer) open(method, path, body string, header ...string) *http.Re
 	return res
 }
 
+var retryField = regexp.MustCompile(`^(: spool\n)retry: [1-3]\d{3}\n`)
+
+// withoutRetry is a stream without the time after which its reader is to reconnect, which
+// differs from stream to stream.
+func withoutRetry(body []byte) []byte { return retryField.ReplaceAll(body, []byte("$1")) }
+
 // ask sends a request and reads the whole answer.
 func (s *spoolServer) ask(method, path, body string, header ...string) *reply {
 	s.t.Helper()
 	res := s.open(method, path, body, header...)
 	defer res.Body.Close()
 	data, err := io.ReadAll(res.Body)
-	r := &reply{status: res.StatusCode, header: res.Header, body: data}
+	r := &reply{status: res.StatusCode, header: res.Header, body: withoutRetry(data)}
 	r.header.Del("Date")
 	if r.broken = errors.Is(err, io.ErrUnexpectedEOF); err != nil && !r.broken {
 		s.t.Fatalf("%s %s: %v", method, path, err)
