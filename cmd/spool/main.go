@@ -5,6 +5,7 @@
 //	spool chat [SESSION]            talk to a running server's agent
 //	spool tail SESSION              follow a session of a running server
 //	spool sessions                  list the sessions of a running server
+//	spool copy FROM TO              copy sessions from one store to another
 //	spool ingest --from NAME        turn a provider's bytes on standard input into chunks
 //	spool project --wire NAME       turn chunks on standard input into a wire's bytes
 package main
@@ -36,6 +37,7 @@ type cli struct {
 	Chat     chatCmd     `cmd:"" help:"Talk to a running server's agent."`
 	Tail     tailCmd     `cmd:"" help:"Follow a session of a running server."`
 	Sessions sessionsCmd `cmd:"" help:"List the sessions of a running server."`
+	Copy     copyCmd     `cmd:"" help:"Copy sessions from one store to another."`
 	Ingest   ingestCmd   `cmd:"" help:"Turn a provider's bytes on standard input into chunks, one JSON object per line."`
 	Project  projectCmd  `cmd:"" help:"Turn chunks on standard input, one JSON object per line, into a wire's bytes."`
 

@@ -87,7 +87,7 @@ func (c *serveCmd) Run(ctx context.Context, std streams) error {
 		return err
 	}
 	defer listener.Close()
-	store, err := openStore(c.Store)
+	store, err := openStore("--store", c.Store)
 	if err != nil {
 		return err
 	}

@@ -18,44 +18,53 @@ type closableStore interface {
 	spool.Expirer
 	spool.FoldStore
 	spool.BlobStore
+	spool.Importer
 	Close() error
 }
 
 // storeError names the store that could not be opened.
 type storeError struct {
+	flag string // or argument
 	name string
 	err  error
 }
 
 func (e storeError) Error() string {
-	return "--store " + e.name + ": " + strings.TrimPrefix(e.err.Error(), "spool: ")
+	return e.flag + " " + e.name + ": " + strings.TrimPrefix(e.err.Error(), "spool: ")
 }
 func (e storeError) Unwrap() error { return e.err }
 
-// openStore opens the store with a URL-like name.
-func openStore(name string) (closableStore, error) {
-	kind, rest, _ := strings.Cut(name, ":")
-	switch {
-	case kind == "sqlite" && rest != "":
-		path, query, _ := strings.Cut(rest, "?")
-		q, err := url.ParseQuery(query)
-		if err != nil || path == "" {
-			break
-		}
-		o := &sqlitestore.Options{}
-		switch sync := q.Get("sync"); sync {
-		case "", sqlitestore.SyncFull, sqlitestore.SyncNormal:
-			o.Sync = sync
-		default:
-			return nil, wrong("--store", name, "sync=full or sync=normal")
-		}
-		s, err := sqlitestore.Open(path, o)
-		if err != nil {
-			return nil, storeError{name, err}
-		}
-		return s, nil
-	case name == "memory":
+// openStore opens the store with a URL-like name, which a flag or argument has.
+func openStore(flag, name string) (closableStore, error) {
+	if name == "memory" {
 		return memstore.New(nil), nil
 	}
-	return nil, wrong("--store", name, "sqlite:PATH or memory")
+	path, ok := sqlitePath(name)
+	if !ok {
+		return nil, wrong(flag, name, "sqlite:PATH or memory")
+	}
+	_, query, _ := strings.Cut(name, "?")
+	q, err := url.ParseQuery(query)
+	if err != nil {
+		return nil, wrong(flag, name, "sqlite:PATH or memory")
+	}
+	o := &sqlitestore.Options{}
+	switch sync := q.Get("sync"); sync {
+	case "", sqlitestore.SyncFull, sqlitestore.SyncNormal:
+		o.Sync = sync
+	default:
+		return nil, wrong(flag, name, "sync=full or sync=normal")
+	}
+	s, err := sqlitestore.Open(path, o)
+	if err != nil {
+		return nil, storeError{flag, name, err}
+	}
+	return s, nil
+}
+
+// sqlitePath returns the path of the database that the name of a store has.
+func sqlitePath(name string) (path string, ok bool) {
+	rest, ok := strings.CutPrefix(name, "sqlite:")
+	path, _, _ = strings.Cut(rest, "?")
+	return path, ok && path != ""
 }

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/store/transfer"
+)
+
+type copyCmd struct {
+	From     string   `arg:"" help:"The store to copy from, as in spool serve --store. Stop the servers that use it first."`
+	To       string   `arg:"" help:"The store to copy to. It is created if it does not exist."`
+	Sessions []string `name:"session" sep:"none" placeholder:"ID" help:"Copy only this session; may be given several times. Default: all."`
+}
+
+// Run copies the sessions that the other store lacks. It can be called again after it was
+// interrupted.
+func (c *copyCmd) Run(ctx context.Context, std streams) error {
+	from, err := openOther("FROM", c.From, true)
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	to, err := openOther("TO", c.To, false)
+	if err != nil {
+		return err
+	}
+	defer to.Close()
+	k := &copier{from: from, to: to, std: std}
+	_, k.shows = terminal(std.err)
+	err = k.all(ctx, c.Sessions)
+	k.clear()
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(std.out, "copied %d, there already %d\n", k.copied, k.there)
+	if k.refused > 0 {
+		return fmt.Errorf("%d not copied", k.refused)
+	}
+	return nil
+}
+
+// openOther opens a store that is named by an argument. One that is read must be there.
+func openOther(arg, name string, read bool) (closableStore, error) {
+	path, ok := sqlitePath(name)
+	if !ok {
+		return nil, wrong(arg, name, "sqlite:PATH")
+	}
+	if read {
+		if _, err := os.Stat(path); err != nil {
+			return nil, storeError{arg, name, err}
+		}
+	}
+	return openStore(arg, name)
+}
+
+// copier copies sessions one after another.
+type copier struct {
+	from, to               closableStore
+	std                    streams
+	shows                  bool // progress, on a terminal
+	copied, there, refused int
+}
+
+// all copies these sessions, or all that can be listed.
+func (k *copier) all(ctx context.Context, sessions []string) error {
+	if sessions != nil {
+		for _, id := range sessions {
+			if err := k.session(ctx, id); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	for q := (spool.SessionQuery{}); ; {
+		page, err := k.from.Sessions(ctx, q)
+		if err != nil {
+			return err
+		}
+		for _, s := range page.Sessions {
+			if err := k.session(ctx, s.Session); err != nil {
+				return err
+			}
+		}
+		if q.After = page.NextAfter; q.After == "" {
+			return nil
+		}
+	}
+}
+
+// session copies one session. If another one has its id, it says so and goes on.
+func (k *copier) session(ctx context.Context, id string) error {
+	copied, err := transfer.Session(ctx, k.from, k.to, id, &transfer.Options{Progress: func(seq, head uint64) {
+		if k.shows {
+			fmt.Fprintf(k.std.err, "\r\x1b[K%s: %d of %d records", printable(id), seq, head)
+		}
+	}})
+	switch {
+	case errors.Is(err, spool.ErrExists), errors.Is(err, spool.ErrNotFound):
+		k.clear()
+		fmt.Fprintf(k.std.err, "spool: %s: %s\n", printable(id), why(err))
+		k.refused++
+		return nil
+	case err != nil:
+		return fmt.Errorf("%s: %w", printable(id), err)
+	case copied:
+		k.copied++
+	default:
+		k.there++
+	}
+	return nil
+}
+
+func why(err error) string {
+	if errors.Is(err, spool.ErrNotFound) {
+		return "there is no such session"
+	}
+	return "the other store has another session with this id, or this one has gone on there"
+}
+
+// clear removes the line that shows the progress.
+func (k *copier) clear() {
+	if k.shows {
+		_, _ = io.WriteString(k.std.err, "\r\x1b[K")
+	}
+}
