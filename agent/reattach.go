@@ -113,9 +113,12 @@ func (s *step) openAnswer(ctx context.Context) (open *openAnswer, err error) {
 	return open, err
 }
 
-// callIDs returns the ids of the calls in a session's messages.
+// callIDs returns the ids of the calls that a session's messages hold or held.
 func callIDs(f *fold.Fold) map[string]bool {
 	ids := map[string]bool{}
+	for _, id := range f.Retired {
+		ids[id] = true
+	}
 	for _, m := range f.Messages {
 		for _, p := range m.Parts {
 			if p.Tool != nil {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spool-run/spool/agent"
 	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
 	"github.com/spool-run/spool/model"
 	"github.com/spool-run/spool/model/modeltest"
 	"github.com/spool-run/spool/model/openai"
@@ -336,6 +337,33 @@ func TestReattachFails(t *testing.T) {
 				t.Errorf("%s, shown %v: %s", code, shown, l.kinds())
 			}
 		}
+	}
+}
+
+// A call of an answer that is taken up again gets no id of a call that the history does
+// not hold any more.
+func TestReattachAfterAnEdit(t *testing.T) {
+	r, l := begin(t, "go")
+	history := func(id string, messages ...chunk.Message) *chunk.HistoryReplaced {
+		messages = append([]chunk.Message{}, messages...) // null would replace nothing
+		return &chunk.HistoryReplaced{CommandID: id, Messages: &messages}
+	}
+	said := chunk.Message{ID: "m0", Role: chunk.RoleAssistant, Parts: []chunk.Part{{Type: chunk.PartTool, Tool: &chunk.ToolPart{CallID: "c", Name: "f", State: chunk.ToolCompleted}}}}
+	l.fold = fold.New("s")
+	if err := l.Append(t.Context(), history("h1", said), history("h2"),
+		&chunk.UserMessage{CommandID: "u1", Message: chunk.Message{ID: "u1", Role: chunk.RoleUser, Parts: []chunk.Part{{Type: chunk.PartText, Text: "go"}}}},
+		(&agent.Agent{}).Start(t.Context(), r.Info, []string{"u1"}),
+		&chunk.StepStarted{Base: chunk.Base{RunID: "r1", Step: 1}, StepID: "r1-s1"}, &chunk.AnswerStarted{StepID: "r1-s1", Cursor: "a:0"}); err != nil {
+		t.Fatal(err)
+	}
+	k := &keeper{again: func(string) scripted.Step {
+		return parts(position, model.ToolCallStart{ID: "c", Name: "f"}, model.ToolCallEnd{ID: "c", Name: "f", Arguments: "{}"}, finish)
+	}}
+	if _, err := (&agent.Agent{Name: "a", Model: k}).Recover(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	if got := find[*chunk.ToolArgStreamStart](l); len(l.fold.Retired) != 1 || len(got) != 1 || got[0].ToolCallID == "c" {
+		t.Errorf("retired %v, calls %+v: %s", l.fold.Retired, got, l.kinds())
 	}
 }
 
