@@ -41,9 +41,12 @@ func (e *Error) Unwrap() error {
 // maxProblem bounds the body of an error answer.
 const maxProblem = 64 << 10
 
-// problem reads an error answer.
-func problem(res *http.Response) *Error {
-	data, _ := io.ReadAll(io.LimitReader(res.Body, maxProblem))
+// problem reads an error answer. An answer that breaks off is none: its code is unknown.
+func problem(res *http.Response) error {
+	data, err := io.ReadAll(io.LimitReader(res.Body, maxProblem))
+	if err != nil {
+		return err
+	}
 	var p struct {
 		Error  string `json:"error"`
 		Code   string `json:"code"`

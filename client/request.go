@@ -126,7 +126,7 @@ func (c *Client) send(ctx context.Context, r request) (*http.Response, error) {
 	}
 	if res.StatusCode < 200 || res.StatusCode > 299 {
 		defer res.Body.Close()
-		return nil, problem(res)
+		return nil, caused(ctx, problem(res))
 	}
 	return res, nil
 }

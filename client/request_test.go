@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/iotest"
 	"testing/synctest"
 	"time"
 
@@ -284,6 +285,21 @@ func TestErrors(t *testing.T) {
 	}
 	if _, err := c.Info(t.Context()); err == nil || strings.Contains(err.Error(), "secret") {
 		t.Errorf("%v", err)
+	}
+}
+
+// An error answer that breaks off says nothing for sure: the request is repeated.
+func TestErrorsThatBreakOff(t *testing.T) {
+	sent := 0
+	c := over(t, func(r *http.Request) (*http.Response, error) {
+		const body = `{"error":"spool: a run is active in this session","code":"busy"}`
+		if sent++; sent == 1 {
+			return answer(r, 409, io.MultiReader(strings.NewReader(body[:20]), iotest.ErrReader(io.ErrUnexpectedEOF))), nil
+		}
+		return answer(r, 409, strings.NewReader(body)), nil
+	}, client.Options{Retry: client.Retry{Jitter: func(int64) int64 { return 0 }}})
+	if _, err := c.Session("s").Send(t.Context(), client.Message{Text: "hi"}); !errors.Is(err, spool.ErrBusy) || sent != 2 {
+		t.Errorf("sent %d times: %v", sent, err)
 	}
 }
 
