@@ -1,7 +1,9 @@
 package storetest
 
 import (
+	"context"
 	"fmt"
+	"runtime"
 	"sync/atomic"
 	"testing"
 
@@ -123,15 +125,23 @@ var commandChecks = []check{
 	}},
 	{"EightWritersBesideASaturatedOwner", func(t *testing.T, x *suite) {
 		s := x.open(t)
-		const writers, each = 8, 20
+		const writers, each, starved = 8, 20, 30_000
 		l := own(t, s, "s", "o")
 		var running atomic.Int64
 		running.Store(writers)
-		ownerDone := make(chan int)
+		ownerDone := make(chan int, 1)
+		ctx, giveUp := context.WithCancel(limit(t))
+		defer giveUp()
 		go func() { // the owner appends without pause until the last command is in
 			n := 0
 			defer func() { ownerDone <- n }()
 			for ; running.Load() > 0 || n < 20; n++ {
+				if n == starved {
+					t.Errorf("the owner made %d appends, and commands still wait", n)
+					giveUp()
+					return
+				}
+				runtime.Gosched() // few processors must not make the commands wait
 				a := spool.Append{Session: "s", Epoch: l.Epoch, Writer: "w", Ordinal: uint64(n + 1), Records: recs(chunk.Trace, fmt.Sprintf("o-%d", n), 5)}
 				if _, err := s.Append(limit(t), a); err != nil {
 					t.Error(err)
@@ -142,7 +152,7 @@ var commandChecks = []check{
 		parallel(writers, func(w int) {
 			defer running.Add(-1)
 			for i := range each {
-				if _, err := s.Append(limit(t), spool.Append{Session: "s", Records: recs(chunk.Kept, fmt.Sprintf("c%d-%d", w, i), 1)}); err != nil {
+				if _, err := s.Append(ctx, spool.Append{Session: "s", Records: recs(chunk.Kept, fmt.Sprintf("c%d-%d", w, i), 1)}); err != nil {
 					t.Error(err)
 					return
 				}

@@ -1,9 +1,13 @@
 package storetest_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"runtime"
+	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/spool-run/spool"
@@ -61,6 +65,174 @@ var engineFaults = map[string]struct {
 	"claims what is due 3 s late": {"Lease", func(e *memstore.Store, _ *place) storetest.Engine {
 		return &claims{Engine: e, grant: func(l spool.Lease) bool { return l.Head.Pending || l.Now >= l.Head.Due+3000 }}
 	}, nil},
+
+	"forgets ordinals with a claim's duplicate": {"Late", func(e *memstore.Store, p *place) storetest.Engine {
+		return &appends{
+			Engine: &claims{Engine: e, grant: func(l spool.Lease) bool {
+				if l.Head.Seq > 1 {
+					p.notes.Store(l.Session, true)
+				}
+				return true
+			}},
+			append: func(ctx context.Context, a spool.Append) (spool.Appended, error) {
+				if _, ok := p.notes.Load(a.Session); ok {
+					a.Ordinal = 0
+				}
+				return e.Append(ctx, a)
+			},
+		}
+	}, nil},
+	"renews the present lease by an earlier one": {"Late", func(e *memstore.Store, _ *place) storetest.Engine {
+		return &renews{Engine: e, renew: func(ctx context.Context, l spool.Lease) error {
+			err := e.Renew(ctx, l)
+			if h, herr := e.Head(ctx, l.Session); herr == nil && err != nil {
+				l.Epoch = h.Epoch
+				_ = e.Renew(ctx, l)
+			}
+			return err
+		}}
+	}, nil},
+	"releases the present lease by an earlier one": {"Late", func(e *memstore.Store, _ *place) storetest.Engine {
+		return &releases{e}
+	}, nil},
+	"takes each claim for a new one": {"Cut", func(e *memstore.Store, _ *place) storetest.Engine {
+		return &claimsAs{e, func(c *spool.Claim) { c.ID = "" }}
+	}, nil},
+	"wakes waiters with nothing when it is cut": {"Cut", func(e *memstore.Store, _ *place) storetest.Engine {
+		return &waits{Engine: e, wait: func(ctx context.Context, session string, seen spool.Head) (spool.Head, []chunk.Record, error) {
+			h, next, err := e.Wait(ctx, session, seen)
+			if err != nil {
+				return seen, nil, nil
+			}
+			return h, next, nil
+		}}
+	}, nil},
+	"stores what was cancelled without its ordinal": {"Cut", func(e *memstore.Store, _ *place) storetest.Engine {
+		return &appends{Engine: e, append: func(ctx context.Context, a spool.Append) (spool.Appended, error) {
+			if ctx.Err() == nil {
+				if runtime.Gosched(); ctx.Err() != nil {
+					a.Ordinal = 0
+				}
+			}
+			res, err := e.Append(context.WithoutCancel(ctx), a)
+			return res, errors.Join(err, ctx.Err())
+		}}
+	}, nil},
+	"polls instead of being notified": {"Prompt", func(e *memstore.Store, _ *place) storetest.Engine {
+		return &waits{Engine: e, wait: func(ctx context.Context, session string, seen spool.Head) (spool.Head, []chunk.Record, error) {
+			for {
+				if h, err := e.Head(ctx, session); err != nil && !errors.Is(err, spool.ErrNotFound) || err == nil && h != seen {
+					return h, nil, err
+				}
+				select {
+				case <-ctx.Done():
+				case <-time.After(time.Second):
+				}
+			}
+		}}
+	}, nil},
+	"says 3 s late that something is due": {"Prompt", func(e *memstore.Store, _ *place) storetest.Engine {
+		return &awaits{e, func(ctx context.Context, c spool.Claim) error {
+			err := e.AwaitDue(ctx, c)
+			select {
+			case <-ctx.Done():
+			case <-time.After(3 * time.Second):
+			}
+			return err
+		}}
+	}, nil},
+	"has a goroutine for each waiter": {"Prompt", func(e *memstore.Store, _ *place) storetest.Engine {
+		return &waits{Engine: e, wait: func(ctx context.Context, session string, seen spool.Head) (h spool.Head, next []chunk.Record, err error) {
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				h, next, err = e.Wait(ctx, session, seen)
+			}()
+			<-done
+			return h, next, err
+		}}
+	}, nil},
+	"lets commands wait for the owner's pause": {"Command", func(e *memstore.Store, _ *place) storetest.Engine {
+		var owner atomic.Int64
+		return &appends{Engine: e, append: func(ctx context.Context, a spool.Append) (spool.Appended, error) {
+			if a.Epoch > 0 {
+				owner.Add(1)
+				return e.Append(ctx, a)
+			}
+			for before := int64(-1); ctx.Err() == nil && before != owner.Load(); time.Sleep(500 * time.Millisecond) {
+				before = owner.Load()
+			}
+			if err := ctx.Err(); err != nil {
+				return spool.Appended{}, err
+			}
+			return e.Append(ctx, a)
+		}}
+	}, nil},
+	"pages by the number of sessions before": {"List", func(e *memstore.Store, _ *place) storetest.Engine {
+		return &offsets{e}
+	}, nil},
+	"drops records with the lease": {"Read", func(e *memstore.Store, p *place) storetest.Engine {
+		return &forgets{Engine: e, clock: p.clock, until: p.clock.Now().Add(time.Hour)}
+	}, nil},
+}
+
+type releases struct{ storetest.Engine }
+
+func (f *releases) Release(ctx context.Context, l spool.Lease) error {
+	if h, err := f.Head(ctx, l.Session); err == nil {
+		l.Epoch = h.Epoch
+	}
+	return f.Engine.Release(ctx, l)
+}
+
+type claimsAs struct {
+	storetest.Engine
+	change func(*spool.Claim)
+}
+
+func (f *claimsAs) Claim(ctx context.Context, c spool.Claim) (spool.Lease, error) {
+	f.change(&c)
+	return f.Engine.Claim(ctx, c)
+}
+
+type awaits struct {
+	storetest.Engine
+	await func(context.Context, spool.Claim) error
+}
+
+func (f *awaits) AwaitDue(ctx context.Context, c spool.Claim) error { return f.await(ctx, c) }
+
+// offsets lists pages by how many sessions came before.
+type offsets struct{ storetest.Engine }
+
+func (f *offsets) Sessions(ctx context.Context, q spool.SessionQuery) (spool.SessionPage, error) {
+	offset, err := strconv.Atoi(cmp.Or(q.After, "0"))
+	if err != nil {
+		return spool.SessionPage{}, chunk.ErrInvalid
+	}
+	limit := cmp.Or(q.Max, 100)
+	q.After, q.Max = "", 10_000
+	p, err := f.Engine.Sessions(ctx, q)
+	p.Sessions = p.Sessions[min(offset, len(p.Sessions)):]
+	if len(p.Sessions) > limit {
+		p.Sessions, p.NextAfter = p.Sessions[:limit], strconv.Itoa(offset+limit)
+	}
+	return p, err
+}
+
+// forgets loses the records of an hour ago.
+type forgets struct {
+	storetest.Engine
+	clock *storetest.Clock
+	until time.Time
+}
+
+func (f *forgets) Read(ctx context.Context, session string, after uint64, max int) ([]chunk.Record, spool.Head, error) {
+	rs, h, err := f.Engine.Read(ctx, session, after, max)
+	if f.clock.Now().After(f.until) && len(rs) > 1 {
+		rs = rs[1:]
+	}
+	return rs, h, err
 }
 
 type appends struct {

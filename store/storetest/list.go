@@ -116,6 +116,45 @@ var listChecks = []check{
 			t.Fatalf("listed %v", got)
 		}
 	})},
+	{"UpdatesBetweenPages", with(func(t *testing.T, x *suite, s spool.Store, r spool.Lister) {
+		const sessions = 40
+		id := func(n int) string { return fmt.Sprintf("s%02d", n) }
+		touch := func(n int) {
+			if x.Advance != nil {
+				x.Advance(s, time.Second)
+			}
+			command(t, s, id(n), "x")
+		}
+		for n := range sessions {
+			touch(n)
+		}
+		touched, listed := map[string]bool{}, map[string]int{}
+		q := spool.SessionQuery{Max: 7}
+		for n := 0; ; n++ {
+			p, err := r.Sessions(limit(t), q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, i := range p.Sessions {
+				listed[i.Session]++
+			}
+			if q.After = p.NextAfter; q.After == "" {
+				break
+			}
+			for _, other := range []int{n, sessions - 1 - n} { // one from either end of the listing
+				touch(other)
+				touched[id(other)] = true
+			}
+			if n > sessions {
+				t.Fatal("the listing does not end")
+			}
+		}
+		for n := range sessions {
+			if times := listed[id(n)]; times != 1 && !touched[id(n)] {
+				t.Errorf("%s was listed %d times; it did not change", id(n), times)
+			}
+		}
+	})},
 	{"DeletedIsNotListed", with(func(t *testing.T, x *suite, s spool.Store, r spool.Lister) {
 		trimmer, ok := s.(spool.Trimmer)
 		if !ok {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/chunk"
@@ -136,6 +137,37 @@ var readChecks = []check{
 		if rest := log(t, s, "s", 10, 64); len(rest) != 1010 {
 			t.Fatalf("%d records after the stall", len(rest))
 		}
+	}},
+	{"ExpiryUnderAReader", func(t *testing.T, x *suite) {
+		s := x.open(t)
+		l := mustClaim(t, s, spool.Claim{Owner: "a", Session: "s", Force: true, TTL: short})
+		var want []string
+		more := func(label string) {
+			batch := recs(chunk.Trace, label, 10)
+			put(t, s, spool.Append{Session: "s", Epoch: l.Epoch, Records: batch, Row: spool.Row{Status: chunk.StatusActive}})
+			want = append(want, texts(batch)...)
+		}
+		more("before")
+		var got []chunk.Record
+		page := func() {
+			rs, _, err := s.Read(limit(t), "s", uint64(len(got)), 7)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, rs...)
+		}
+		page()
+		x.expire(t, s)
+		if x.Advance != nil {
+			x.Advance(s, 24*time.Hour)
+		}
+		page()
+		l = mustClaim(t, s, spool.Claim{Owner: "b", TTL: time.Minute})
+		more("after")
+		for len(got) < len(want) {
+			page()
+		}
+		wantTexts(t, got, want...)
 	}},
 	{"ReadersBesideAWriter", func(t *testing.T, x *suite) {
 		s := x.open(t)

@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -28,6 +29,7 @@ type place struct {
 	engine *memstore.Store
 	clock  *storetest.Clock
 	all    []*storetest.Rewound
+	notes  sync.Map // of the fault, for all instances
 }
 
 // member is an instance of a place.
