@@ -44,7 +44,7 @@ func (p *Policy) For(r Row) Limits {
 
 // Idle returns how long a session must have been idle at least for a TTL to have passed,
 // and whether there may be one at all.
-func (p *Policy) Idle() (least time.Duration, any bool) {
+func (p *Policy) Idle() (least time.Duration, some bool) {
 	if p.Of != nil {
 		return time.Millisecond, true
 	}

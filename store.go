@@ -113,7 +113,7 @@ type SessionInfo struct {
 // raises the epoch and ends the lease.
 //
 // A driver implements Store and, as far as its engine can, [Leaser], [Lister],
-// [Trimmer], [Expirer], [FoldStore], [BlobStore], [Importer] and [Prober]; package storetest holds the suite
+// [Trimmer], [Expirer], [FoldStore], [BlobStore], [Importer], [Prober] and [Volatile]; package storetest holds the suite
 // that all of them pass.
 type Store interface {
 	// Append writes a batch atomically and numbers it. Errors: [ErrSuperseded],
@@ -318,6 +318,12 @@ type Importer interface {
 	// [ErrSuperseded], [ErrExists] for a visible session, [chunk.ErrInvalid] for a part that
 	// does not fit, [chunk.ErrTooLarge] as for [Append].
 	Import(ctx context.Context, i Import) (Head, error)
+}
+
+// Volatile is the role of stores that keep everything in memory.
+type Volatile interface {
+	// Volatile does nothing.
+	Volatile()
 }
 
 // Prober is the role of stores that can find out whether they can write.

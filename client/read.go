@@ -181,12 +181,14 @@ type SessionInfo struct {
 
 // SessionsOptions select a page of a listing.
 type SessionsOptions struct {
-	Status chunk.Status // "" for all
-	Limit  int          // at most 1000; 0: the server's default
-	After  string       // the page before this one: its NextAfter
+	Status  chunk.Status // "" for all
+	Expired bool         // only those that the server's policy deletes next, for their age
+	Limit   int          // at most 1000; 0: the server's default
+	After   string       // the page before this one: its NextAfter
 }
 
-// SessionsPage is a page of a listing, newest first.
+// SessionsPage is a page of a listing, newest first. With Expired, a page that is not the
+// last one may have fewer sessions than asked for, or none.
 type SessionsPage struct {
 	Sessions  []SessionInfo `json:"sessions"`
 	NextAfter string        `json:"nextAfter"` // "" on the last page
@@ -197,6 +199,9 @@ func (c *Client) Sessions(ctx context.Context, o SessionsOptions) (*SessionsPage
 	q := set("status", string(o.Status), "after", o.After)
 	if o.Limit != 0 {
 		q.Set("limit", strconv.Itoa(o.Limit))
+	}
+	if o.Expired {
+		q.Set("expired", "1")
 	}
 	return get[SessionsPage](ctx, c, "sessions", q)
 }

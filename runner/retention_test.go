@@ -9,6 +9,7 @@ import (
 	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/fold"
 	"github.com/spool-run/spool/runner"
+	"github.com/spool-run/spool/store/storetest"
 	"github.com/spool-run/spool/stream"
 )
 
@@ -33,6 +34,8 @@ func (w *world) floors(session, want string) spool.Head {
 
 func TestTraceIsTrimmedByAge(t *testing.T) {
 	inWorld(t, func(w *world) {
+		_ = w.logs.Close()
+		w.logs = spool.NewLogs(storetest.NewRewound(w.store.(storetest.Engine)), nil) // it does not say that it is in memory
 		w.start(demo(nil), nil)
 		w.say("s", "u1", "tools please")
 		want := mustJSON(w.fold("s").Messages)
@@ -55,6 +58,23 @@ func TestTraceIsTrimmedByAge(t *testing.T) {
 		})
 		if err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// What is in memory keeps its trace for as long as readers may reconnect.
+func TestTraceInMemory(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.start(demo(nil), nil)
+		w.say("s", "u1", "tools please")
+		want := mustJSON(w.fold("s").Messages)
+		time.Sleep(9 * time.Minute)
+		if h := w.floors("s", want); h.TraceFloor != 0 {
+			t.Errorf("trimmed up to %d before its time", h.TraceFloor)
+		}
+		time.Sleep(12 * time.Minute)
+		if h := w.floors("s", want); h.TraceFloor != h.Seq || h.Floor != 0 {
+			t.Errorf("floors %d and %d of %d", h.TraceFloor, h.Floor, h.Seq)
 		}
 	})
 }

@@ -40,7 +40,8 @@ type Options struct {
 	// session next. Those that are in the middle of a phase then are cut off, and recovered
 	// by that runner. 0: no time, negative: as long as they need.
 	DrainGrace time.Duration
-	// Retention says how long sessions keep the trace of their turns.
+	// Retention says how long sessions keep the trace of their turns. Of all runners of a
+	// store one sweeps at a time, with its own settings: give all the same.
 	Retention Retention
 	// FailLost makes runs fail with [CodeExecutorLost] if their owner was lost. The
 	// partial answer is kept. Without FailLost, such runs are recovered and continue.
@@ -73,11 +74,12 @@ var (
 
 // Runner executes the runs of a store's sessions.
 type Runner struct {
-	logs   *spool.Logs
-	leaser spool.Leaser
-	agents []*agent.Agent
-	o      Options
-	tell   Observer // everyone who is to be told
+	logs    *spool.Logs
+	leaser  spool.Leaser
+	sweeper *sweeper
+	agents  []*agent.Agent
+	o       Options
+	tell    Observer // everyone who is to be told
 
 	annotations atomic.Pointer[Annotations]
 
@@ -91,7 +93,7 @@ type Runner struct {
 
 // New returns a runner of these agents; the first one serves sessions that name
 // none. It fails if there is no agent, one of them is not usable, or the store
-// has no leases.
+// has no leases, or cannot delete by age what the policy of the logs wants deleted.
 func New(logs *spool.Logs, agents []*agent.Agent, o *Options) (*Runner, error) {
 	r := &Runner{logs: logs, agents: agents, drain: make(chan struct{})}
 	if o != nil {
@@ -123,7 +125,10 @@ func New(logs *spool.Logs, agents []*agent.Agent, o *Options) (*Runner, error) {
 	if r.o.MaxConcurrent <= 0 {
 		r.o.MaxConcurrent = defaultMax
 	}
-	r.o.Retention.fill()
+	var err error
+	if r.sweeper, err = newSweeper(logs, r.o.Retention, r.o.Metrics, func(err error) { r.failed("", err) }); err != nil {
+		return nil, err
+	}
 	told := []Observer{logged(logs.Logger(), logs.Now)}
 	if r.o.Metrics != nil {
 		told = append(told, r.o.Metrics.observer())
@@ -140,7 +145,7 @@ func New(logs *spool.Logs, agents []*agent.Agent, o *Options) (*Runner, error) {
 func (r *Runner) Run(ctx context.Context) error {
 	swept, stop := context.WithCancel(ctx)
 	r.wg.Add(1)
-	r.logs.Go(func() { defer r.wg.Done(); r.retain(swept) })
+	r.logs.Go(func() { defer r.wg.Done(); _ = r.sweeper.run(swept) })
 	err := r.claimLoop(ctx)
 	stop()
 	if r.o.DrainGrace != 0 {

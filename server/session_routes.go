@@ -104,7 +104,7 @@ func (s *Server) blob(w http.ResponseWriter, r *request) error {
 	return nil
 }
 
-// sessions lists the sessions, newest first.
+// sessions lists the sessions, newest first: all, or those whose TTL has passed.
 func (s *Server) sessions(w http.ResponseWriter, r *request) error {
 	l, ok := s.logs.Store().(spool.Lister)
 	if !ok {
@@ -121,27 +121,45 @@ func (s *Server) sessions(w http.ResponseWriter, r *request) error {
 	default:
 		return chunk.ErrInvalid.Because("status must be active, paused, ended or failed")
 	}
+	policy, expired := s.logs.Policy(), false
+	switch q.Get("expired") {
+	case "", "0":
+	case "1":
+		expired = true
+		var some bool
+		if query.Idle, some = policy.Idle(); !some {
+			writeJSON(w, http.StatusOK, sessionPage{Sessions: []sessionLine{}})
+			return nil
+		}
+	default:
+		return chunk.ErrInvalid.Because("expired must be 0 or 1")
+	}
 	// A caller with a principal sees only its own sessions.
 	query.Principal = r.principal
 	page, err := l.Sessions(r.Context(), query)
 	if err != nil {
 		return err
 	}
-	type line struct {
-		spool.SessionInfo
-		StreamSequence uint64 `json:"streamSequence"`
-		Incarnation    uint64 `json:"incarnation"`
-		Due            int64  `json:"due,omitempty"`
-	}
-	out := struct {
-		Sessions []line `json:"sessions"`
-		Next     string `json:"nextAfter,omitempty"`
-	}{Sessions: []line{}, Next: page.NextAfter}
+	out := sessionPage{Sessions: []sessionLine{}, Next: page.NextAfter}
 	for _, i := range page.Sessions {
-		out.Sessions = append(out.Sessions, line{i, i.Head.Seq, i.Head.Incarnation, i.Head.Due})
+		if !expired || policy.Expired(i, page.Now) {
+			out.Sessions = append(out.Sessions, sessionLine{i, i.Head.Seq, i.Head.Incarnation, i.Head.Due})
+		}
 	}
 	writeJSON(w, http.StatusOK, out)
 	return nil
+}
+
+type sessionPage struct {
+	Sessions []sessionLine `json:"sessions"`
+	Next     string        `json:"nextAfter,omitempty"`
+}
+
+type sessionLine struct {
+	spool.SessionInfo
+	StreamSequence uint64 `json:"streamSequence"`
+	Incarnation    uint64 `json:"incarnation"`
+	Due            int64  `json:"due,omitempty"`
 }
 
 // streamInfo returns a log's state, for native clients before they attach.

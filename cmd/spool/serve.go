@@ -41,7 +41,8 @@ type serveCmd struct {
 	ReplayGrace time.Duration    `default:"60s" help:"How long after its end a turn is replayed to a client that sends no position."`
 	Replay      bool             `name:"content-replay" default:"true" negatable:"" help:"Leave the unfinished message out of snapshots and replay it on the stream. With --no-content-replay, snapshots contain its beginning and the stream continues it."`
 	LeaseTTL    time.Duration    `name:"lease-ttl" default:"10s" help:"Lease expiry: an owner that does not renew its lease for this long can be replaced."`
-	TraceAge    time.Duration    `default:"24h" help:"How long an idle session keeps the deltas and progress of its answers; 0 keeps them for ever. The answers themselves are always kept."`
+	SessionTTL  time.Duration    `name:"session-ttl" default:"0" help:"Delete sessions whose last message or record is longer ago than this, for example 720h; 0 keeps them. It takes up to 15 minutes more until everything in it is deleted."`
+	TraceAge    *time.Duration   `placeholder:"DURATION" help:"How long an idle session keeps the deltas and progress of its answers: 24h by default, 10m with --store memory; 0 keeps them for ever. The answers themselves are always kept."`
 	TraceLength int              `name:"trace-records" placeholder:"N" default:"10000" help:"How many records, counted back from its end, an idle session keeps in full (10,000 by default); 0 is all."`
 	MaxAnswer   int              `name:"max-answer" placeholder:"BYTES" default:"8388608" help:"How many bytes the text, reasoning and arguments of one answer may have (8 MiB by default). A run whose model says more ends with what was said; 0 is no limit."`
 	MaxSession  int              `name:"max-session-bytes" placeholder:"BYTES" default:"0" help:"Size in bytes (records and large values) from which on a session takes no further message: 409 quota_exceeded. Nothing is deleted; 0 is no limit."`
@@ -119,7 +120,7 @@ func (c *serveCmd) Run(ctx context.Context, std streams) error {
 
 // logs returns the logs of a store, behind the test gate if there is one.
 func (c *serveCmd) logs(store closableStore, log *slog.Logger) *spool.Logs {
-	o := &spool.Options{Logger: log, Policy: spool.Policy{Limits: spool.Limits{MaxBytes: int64(c.MaxSession), MaxTurns: c.MaxTurns}}}
+	o := &spool.Options{Logger: log, Policy: spool.Policy{Limits: spool.Limits{TTL: c.SessionTTL, MaxBytes: int64(c.MaxSession), MaxTurns: c.MaxTurns}}}
 	if c.Gate == "" {
 		return spool.NewLogs(store, o)
 	}
@@ -137,9 +138,17 @@ func (c *serveCmd) runnerOptions(metrics *runner.Metrics) *runner.Options {
 		Linger:     linger,
 		DrainGrace: c.DrainGrace,
 		FailLost:   !c.Recover,
-		Retention:  runner.Retention{Age: orNone(c.TraceAge), Records: orNone(c.TraceLength)},
+		Retention:  runner.Retention{Age: c.traceAge(), Records: orNone(c.TraceLength)},
 		Metrics:    metrics,
 	}
+}
+
+// traceAge is the flag's value as an option's; 0, the runner's default, without the flag.
+func (c *serveCmd) traceAge() time.Duration {
+	if c.TraceAge == nil {
+		return 0
+	}
+	return orNone(*c.TraceAge)
 }
 
 // serverOptions returns the server's options from the flags. local: only this machine
@@ -241,7 +250,7 @@ func (c *serveCmd) check() error {
 	}{
 		{"--replay-grace", c.ReplayGrace, 0},
 		{"--lease-ttl", c.LeaseTTL, time.Second},
-		{"--trace-age", c.TraceAge, 0},
+		{"--session-ttl", c.SessionTTL, 0},
 		{"--wait-limit", c.WaitLimit, 0},
 		{"--drain-grace", c.DrainGrace, 0},
 		{"--heartbeat", c.Heartbeat, time.Second},
@@ -253,6 +262,9 @@ func (c *serveCmd) check() error {
 	}
 	if c.Linger > spool.MaxLinger {
 		return wrong("--linger", c.Linger, fmt.Sprintf("%v or less", spool.MaxLinger))
+	}
+	if c.TraceAge != nil && *c.TraceAge < 0 {
+		return wrong("--trace-age", *c.TraceAge, "0s or more")
 	}
 	for name, rate := range map[string]float64{"--demo-rate": c.DemoRate, "--replay-rate": c.ReplayRate} {
 		if !(rate >= 0) || math.IsInf(rate, 1) {

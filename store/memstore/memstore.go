@@ -26,6 +26,7 @@ var (
 	_ spool.FoldStore = (*Store)(nil)
 	_ spool.BlobStore = (*Store)(nil)
 	_ spool.Importer  = (*Store)(nil)
+	_ spool.Volatile  = (*Store)(nil)
 )
 
 // Options configures a store; nil means the zero value.
@@ -69,6 +70,9 @@ func (s *Store) Close() error {
 	}
 	return nil
 }
+
+// Volatile implements [spool.Volatile].
+func (s *Store) Volatile() {}
 
 func (s *Store) nowMilli() int64 { return s.now().UnixMilli() }
 
