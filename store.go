@@ -218,8 +218,9 @@ type Leaser interface {
 	Renew(ctx context.Context, l Lease) error
 	// Release ends the lease at once. It is no error if the lease was superseded.
 	Release(ctx context.Context, l Lease) error
-	// AwaitDue returns nil when a claim by c may succeed, or ctx's error. It
-	// may return early, never late by more than a second.
+	// AwaitDue returns nil when a claim by c may succeed, or ctx's error. It may return
+	// early, never late by more than a second. Of several callers it need not return to
+	// all at once: one of them is to claim.
 	AwaitDue(ctx context.Context, c Claim) error
 }
 

@@ -5,9 +5,9 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/spool-run/spool"
-	"github.com/spool-run/spool/internal/wait"
 	"github.com/spool-run/spool/store/contract"
 	"github.com/spool-run/spool/store/watch"
 )
@@ -206,25 +206,19 @@ func (s *Store) AwaitDue(ctx context.Context, c spool.Claim) error {
 	if err := s.usable(ctx); err != nil {
 		return err
 	}
-	for {
-		sooner := s.due.sooner.Next()
+	return s.due.claimers.Await(ctx, s.closed, spool.ErrClosed, func() (bool, time.Duration, error) {
 		now := s.nowMilli()
 		id, next := s.due.next(&c, now)
-		if id != "" {
-			return nil
-		}
-		if err := wait.For(ctx, contract.LookAgain(now, next), sooner, s.closed, spool.ErrClosed); err != nil {
-			return err
-		}
-	}
+		return id != "", contract.LookAgain(now, next), nil
+	})
 }
 
 // agenda is a heap of the sessions that can or will be claimable, the earliest
 // first. It is locked after a session, never before.
 type agenda struct {
-	mu     sync.Mutex
-	heap   []*session
-	sooner watch.Signal // sent when a session's time comes nearer
+	mu       sync.Mutex
+	heap     []*session
+	claimers watch.Claimers // one is woken when a session's time comes nearer
 }
 
 // update puts a session where its state (locked by the caller) belongs.
@@ -250,7 +244,7 @@ func (g *agenda) update(ss *session) {
 		heap.Fix(g, ss.agendaIndex)
 	}
 	if at < old || retagged && at != contract.Never {
-		g.sooner.Send()
+		g.claimers.Wake()
 	}
 }
 

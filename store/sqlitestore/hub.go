@@ -21,11 +21,11 @@ const (
 // hub wakes this process's waiters: after its own commits at once, after those
 // of other processes by polling SQLite's data_version.
 type hub struct {
-	s     *Store
-	heads *watch.Hub
-	due   watch.Signal  // sent when a session may be ready earlier than before
-	fast  chan struct{} // tells the poller that another process is writing
-	took  atomic.Int64  // nanoseconds, of the last read of heads
+	s        *Store
+	heads    *watch.Hub
+	claimers watch.Claimers // one is woken for each session that may be ready earlier than before
+	fast     chan struct{}  // tells the poller that another process is writing
+	took     atomic.Int64   // nanoseconds, of the last read of heads
 
 	mu      sync.Mutex
 	waiting int // watched sessions, and callers in AwaitDue
@@ -120,7 +120,7 @@ func (h *hub) poll() {
 		if changed {
 			every = pollFast
 			h.heads.Resync()
-			h.due.Send()
+			h.claimers.Wake()
 			pause = 2 * time.Duration(h.took.Load())
 		} else {
 			every = min(every*5/4, pollSlow)

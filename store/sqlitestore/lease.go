@@ -4,9 +4,9 @@ import (
 	"context"
 	"database/sql/driver"
 	"strings"
+	"time"
 
 	"github.com/spool-run/spool"
-	"github.com/spool-run/spool/internal/wait"
 	"github.com/spool-run/spool/store/contract"
 )
 
@@ -181,18 +181,12 @@ func (s *Store) AwaitDue(ctx context.Context, c spool.Claim) error {
 		return err
 	}
 	defer s.hub.watching()()
-	for {
-		kicked := s.hub.due.Next()
+	return s.hub.claimers.Await(ctx, s.closed, spool.ErrClosed, func() (bool, time.Duration, error) {
 		if err := s.releaseDeadIfPossible(ctx); err != nil {
-			return err
+			return false, 0, err
 		}
 		now := s.now().UnixMilli()
 		found, next, err := s.due(ctx, &c, now)
-		if err != nil || found {
-			return err
-		}
-		if err := wait.For(ctx, contract.LookAgain(now, next), kicked, s.closed, spool.ErrClosed); err != nil {
-			return err
-		}
-	}
+		return found, contract.LookAgain(now, next), err
+	})
 }

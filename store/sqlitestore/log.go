@@ -56,7 +56,7 @@ func (t *tx) append(a *spool.Append) (spool.Appended, error) {
 		}
 	}
 	if a.Row.Agent != "" && a.Row.Agent != st.row.Agent {
-		t.sooner = true // wakes those that wait for this agent's sessions
+		t.sooner++ // wakes those that wait for this agent's sessions
 	}
 	contract.SetRow(&st.head, &st.row, a.Row)
 	contract.SetDue(&st.head, &st.command, a, t.now)

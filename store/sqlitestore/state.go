@@ -232,7 +232,7 @@ func (t *tx) save(st *state) error {
 	}
 	ready := st.readyAt()
 	if ready < st.ready {
-		t.sooner = true
+		t.sooner++
 	}
 	listed := st.listedAt()
 	indexed := ready != st.ready || st.row.Principal != st.principal || st.head.Status != st.status || listed != st.listed || st.claim != st.claimed

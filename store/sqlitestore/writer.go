@@ -174,8 +174,8 @@ func (w *writer) commit(group []*request) error {
 		st.touched = false
 		w.s.hub.committed(st)
 	}
-	if t.sooner {
-		w.s.hub.due.Send()
+	for range t.sooner {
+		w.s.hub.claimers.Wake()
 	}
 	if len(w.cache) > cacheSessions {
 		w.forget()
@@ -258,7 +258,7 @@ type tx struct {
 	now     int64
 	touched []*state // changed in this transaction
 	rows    []driver.Value
-	sooner  bool // a session is ready earlier than before
+	sooner  int // sessions that are ready earlier than before
 }
 
 const columns = 7 // columns of a record

@@ -1,6 +1,6 @@
 // Package watch has what drivers need to answer [spool.Store].Wait when other processes
 // write to the same engine: a [Hub] with one subscription for all waiters of a session, and
-// a [Signal] for callers of [spool.Leaser].AwaitDue.
+// [Claimers] for callers of [spool.Leaser].AwaitDue.
 //
 // Notifications only reduce latency. One that is early, late, doubled or out of order does
 // no harm, and a lost one makes a waiter late by [Options].Poll at most.

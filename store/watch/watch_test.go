@@ -480,23 +480,6 @@ func TestAnyNotifications(t *testing.T) {
 	}
 }
 
-func TestSignal(t *testing.T) {
-	var s Signal
-	s.Send() // nobody waits
-	one, same := s.Next(), s.Next()
-	select {
-	case <-one:
-		t.Fatal("sent before")
-	default:
-	}
-	s.Send()
-	<-one
-	<-same
-	if next := s.Next(); next == one {
-		t.Error("it can be sent only once")
-	}
-}
-
 // What is known answers a caller only if it is what the caller has seen or certainly newer.
 func TestCertainlyNewer(t *testing.T) {
 	type head = spool.Head
