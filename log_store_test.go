@@ -126,7 +126,7 @@ func TestLogOverAStore(t *testing.T) {
 // countsReads is a store that counts the reads of records and heads.
 type countsReads struct {
 	*memstore.Store
-	heads, reads atomic.Int64
+	heads, reads, records atomic.Int64
 }
 
 func (c *countsReads) Head(ctx context.Context, session string) (spool.Head, error) {
@@ -136,7 +136,70 @@ func (c *countsReads) Head(ctx context.Context, session string) (spool.Head, err
 
 func (c *countsReads) Read(ctx context.Context, session string, after uint64, max int) ([]chunk.Record, spool.Head, error) {
 	c.reads.Add(1)
-	return c.Store.Read(ctx, session, after, max)
+	recs, h, err := c.Store.Read(ctx, session, after, max)
+	c.records.Add(int64(len(recs)))
+	return recs, h, err
+}
+
+// Readers that all come back after a restart, each with another position near the end,
+// read what they lack once, together. Without room for it, each reads for itself.
+func TestComingBackReadsOnce(t *testing.T) {
+	const stored, lowest, readers = 3000, 2100, 500
+	store := &countsReads{Store: memstore.New(nil)}
+	before := spool.NewLogs(store.Store, nil)
+	defer before.Close()
+	local, err := before.Log("s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lease, err := before.Claim(t.Context(), spool.Claim{Owner: "o", Session: "s", Force: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := local.Writer(lease, spool.WriterOptions{})
+	defer w.Close()
+	for range stored / 100 {
+		deltas := make([]chunk.Chunk, 100)
+		for i := range deltas {
+			deltas[i] = &chunk.TextDelta{Delta: "x"}
+		}
+		if _, err := w.Commit(t.Context(), spool.Row{}, nil, deltas...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, room := range []int{1 << 20, 1 << 10} {
+		store.records.Store(0)
+		logs := spool.NewLogs(store, &spool.Options{TailBytes: room})
+		g, err := logs.Log("s")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var all sync.WaitGroup
+		for n := range readers {
+			all.Go(func() {
+				next := uint64(lowest + n)
+				r := g.Reader(spool.ReadOptions{After: spool.Cursor{Seq: next}, Follow: true, Max: 1 + n})
+				for next < stored {
+					recs, err := r.Next(t.Context())
+					if err != nil || len(recs) > 1+n {
+						t.Errorf("%d records, %v", len(recs), err)
+						return
+					}
+					for _, rec := range recs {
+						if next++; rec.Seq != next {
+							t.Errorf("record %d, want %d", rec.Seq, next)
+							return
+						}
+					}
+				}
+			})
+		}
+		all.Wait()
+		if n := store.records.Load(); room == 1<<20 && n != stored-lowest {
+			t.Errorf("%d records were read, of %d that somebody lacked", n, stored-lowest)
+		}
+		_ = logs.Close()
+	}
 }
 
 // What a store passes on with the head, readers in other processes get without a read.

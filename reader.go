@@ -159,14 +159,14 @@ func (r *Reader) step(ctx context.Context) (recs []chunk.Record, atHead bool, er
 		return recs, false, err
 	}
 	recs = t.pageLocked(r.after, r.o.Max)
-	end := t.end()
+	end, near := t.end(), t.nearLocked(r.after)
 	t.mu.Unlock()
 	switch {
 	case recs != nil:
 	case r.after >= r.head.Seq:
 		return nil, true, nil
-	case r.after == end:
-		err = t.catchUp(ctx, r.after)
+	case r.after == end, near:
+		recs, err = t.share(ctx, r.after, r.o.Max, seen{r.head, r.era})
 	default:
 		recs, err = r.read(ctx)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,7 +24,7 @@ const (
 
 // tail holds what this process knows of one session's log: the newest head and a
 // contiguous series of the latest records, shared by all readers. This process's
-// commits arrive by publish. Commits of other processes arrive by catchUp, once for all
+// commits arrive by publish. Commits of other processes arrive by share, once for all
 // readers, after the watcher saw the head move. The watcher is one goroutine, which
 // runs while a reader waits.
 type tail struct {
@@ -39,6 +40,7 @@ type tail struct {
 	base     uint64 // the sequence before recs[0]
 	recs     []chunk.Record
 	size     int
+	full     uint64        // the base before which there is no room
 	wake     chan struct{} // closed when a field above changes; nil if no reader waits
 	waiters  int
 	watching bool
@@ -217,6 +219,15 @@ func (t *tail) extendLocked(recs []chunk.Record, first uint64) {
 	t.broadcastLocked()
 }
 
+// prependLocked puts records before those that the tail holds, if there is room.
+func (t *tail) prependLocked(recs []chunk.Record) {
+	n, size := sizeOf(recs)
+	if size += n * recordOverhead; t.size+size <= t.max {
+		t.recs = slices.Concat(recs, t.recs)
+		t.base, t.size = t.base-uint64(n), t.size+size
+	}
+}
+
 // pageLocked returns a copy of the records after a sequence, or nil if the tail does
 // not hold the next one. The copy does not keep the tail's array alive.
 func (t *tail) pageLocked(after uint64, max int) []chunk.Record {
@@ -285,27 +296,39 @@ func (t *tail) ask(ctx context.Context) (Head, error) {
 	}
 }
 
-// catchUp reads one page of records after the tail's end, for all readers that ask
-// meanwhile.
-func (t *tail) catchUp(ctx context.Context, after uint64) error {
+// share reads records for all readers that ask meanwhile: a page after the tail's end, or
+// those between a position and the tail's first record. These are what readers lack that
+// were at the head before a restart. The tail keeps them if there is room.
+func (t *tail) share(ctx context.Context, after uint64, max int, since seen) ([]chunk.Record, error) {
 	if err := t.logs.acquire(ctx, t.lock); err != nil {
-		return err
+		return nil, err
 	}
 	defer t.lock.release()
 	t.mu.Lock()
-	end, since := t.end(), seen{t.head, t.era}
+	recs, base, n := t.pageLocked(after, max), t.base, pageRecords
+	near := t.nearLocked(after)
 	t.mu.Unlock()
-	if end > after {
-		return nil // another reader did it
+	if near {
+		n = int(base - after)
 	}
-	recs, err := t.readChecked(ctx, after, pageRecords, since)
-	if err != nil {
-		return err
+	if recs != nil || after < base && !near {
+		return recs, nil // another reader did it, or found that there is no room
 	}
-	if len(recs) == 0 {
-		return t.logs.Sleep(ctx, 5*time.Millisecond) // the head is newer than the readable records
+	recs, err := t.readChecked(ctx, after, n, since)
+	if err == nil && len(recs) == 0 {
+		err = t.logs.Sleep(ctx, 5*time.Millisecond) // the head is newer than the readable records
 	}
-	return nil
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err == nil && near && t.base == base {
+		t.full = base
+	}
+	return recs[:min(len(recs), max)], err
+}
+
+// nearLocked reports whether what a reader lacks is so little that the tail can keep it.
+func (t *tail) nearLocked(after uint64) bool {
+	return after < t.base && t.base-after <= pageRecords && t.base != t.full
 }
 
 // readChecked reads from the store, checks that the records belong to the log that was
@@ -324,8 +347,8 @@ func (t *tail) readChecked(ctx context.Context, after uint64, max int, since see
 		switch end := t.end(); {
 		case after > end && t.head.Seq > end+pageRecords: // no reader has followed for long
 			t.base, t.recs, t.size = after, nil, 0
-		case len(t.recs) == 0 && recs[len(recs)-1].Seq == t.base:
-			t.base = after
+		case recs[len(recs)-1].Seq == t.base:
+			t.prependLocked(recs)
 		}
 		t.extendLocked(recs, recs[0].Seq)
 	}

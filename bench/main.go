@@ -5,6 +5,7 @@
 //	go run . fanout   one stream to 1, 200 and 1,000 readers, against a bare handler
 //	go run . attach   a finished long answer, compacted against delta by delta
 //	go run . ingest   provider streams of 20,000 deltas, against the official SDKs
+//	go run . herd     2,000 readers of one session that come back after a restart
 //	go run . latency  from the provider's socket to the client's, against a copying handler
 package main
 
@@ -23,6 +24,7 @@ import (
 func main() {
 	runs := flag.Int("runs", 5, "runs of each side")
 	messages := flag.Int("messages", 2000, "messages of one fan-out run")
+	readers := flag.Int("readers", 2000, "readers that come back")
 	words := flag.Int("words", 400, "words of one latency run")
 	serve := flag.String("serve", "", "internal: be the server of this kind")
 	flag.Parse()
@@ -36,6 +38,9 @@ func main() {
 	}
 	if what == "" || what == "attach" {
 		fail(attach(*runs))
+	}
+	if what == "" || what == "herd" {
+		fail(herd(*runs, *readers))
 	}
 	if what == "" || what == "ingest" {
 		fail(ingest(*runs))

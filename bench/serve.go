@@ -46,6 +46,12 @@ func serveKind(kind string, args []string) error {
 			return err
 		}
 		h = s
+	case "herd":
+		s, err := newHerd(arg(0))
+		if err != nil {
+			return err
+		}
+		h = s
 	case "bare":
 		h = newBare()
 	case "spool":
