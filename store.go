@@ -209,7 +209,8 @@ type Claim struct {
 // Leaser is the role of stores that can coordinate runners. Expiry is judged by
 // the store's clock inside the claim.
 type Leaser interface {
-	// Claim returns a lease with a new, larger epoch. It fails with [ErrNothingDue], or
+	// Claim returns a lease with a new, larger epoch. If it names no session, it may find
+	// one up to a second late. It fails with [ErrNothingDue], or
 	// with [ErrExists], see SamePrincipal.
 	Claim(ctx context.Context, c Claim) (Lease, error)
 	// Renew extends the lease by its TTL; [ErrSuperseded] if it was taken or released.
@@ -247,8 +248,10 @@ type SessionPage struct {
 
 // Lister is the role of stores that can list sessions.
 type Lister interface {
+	// Sessions lists rows, which may lag behind the sessions by a second, and by ten
+	// seconds in when they were updated.
 	Sessions(ctx context.Context, q SessionQuery) (SessionPage, error)
-	// Session returns one row; [ErrNotFound] for an unknown session.
+	// Session returns one row as it is now; [ErrNotFound] for an unknown session.
 	Session(ctx context.Context, session string) (SessionInfo, error)
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -12,9 +13,13 @@ import (
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/store/contract"
 	"github.com/spool-run/spool/store/memstore"
 	"github.com/spool-run/spool/store/storetest"
 )
+
+// lateIndexes is no fault: it is allowed.
+const lateIndexes = "indexes are late"
 
 // engineFaults says what else is wrong with a store, and in which group of checks it must
 // show at the latest. make returns an instance with the fault; raise is what the engine
@@ -24,6 +29,9 @@ var engineFaults = map[string]struct {
 	make  func(e *memstore.Store, p *place) storetest.Engine
 	raise func(early *memstore.Store)
 }{
+	lateIndexes: {"", func(e *memstore.Store, p *place) storetest.Engine {
+		return &lagging{Store: e, place: p}
+	}, nil},
 	"raises nothing after a loss": {"Rewind", nil, func(*memstore.Store) {}},
 	"renews leases of before a loss": {"Rewind", func(e *memstore.Store, _ *place) storetest.Engine {
 		return &renews{Engine: e, renew: func(context.Context, spool.Lease) error { return nil }}
@@ -314,4 +322,78 @@ func (f *noRenewal) Claim(ctx context.Context, c spool.Claim) (spool.Lease, erro
 		f.lasts(l)
 	}
 	return l, err
+}
+
+// lagging is a store whose indexes lag: what it lists, and finds for any claim, is what was
+// there when it was asked the last time. It lists when a session was updated in units of ten
+// seconds, and sorts by that. The suite passes it.
+type lagging struct {
+	*memstore.Store
+	place  *place
+	mu     sync.Mutex
+	listed map[spool.SessionQuery]*memstore.Store
+	due    *memstore.Store
+}
+
+func (l *lagging) Sessions(ctx context.Context, q spool.SessionQuery) (spool.SessionPage, error) {
+	after, err := contract.ParsePlace(q.After)
+	if err != nil {
+		return spool.SessionPage{}, err
+	}
+	key := q
+	key.After, key.Max = "", 0
+	l.mu.Lock()
+	index := l.listed[key]
+	if q.After == "" { // the next first page is of now
+		if l.listed == nil {
+			l.listed = map[spool.SessionQuery]*memstore.Store{}
+		}
+		l.listed[key] = l.Fork(&memstore.Options{Now: l.place.clock.Now})
+	}
+	l.mu.Unlock()
+	if index == nil {
+		index = memstore.New(&memstore.Options{Now: l.place.clock.Now})
+	}
+	if _, err := l.Store.Sessions(ctx, q); err != nil {
+		return spool.SessionPage{}, err
+	}
+	all := key
+	all.Max = 1 << 20
+	page, err := index.Sessions(ctx, all)
+	if err != nil {
+		return page, err
+	}
+	for i := range page.Sessions {
+		page.Sessions[i].Updated -= page.Sessions[i].Updated % 10_000
+	}
+	slices.SortFunc(page.Sessions, func(a, b spool.SessionInfo) int {
+		return cmp.Or(cmp.Compare(b.Updated, a.Updated), cmp.Compare(a.Session, b.Session))
+	})
+	if q.After != "" {
+		page.Sessions = slices.DeleteFunc(page.Sessions, func(i spool.SessionInfo) bool { return !after.Before(i) })
+	}
+	if most := cmp.Or(q.Max, 100); len(page.Sessions) > most {
+		page.Sessions = page.Sessions[:most]
+		page.NextAfter = contract.After(page.Sessions[most-1])
+	}
+	return page, nil
+}
+
+func (l *lagging) Claim(ctx context.Context, c spool.Claim) (spool.Lease, error) {
+	if _, err := l.Head(ctx, "s"); c.Session != "" || err != nil && !errors.Is(err, spool.ErrNotFound) {
+		return l.Store.Claim(ctx, c)
+	}
+	l.mu.Lock()
+	index := l.due
+	l.due = l.Fork(&memstore.Options{Now: l.place.clock.Now})
+	l.mu.Unlock()
+	if contract.CheckClaim(&c) == nil {
+		if index == nil {
+			index = memstore.New(nil)
+		}
+		if _, err := index.Claim(ctx, c); err != nil {
+			return spool.Lease{}, err
+		}
+	}
+	return l.Store.Claim(ctx, c)
 }

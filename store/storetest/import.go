@@ -74,8 +74,8 @@ func wantImported(t testing.TB, s spool.Store, info spool.SessionInfo, all []chu
 		if err != nil || got.Row != info.Row || got.Updated != info.Updated || got.Bytes < int64(size(all)) {
 			t.Fatalf("row %+v, %v; elsewhere %+v", got, err, info)
 		}
-		list := pages(t, lister, spool.SessionQuery{Principal: info.Principal})
-		if len(list) != 1 || list[0] != got {
+		list := wantListed(t, lister, spool.SessionQuery{Principal: info.Principal}, info.Session)
+		if !sameRow(list[0], got) {
 			t.Fatalf("listed %+v, want %+v", list, got)
 		}
 	}
@@ -103,9 +103,7 @@ var importChecks = []check{
 		_, err := s.Append(limit(t), spool.Append{Session: "s", Records: recs(chunk.Kept, "command", 1)})
 		wantErr(t, err, spool.ErrNotFound)
 		if lister, ok := s.(spool.Lister); ok {
-			if list := pages(t, lister, spool.SessionQuery{}); len(list) != 0 {
-				t.Fatalf("listed %v", ids(list))
-			}
+			wantListed(t, lister, spool.SessionQuery{})
 		}
 		seen := head(t, s, "s")
 		done := startWait(limit(t), s, "s", seen)

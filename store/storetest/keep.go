@@ -62,9 +62,7 @@ var keepChecks = []check{
 			t.Fatalf("the head was %+v and is %+v, %v", res.Head, h, err)
 		}
 		if lister, ok := s.(spool.Lister); ok {
-			if page, err := lister.Sessions(limit(t), spool.SessionQuery{}); err != nil || len(page.Sessions) != 1 {
-				t.Fatalf("the store lists %+v, %v", page, err)
-			}
+			wantListed(t, lister, spool.SessionQuery{}, "s")
 		}
 	})},
 	{"SavedFolds", with(func(t *testing.T, x *suite, s spool.Store, r spool.FoldStore) {
