@@ -160,6 +160,36 @@ var engineFaults = map[string]struct {
 			return h, next, err
 		}}
 	}, nil},
+	"only listens to notifications": {"Prompt", func(e *memstore.Store, p *place) storetest.Engine {
+		return &waits{Engine: e, wait: func(ctx context.Context, session string, seen spool.Head) (spool.Head, []chunk.Record, error) {
+			if p.deaf.Load() {
+				<-ctx.Done()
+			}
+			return e.Wait(ctx, session, seen)
+		}}
+	}, nil},
+	"takes each notification for a change": {"Prompt", func(e *memstore.Store, p *place) storetest.Engine {
+		return &waits{Engine: e, wait: func(ctx context.Context, session string, seen spool.Head) (spool.Head, []chunk.Record, error) {
+			if p.twice.Load() && seen.Seq > 0 {
+				h, err := e.Head(ctx, session)
+				return h, nil, err
+			}
+			return e.Wait(ctx, session, seen)
+		}}
+	}, nil},
+	"writes nothing while its clock is behind": {"Clock", func(e *memstore.Store, p *place) storetest.Engine {
+		return &appends{Engine: e, append: func(ctx context.Context, a spool.Append) (spool.Appended, error) {
+			now := p.clock.Now()
+			if latest, ok := p.notes.Load("latest"); ok && now.Before(latest.(time.Time)) {
+				return spool.Appended{}, spool.ErrUnavailable
+			}
+			p.notes.Store("latest", now)
+			return e.Append(ctx, a)
+		}}
+	}, nil},
+	"gives a lease to two claimers": {"Storm", func(e *memstore.Store, p *place) storetest.Engine {
+		return &shares{e, p}
+	}, nil},
 	"lets commands wait for the owner's pause": {"Command", func(e *memstore.Store, _ *place) storetest.Engine {
 		var owner atomic.Int64
 		return &appends{Engine: e, append: func(ctx context.Context, a spool.Append) (spool.Appended, error) {
@@ -191,6 +221,22 @@ func (f *releases) Release(ctx context.Context, l spool.Lease) error {
 		l.Epoch = h.Epoch
 	}
 	return f.Engine.Release(ctx, l)
+}
+
+// shares gives the latest lease again if nothing is due.
+type shares struct {
+	storetest.Engine
+	place *place
+}
+
+func (f *shares) Claim(ctx context.Context, c spool.Claim) (spool.Lease, error) {
+	l, err := f.Engine.Claim(ctx, c)
+	if err == nil {
+		f.place.notes.Store("lease", l)
+	} else if shared, ok := f.place.notes.Load("lease"); ok && errors.Is(err, spool.ErrNothingDue) {
+		return shared.(spool.Lease), nil
+	}
+	return l, err
 }
 
 type claimsAs struct {

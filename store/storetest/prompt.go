@@ -59,6 +59,39 @@ var promptChecks = []check{
 		}
 		t.Fatalf("AwaitDue returned %v after the session was due", late)
 	}},
+	{"NotificationsGetLostOrDoubled", func(t *testing.T, x *suite) {
+		if x.Notify == nil {
+			return
+		}
+		for _, times := range []int{0, 2} {
+			s := x.open(t)
+			seen := command(t, s, "s", "c").Head
+			undo := x.Notify(t, s, times)
+			for n := range 3 {
+				ctx := limit(t)
+				var all []chan waited
+				for range instances {
+					all = append(all, startWait(ctx, s, "s", seen))
+				}
+				due := make(chan error, 1)
+				other := fmt.Sprint("due", n)
+				go func() { due <- leaser(t, s).AwaitDue(ctx, spool.Claim{Owner: "w", Session: other}) }()
+				settle()
+				want := command(t, s, "s", "d").Head
+				command(t, s, other, "c")
+				for _, done := range all {
+					if got := <-done; got.err != nil || got.head != want {
+						t.Fatalf("with each notification delivered %d times, Wait gave %+v, %v; want %+v", times, got.head, got.err, want)
+					}
+				}
+				if err := <-due; err != nil {
+					t.Fatal(err)
+				}
+				seen = want
+			}
+			undo()
+		}
+	}},
 	{"ThousandsOfWaits", func(t *testing.T, x *suite) {
 		crowded.Lock()
 		defer crowded.Unlock()

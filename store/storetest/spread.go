@@ -83,6 +83,9 @@ func (x *suite) spreadOut() {
 	if o.Rewind != nil {
 		x.Rewind = func(t testing.TB, s spool.Store) func() { return o.Rewind(t, first(s)) }
 	}
+	if o.Notify != nil {
+		x.Notify = func(t testing.TB, s spool.Store, times int) func() { return o.Notify(t, first(s), times) }
+	}
 	if o.Break != nil {
 		x.Break = func(t testing.TB, s spool.Store) (mend func()) {
 			var mends []func()

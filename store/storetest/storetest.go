@@ -36,8 +36,9 @@ type Factory func(t testing.TB) spool.Store
 type Options struct {
 	// Reopen closes s and opens the same data again.
 	Reopen func(t testing.TB, s spool.Store) spool.Store
-	// Advance moves the clock of s forward. Without it leases are left to
-	// expire on their own.
+	// Advance moves the clock of s forward, or back if d is negative. Every driver whose
+	// clock can be set must have it: without it leases are left to expire on their own, and
+	// the suite cannot tell what renews them.
 	Advance func(s spool.Store, d time.Duration)
 	// Location names the data of s for another process, which opens it through
 	// the function given to [Main].
@@ -54,6 +55,10 @@ type Options struct {
 	// engine back to it, as a promoted replica or a restored backup would, while s stays
 	// connected; with Another, all instances do.
 	Rewind func(t testing.TB, s spool.Store) (back func())
+	// Notify delivers notifications of what other instances did to s so many times from now
+	// on, until undo is called: 0 loses all, 2 doubles each. With Another, it is for all
+	// instances.
+	Notify func(t testing.TB, s spool.Store, times int) (undo func())
 	// Break cuts s off from its engine and returns what mends the connection.
 	Break func(t testing.TB, s spool.Store) (mend func())
 	// Again is no promise. It says that stores of this driver which differ from
@@ -118,6 +123,8 @@ func Run(t *testing.T, open Factory, options ...Options) {
 		{"Life", lifeChecks},
 		{"Model", modelChecks},
 		{"Linear", linearChecks},
+		{"Clock", clockChecks},
+		{"Storm", stormChecks},
 		{"Late", lateChecks},
 		{"Cut", cutChecks},
 		{"Rewind", rewindChecks},
@@ -155,7 +162,7 @@ func (c *Clock) Now() time.Time {
 	return c.at
 }
 
-// Advance moves the clock forward.
+// Advance moves the clock forward, or back if d is negative.
 func (c *Clock) Advance(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,14 +1,17 @@
 package storetest_test
 
 import (
+	"context"
 	"os"
 	"os/exec"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/store/memstore"
 	"github.com/spool-run/spool/store/storetest"
 )
@@ -30,6 +33,8 @@ type place struct {
 	clock  *storetest.Clock
 	all    []*storetest.Rewound
 	notes  sync.Map // of the fault, for all instances
+	deaf   atomic.Bool
+	twice  atomic.Bool // notifications are doubled
 }
 
 // member is an instance of a place.
@@ -43,11 +48,32 @@ func (p *place) spoilt() storetest.Engine {
 	if make := engineFaults[p.fault].make; make != nil {
 		return make(p.engine, p)
 	}
-	f := &fault{Store: p.engine}
+	f := &fault{Store: p.engine, wait: p.wait}
 	if make := faults[p.fault].make; make != nil {
 		make(f)
 	}
 	return f
+}
+
+// wait is Wait of a store that gets notifications and looks every 100 ms as well.
+func (p *place) wait(ctx context.Context, s *memstore.Store, session string, seen spool.Head) (spool.Head, []chunk.Record, error) {
+	for p.deaf.Load() {
+		if h, err := s.Head(ctx, session); err != nil || h != seen {
+			return h, nil, err
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+	return s.Wait(ctx, session, seen)
+}
+
+// notify implements [storetest.Options].Notify.
+func (p *place) notify(times int) (undo func()) {
+	p.deaf.Store(times == 0)
+	p.twice.Store(times == 2)
+	return func() { p.notify(1) }
 }
 
 func (p *place) instance() spool.Store {
@@ -82,6 +108,7 @@ func TestSuite(t *testing.T) {
 		Advance: func(s spool.Store, d time.Duration) { s.(*member).place.clock.Advance(d) },
 		Another: func(_ testing.TB, s spool.Store) spool.Store { return s.(*member).place.instance() },
 		Rewind:  func(_ testing.TB, s spool.Store) func() { return s.(*member).place.rewind() },
+		Notify:  func(_ testing.TB, s spool.Store, times int) func() { return s.(*member).place.notify(times) },
 		Break:   func(_ testing.TB, s spool.Store) func() { return s.(*member).Cut() },
 	})
 }
