@@ -34,7 +34,7 @@ func (e *effects) count(c tool.Call) int {
 }
 
 // scenes are what users can ask for.
-var scenes = []string{"talk", "tools", "once", "ask", "hand"}
+var scenes = []string{"talk", "tools", "once", "ask", "hand", "delegate"}
 
 // agent is what a node's runner executes. Nothing of a dead node counts.
 func (w *world) agent(n *node) *agent.Agent {
@@ -49,7 +49,7 @@ func (w *world) agent(n *node) *agent.Agent {
 			if times := w.effects.count(c); times > 1 && c.Name == "once" {
 				w.fail("%s: %s is made %d times (%s, on %s)", c.Session, c.Name, times, c.EffectID, n.name)
 			}
-			if w.store.isFinished(c.Session, c.ID) {
+			if w.store.isFinished(c) {
 				w.fail("%s: %s is made again on %s, and has an outcome", c.Session, c.ID, n.name)
 			}
 		}
@@ -78,11 +78,11 @@ func (w *world) agent(n *node) *agent.Agent {
 	retry := tool.Options{Recovery: tool.RecoverRetry}
 	gated := tool.Options{Recovery: tool.RecoverRetry, Approval: true}
 	resumable := w.seed%2 == 0
-	a := &agent.Agent{Name: "demo",
-		Tools: []tool.Tool{tool.With(tool.New("work", "", work), retry), tool.New("once", "", work),
-			tool.With(tool.New("gated", "", work), gated), tool.Client[struct{}]("locate", "")},
-		Model: &provider{Model: scripted.New(&scripted.Options{Scenes: plays(), Rate: 15, Background: resumable}), n: n},
-	}
+	speaks := &provider{Model: scripted.New(&scripted.Options{Scenes: plays(), Rate: 15, Background: resumable}), n: n}
+	working := []tool.Tool{tool.With(tool.New("work", "", work), retry), tool.New("once", "", work)}
+	helper := &agent.Agent{Name: "helper", Tools: working, Model: speaks}
+	a := &agent.Agent{Name: "demo", Model: speaks, Tools: append([]tool.Tool{
+		tool.With(tool.New("gated", "", work), gated), tool.Client[struct{}]("locate", ""), agent.SubAgent(helper, agent.SubAgentOptions{})}, working...)}
 	if w.spoiled.agent != nil {
 		w.spoiled.agent(a)
 	}
@@ -108,6 +108,9 @@ func plays() map[string]scripted.Scene {
 			scripted.Say(scripted.Text("only once "), scripted.Calls(call("a", "once", `{"ms":1000}`), call("b", "once", `{"ms":4000}`))), bye),
 		"ask": scripted.Steps(
 			scripted.Say(scripted.Text("may I? "), scripted.Calls(call("a", "gated", `{"ms":100}`), call("b", "gated", `{"ms":200}`), call("c", "work", `{"ms":1500}`))), bye),
+		"delegate": scripted.Steps(
+			scripted.Say(scripted.Text("both: "), scripted.Calls(call("a", "subagent__helper", `{"task":"tools, please"}`),
+				call("b", "subagent__helper", `{"task":"once, please"}`), call("c", "work", `{"ms":500}`))), bye),
 		"hand": scripted.Steps(
 			scripted.Say(scripted.Calls(call("a", "locate", `{}`), call("b", "work", `{"ms":1000}`), call("c", "gated", `{"ms":50}`))),
 			scripted.Say(scripted.Calls(call("a", "locate", `{}`))), bye),
@@ -123,7 +126,7 @@ type provider struct {
 func (p *provider) Stream(ctx context.Context, r *model.Request) iter.Seq2[model.Part, error] {
 	at := step{r.Session, r.RunID, r.Step}
 	if !p.n.link.isDead() && p.n.w.store.isAnswered(at) {
-		p.n.w.fail("%s asks for step %d of run %s in %s, whose answer could be resumed", p.n.name, at.number, at.run, at.session)
+		p.n.w.fail("%s asks for step %d of run %s in %s, whose answer could be resumed", p.n.name, at.number, at.run, at.agent)
 	}
 	return p.Model.Stream(ctx, r)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/store/memstore"
 	"github.com/spool-run/spool/store/storetest"
+	"github.com/spool-run/spool/tool"
 )
 
 // audit is the store that all nodes share. It compares what the engine answers with what
@@ -41,8 +42,8 @@ type audited struct {
 	released bool
 	records  []chunk.Record
 	appends  map[written]spool.Appended
-	finished map[string]bool // calls that have an outcome
-	answered map[step]bool   // model phases whose answer can be resumed
+	finished map[call]bool // that have an outcome
+	answered map[step]bool // model phases whose answer can be resumed
 }
 
 type written struct {
@@ -51,11 +52,13 @@ type written struct {
 	ordinal uint64
 }
 
-// step is a model phase.
+// step is a model phase of an agent, and call one of its calls.
 type step struct {
-	session, run string
-	number       int
+	agent, run string
+	number     int
 }
+
+type call struct{ agent, id string }
 
 func newAudit(w *world, m *memstore.Store, o *memstore.Options) *audit {
 	r := storetest.NewRewound(w.spoil(m))
@@ -79,7 +82,7 @@ func (a *audit) close() {
 func (a *audit) of(session string) *audited {
 	s := a.sessions[session]
 	if s == nil {
-		s = &audited{appends: map[written]spool.Appended{}, finished: map[string]bool{}, answered: map[step]bool{}}
+		s = &audited{appends: map[written]spool.Appended{}, finished: map[call]bool{}, answered: map[step]bool{}}
 		a.sessions[session] = s
 	}
 	return s
@@ -133,12 +136,12 @@ func (a *audit) appended(x *spool.Append, res *spool.Appended) {
 	for i, r := range x.Records {
 		r.Seq = res.First + uint64(i)
 		s.records = append(s.records, r)
-		s.note(x.Session, &r)
+		s.note(&r)
 	}
 }
 
 // note remembers what tools and models must know of.
-func (s *audited) note(session string, r *chunk.Record) {
+func (s *audited) note(r *chunk.Record) {
 	switch r.Type {
 	case chunk.TypeToolEnd, chunk.TypeAnswerStarted:
 	default:
@@ -154,9 +157,9 @@ func (s *audited) note(session string, r *chunk.Record) {
 		return
 	}
 	if r.Type == chunk.TypeAnswerStarted {
-		s.answered[step{session, c.RunID, c.Step}] = true
+		s.answered[step{r.Agent, c.RunID, c.Step}] = true
 	} else if !c.Preliminary {
-		s.finished[c.ToolCallID] = true
+		s.finished[call{r.Agent, c.ToolCallID}] = true
 	}
 }
 
@@ -259,16 +262,16 @@ func (a *audit) acknowledged(session string) []chunk.Record {
 	return slices.Clip(a.of(session).records)
 }
 
-func (a *audit) isFinished(session, call string) bool {
+func (a *audit) isFinished(c tool.Call) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.of(session).finished[call]
+	return a.of(chunk.RootID(c.Session)).finished[call{c.Session, c.ID}]
 }
 
 func (a *audit) isAnswered(at step) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.of(at.session).answered[at]
+	return a.of(chunk.RootID(at.agent)).answered[at]
 }
 
 // records reads what the store has.

@@ -116,6 +116,7 @@ func (w *world) checkLog(session string, t *truth) {
 	}
 	kept := fold.New(session)
 	for _, r := range t.records {
+		w.count(string(r.Type))
 		if r.Class == chunk.Kept {
 			if err := kept.Apply(r); err != nil {
 				w.fail("%s: %v", session, err)
@@ -169,7 +170,9 @@ func (w *world) checkSnapshots(u *user, t *truth) {
 	for _, m := range t.fold.Snapshot(fold.SnapshotOptions{}).Messages {
 		messages = append(messages, m)
 	}
-	want := mustJSON(aisdk.ConvertToUIMessages(messages, nil))
+	want := mustJSON(aisdk.ConvertToUIMessages(messages, &aisdk.ConvertOptions{Children: func(m *chunk.Message) (string, []*aisdk.SubAgent) {
+		return u.name, aisdk.SubAgentsOf(t.fold, m.ID)[m.ID]
+	}}))
 	for range 3 {
 		snap, err := u.session.Snapshot(context.Background(), client.SnapshotOptions{})
 		if errors.Is(err, spool.ErrNotFound) && len(t.records) == 0 {

@@ -112,8 +112,8 @@ func (w *world) remove(n *node) {
 func (w *world) kill(n *node) {
 	w.happened("%s is killed", n.name)
 	w.remove(n)
+	_ = n.http.Close() // first: the dead give no answers
 	n.link.die()
-	_ = n.http.Close()
 	w.ended.Go(n.end)
 }
 

@@ -146,6 +146,7 @@ func (p *page) stream() error {
 }
 
 func (p *page) compare(t *truth) string {
+	p.u.w.count("read on " + p.String())
 	if p.bad != "" {
 		return p.bad
 	}
@@ -280,6 +281,7 @@ func (a *alive) Read(p []byte) (int, error) {
 }
 
 func (m *merlinReader) compare(t *truth) string {
+	m.u.w.count("read on " + m.String())
 	p, err := merlin.Wire(m.version, merlin.WireOptions{}).Profile(wire.Request{})
 	if err != nil {
 		return err.Error()
@@ -393,6 +395,7 @@ func (c *counter) compare(t *truth) string {
 	if c.void || t.retracted {
 		return ""
 	}
+	c.u.w.count("read on " + c.String())
 	again := &counter{device: c.device, run: c.run}
 	again.read()
 	if again.void {

@@ -40,7 +40,7 @@ func TestSimulation(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		simulated(t, seed)
+		simulated(t, seed, map[string]int{})
 		return
 	}
 	n, until := 200, time.Time{}
@@ -53,12 +53,20 @@ func TestSimulation(t *testing.T) {
 			t.Fatalf("%s=%s is neither a number nor a duration", envSeeds, s)
 		}
 	}
+	seen := map[string]int{}
 	done, stride := 0, matrix.Stride(t, 20)
 	for i := 0; i < n && (until.IsZero() || time.Now().Before(until)); i += stride {
-		simulated(t, first+uint64(i))
+		simulated(t, first+uint64(i), seen)
 		done++
 	}
-	t.Logf("%d seeds", done)
+	t.Logf("%d seeds: %v", done, seen)
+	for _, what := range append(names[:], "executor_superseded", "executor_handed_over", "step_discarded", "run_suspended", "stop_requested", "interrupt_requested",
+		"resume_requested", "history_rewound", "tool_approval_response", "tool_result_submitted", "subagent_end", "answer_started",
+		"read on aisdk 6", "read on aisdk 7", "read on aisdk, counted", "read on merlin-v1", "read on merlin-v2") {
+		if done >= 100 && seen[what] == 0 {
+			t.Errorf("in all these simulations there was no %s", what)
+		}
+	}
 }
 
 // The simulator finds what is broken.
@@ -101,10 +109,13 @@ func onOneProcessor(t *testing.T) {
 	t.Cleanup(func() { runtime.GOMAXPROCS(before) })
 }
 
-// simulated simulates a seed and reports what is wrong.
-func simulated(t *testing.T, seed uint64) {
+// simulated simulates a seed, reports what is wrong, and adds to what was seen.
+func simulated(t *testing.T, seed uint64, seen map[string]int) {
 	t.Helper()
 	r := simulate(t, seed, spoiled{})
+	for what, n := range r.seen {
+		seen[what] += n
+	}
 	if len(r.wrong) == 0 {
 		return
 	}

@@ -173,7 +173,7 @@ func (u *user) follow(id string, m client.Message) error {
 				u.answer(p.ApprovalID, p.CallID)
 			}
 		case snap.Status == chunk.StatusPaused:
-			u.pause("waiting at a pause", nil)
+			u.resume()
 		default:
 			return nil
 		}
@@ -218,7 +218,11 @@ func (u *user) readLog() (gone bool, err error) {
 		u.react(e.Chunk)
 		if !u.still && u.stopAt >= 0 && len(u.seen) >= u.stopAt && u.run != "" {
 			u.stopAt = -1
-			u.stop(u.run)
+			if u.chance.happens(0.5) {
+				u.interrupt(u.run)
+			} else {
+				u.stop(u.run)
+			}
 		}
 	}
 }
@@ -264,5 +268,20 @@ func (u *user) stop(run string) {
 	u.says("stops %s", run)
 	if _, err := u.session.Stop(u.w.ctx, client.StopOptions{RunID: run}); err != nil {
 		u.says("the stop is refused: %v", err)
+	}
+}
+
+func (u *user) interrupt(run string) {
+	u.says("interrupts %s", run)
+	if _, err := u.session.Interrupt(u.w.ctx, client.StopOptions{RunID: run}); err != nil {
+		u.says("the interrupt is refused: %v", err)
+	}
+}
+
+// resume continues a run that was interrupted.
+func (u *user) resume() {
+	u.says("resumes")
+	if _, err := u.session.Resume(u.w.ctx, client.ResumeOptions{}); err != nil {
+		u.pause("the resume is refused", err)
 	}
 }

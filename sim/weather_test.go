@@ -36,6 +36,8 @@ const (
 	troubles
 )
 
+var names = [troubles]string{"killed", "drained", "cut off", "away", "stepped", "disconnects", "set back"}
+
 func newWeather(rnd *rand.Rand) weather {
 	// often returns 0 in half of the seeds, and else a chance up to p.
 	often := func(p float64) float64 {
@@ -95,6 +97,7 @@ func (w *world) trouble(over <-chan struct{}) {
 
 // cause makes one trouble.
 func (w *world) cause(what int, rnd *rand.Rand) {
+	w.count(names[what])
 	n := w.anyNode(rnd)
 	pause := time.Duration(rnd.Int64N(int64(25 * time.Second)))
 	switch {

@@ -33,6 +33,7 @@ type world struct {
 	mu     sync.Mutex
 	trace  []string
 	wrong  []string
+	seen   map[string]int
 	nodes  []*node // that take requests
 	names  int     // nodes that were ever started
 	calm   bool    // nothing goes wrong any more
@@ -42,7 +43,10 @@ type world struct {
 }
 
 // report is what came of a simulation.
-type report struct{ trace, wrong []string }
+type report struct {
+	trace, wrong []string
+	seen         map[string]int // what happened, and how often
+}
 
 // spoiled is what of the simulation is broken, for tests of the simulator.
 type spoiled struct {
@@ -57,7 +61,7 @@ func (s *spoiled) any() bool { return s.store != nil || s.agent != nil || s.read
 func simulate(t *testing.T, seed uint64, sp spoiled) (r report) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{seed: seed, spoiled: sp, begun: time.Now(), effects: newEffects()}
+		w := &world{seed: seed, spoiled: sp, begun: time.Now(), effects: newEffects(), seen: map[string]int{}}
 		w.ctx, w.cancel = context.WithTimeout(context.Background(), patience)
 		defer w.cancel()
 		rnd := w.random("weather")
@@ -68,7 +72,7 @@ func simulate(t *testing.T, seed uint64, sp spoiled) (r report) {
 		w.network = newNetwork(w)
 		w.happened("%+v, the store's clock %v", w.weather, clock)
 		w.run()
-		r = report{w.trace, w.wrong}
+		r = report{w.trace, w.wrong, w.seen}
 	})
 	return r
 }
@@ -118,6 +122,13 @@ func (w *world) happened(format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.trace = append(w.trace, fmt.Sprintf("%8.3fs ", time.Since(w.begun).Seconds())+fmt.Sprintf(format, args...))
+}
+
+// count counts what has happened.
+func (w *world) count(what string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.seen[what]++
 }
 
 // fail notes what is not as it must be.
