@@ -113,7 +113,7 @@ type SessionInfo struct {
 // raises the epoch and ends the lease.
 //
 // A driver implements Store and, as far as its engine can, [Leaser], [Lister],
-// [Trimmer], [Expirer], [FoldStore], [BlobStore], [Importer], [Prober] and [Volatile]; package storetest holds the suite
+// [Trimmer], [Expirer], [Measurer], [FoldStore], [BlobStore], [Importer], [Prober] and [Volatile]; package storetest holds the suite
 // that all of them pass.
 type Store interface {
 	// Append writes a batch atomically and numbers it. Errors: [ErrSuperseded],
@@ -274,6 +274,21 @@ type Expirer interface {
 	// session's last append is at least so long ago and no lease on it is valid. If not,
 	// nothing is deleted and it fails with [ErrBusy].
 	Expire(ctx context.Context, session string, idle time.Duration) error
+}
+
+// Usage is what a store's visible sessions use.
+type Usage struct {
+	Sessions int64
+	Bytes    int64 // of all
+	Largest  int64 // bytes of the largest session
+	Oldest   int64 // when the session that is idle for longest was last appended to, in Unix milliseconds; 0 if there is none
+	Now      int64 // the store's clock, in Unix milliseconds
+}
+
+// Measurer is the role of stores that can sum up what they hold.
+type Measurer interface {
+	// Usage may read the rows of all sessions. It reads no logs.
+	Usage(ctx context.Context) (Usage, error)
 }
 
 // SavedFold is a cached fold of log[1..Seq]. It is used only if Incarnation and, unless

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/agent"
 	"github.com/spool-run/spool/model"
 )
@@ -30,6 +31,10 @@ var families = []struct{ name, kind, help string }{
 	{"spool_sweeps_total", "counter", "Sweeps for old traces and sessions that were done here."},
 	{"spool_traces_trimmed_total", "counter", "Sessions whose trace was trimmed."},
 	{"spool_sessions_expired_total", "counter", "Sessions deleted for their age."},
+	{"spool_store_sessions", "gauge", "Sessions in the store, as of the latest sweep, if it was done here; so are the next three."},
+	{"spool_store_bytes", "gauge", "Bytes of the records and large values of all sessions."},
+	{"spool_store_largest_session_bytes", "gauge", "Bytes of the largest session."},
+	{"spool_store_oldest_session_seconds", "gauge", "How long ago the last append was to the session that is idle for longest."},
 	{"spool_runs_started_total", "counter", "Runs started by agent and mode."},
 	{"spool_runs_recovered_total", "counter", "Runs taken over from a lost owner by agent."},
 	{"spool_runs_handed_over_total", "counter", "Runs left to the next owner between two phases by agent."},
@@ -61,6 +66,34 @@ func (m *Metrics) add(family string, by float64, labels ...string) {
 		m.values[family] = map[string]float64{}
 	}
 	m.values[family][b.String()] += by
+}
+
+// holds sets what the store holds; nil: another process knows.
+func (m *Metrics) holds(u *spool.Usage) {
+	gauges := map[string]float64{}
+	if u != nil {
+		gauges["spool_store_sessions"] = float64(u.Sessions)
+		gauges["spool_store_bytes"] = float64(u.Bytes)
+		gauges["spool_store_largest_session_bytes"] = float64(u.Largest)
+		gauges["spool_store_oldest_session_seconds"] = 0
+		if u.Sessions > 0 {
+			gauges["spool_store_oldest_session_seconds"] = float64(u.Now-u.Oldest) / 1000
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.values == nil {
+		m.values = map[string]map[string]float64{}
+	}
+	for _, f := range families {
+		if !strings.HasPrefix(f.name, "spool_store_") {
+			continue
+		}
+		delete(m.values, f.name)
+		if v, ok := gauges[f.name]; ok {
+			m.values[f.name] = map[string]float64{"": v}
+		}
+	}
 }
 
 // WriteTo writes all metrics; those of a family are sorted by their labels.

@@ -79,6 +79,9 @@ func (s *sweeper) run(ctx context.Context) error {
 // past sessions that fail, and returns the first error.
 func (s *sweeper) sweep(ctx context.Context) error {
 	p, err := s.elect(ctx)
+	if p == nil && s.metrics != nil {
+		s.metrics.holds(nil)
+	}
 	if p == nil || err != nil {
 		return err
 	}
@@ -88,7 +91,7 @@ func (s *sweeper) sweep(ctx context.Context) error {
 	if s.trimmer != nil && ctx.Err() == nil && !errors.Is(deletes, spool.ErrSuperseded) {
 		trims = p.trim(ctx)
 	}
-	if err := cmp.Or(deletes, trims); err != nil {
+	if err := cmp.Or(deletes, trims, p.measure(ctx)); err != nil {
 		return err
 	}
 	// Whatever was older than this has nothing left to trim.
@@ -195,6 +198,19 @@ func (p *pass) expire(ctx context.Context) error {
 		}
 		return true, err
 	})
+}
+
+// measure has the metrics say how much is left.
+func (p *pass) measure(ctx context.Context) error {
+	m, ok := p.logs.Store().(spool.Measurer)
+	if !ok || p.metrics == nil || ctx.Err() != nil {
+		return nil
+	}
+	u, err := m.Usage(ctx)
+	if err == nil {
+		p.metrics.holds(&u)
+	}
+	return err
 }
 
 // trim trims the traces of the sessions that were updated since the last sweep could have

@@ -244,3 +244,47 @@ func TestTTLNeedsAStore(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// The process that swept last says how much the store holds, and how old it is.
+func TestStoreMetrics(t *testing.T) {
+	inAging(t, spool.Policy{}, func(a *aging) {
+		a.say("s", "m", spool.Row{Agent: "elsewhere"})
+		info, err := a.store.Session(a.Context(), "s")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var texts [2]func() string
+		for i := range texts {
+			m := new(runner.Metrics)
+			r, err := runner.New(a.logs, []*agent.Agent{demo(nil)}, &runner.Options{Metrics: m})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(a.Context())
+			done := make(chan error)
+			go func() { done <- r.Run(ctx) }()
+			defer func() { cancel(); <-done }()
+			texts[i] = func() string {
+				var b strings.Builder
+				_, _ = m.WriteTo(&b)
+				return b.String()
+			}
+			time.Sleep(time.Minute)
+		}
+		if strings.Contains(texts[0](), "\nspool_store_bytes") {
+			t.Error("known before a sweep")
+		}
+		time.Sleep(12 * time.Minute)
+		synctest.Wait()
+		first := texts[0]()
+		for _, want := range []string{"\nspool_store_sessions 1\n", fmt.Sprintf("\nspool_store_bytes %d\n", info.Bytes),
+			fmt.Sprintf("\nspool_store_largest_session_bytes %d\n", info.Bytes), "\nspool_store_oldest_session_seconds 600\n"} {
+			if !strings.Contains(first, want) {
+				t.Errorf("no %q in\n%s", want, first)
+			}
+		}
+		if strings.Contains(texts[1](), "\nspool_store_bytes") {
+			t.Error("both say it")
+		}
+	})
+}

@@ -16,6 +16,7 @@ type closableStore interface {
 	spool.Lister
 	spool.Trimmer
 	spool.Expirer
+	spool.Measurer
 	spool.FoldStore
 	spool.BlobStore
 	spool.Importer

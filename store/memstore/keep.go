@@ -20,16 +20,10 @@ func (s *Store) Sessions(ctx context.Context, q spool.SessionQuery) (spool.Sessi
 	if err != nil {
 		return spool.SessionPage{}, err
 	}
-	s.mu.RLock()
-	places := make([]*session, 0, len(s.sessions))
-	for _, ss := range s.sessions {
-		places = append(places, ss)
-	}
-	s.mu.RUnlock()
 	now := s.nowMilli()
 	since := contract.IdleSince(q.Idle, now)
 	var found []spool.SessionInfo
-	for _, ss := range places {
+	for _, ss := range s.places() {
 		ss.mu.Lock()
 		i := ss.info()
 		ok := ss.exists && contract.Wants(&q, &i) && i.Updated <= since
@@ -64,6 +58,37 @@ func (s *Store) Session(ctx context.Context, session string) (spool.SessionInfo,
 	}
 	defer ss.mu.Unlock()
 	return ss.info(), nil
+}
+
+// Usage implements [spool.Measurer].
+func (s *Store) Usage(ctx context.Context) (spool.Usage, error) {
+	if err := s.usable(ctx); err != nil {
+		return spool.Usage{}, err
+	}
+	u := spool.Usage{Now: s.nowMilli()}
+	for _, ss := range s.places() {
+		ss.mu.Lock()
+		if ss.exists && !ss.head.Hidden {
+			if u.Sessions++; u.Oldest == 0 || ss.updated < u.Oldest {
+				u.Oldest = ss.updated
+			}
+			u.Bytes += ss.bytes
+			u.Largest = max(u.Largest, ss.bytes)
+		}
+		ss.mu.Unlock()
+	}
+	return u, nil
+}
+
+// places are the places of all sessions.
+func (s *Store) places() []*session {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	places := make([]*session, 0, len(s.sessions))
+	for _, ss := range s.sessions {
+		places = append(places, ss)
+	}
+	return places
 }
 
 func (ss *session) info() spool.SessionInfo {

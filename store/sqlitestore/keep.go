@@ -233,6 +233,18 @@ func (s *Store) Sessions(ctx context.Context, q spool.SessionQuery) (spool.Sessi
 	return page, nil
 }
 
+// Usage implements [spool.Measurer].
+func (s *Store) Usage(ctx context.Context) (u spool.Usage, err error) {
+	u.Now = s.now().UnixMilli()
+	return u, s.read(ctx, func(c *conn) error {
+		return c.query(func(row []driver.Value) error {
+			n := func(i int) int64 { v, _ := row[i].(int64); return v }
+			u.Sessions, u.Bytes, u.Largest, u.Oldest = n(0), n(1), n(2), n(3)
+			return nil
+		}, "SELECT count(*), sum(bytes), max(bytes), min(updated) FROM session WHERE listed <= +? AND hidden = 0", int64(never))
+	})
+}
+
 func (st *state) info() spool.SessionInfo {
 	return spool.SessionInfo{Session: st.id, Row: st.row, Head: st.head, Updated: st.updated, Bytes: st.bytes}
 }

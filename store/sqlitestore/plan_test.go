@@ -117,6 +117,8 @@ func everyCall(t *testing.T, s *Store, round int) {
 	ok(s.SaveFold(ctx, id, "f", spool.SavedFold{}))
 	_, err = s.LoadFold(ctx, id, "f")
 	ok(err)
+	_, err = s.Usage(ctx)
+	ok(err)
 	ok(s.Trim(ctx, id, 12, 3))
 	ok(s.Delete(ctx, id))
 	if err := s.Expire(ctx, "s0", time.Hour); !errors.Is(err, spool.ErrBusy) {
@@ -176,6 +178,7 @@ func TestQueryPlans(t *testing.T) {
 		"SELECT min(ready) FROM session WHERE ready > +?":                                                                      "session_ready",
 		"SELECT ready, id FROM session WHERE ready IS NOT NULL AND ready <= +? ORDER BY ready LIMIT 1":                         "session_ready",
 		"SELECT ready, id FROM session WHERE ready IS NOT NULL AND ready <= +? AND agent IN ('',+?,+?) ORDER BY ready LIMIT 1": "session_ready",
+		"SELECT count(*), sum(bytes), max(bytes), min(updated) FROM session WHERE listed <= +? AND hidden = 0":                 "session_listed (listed<?)",
 		listing + "" + listingOrder:                                                                                                                  "session_listed (listed<?)",
 		listing + "" + older + listingOrder:                                                                                                          "session_listed (listed<?)",
 		listing + " AND status = +?" + listingOrder:                                                                                                  "session_status (status=? AND listed<?)",

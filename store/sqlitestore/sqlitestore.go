@@ -34,6 +34,7 @@ var (
 	_ spool.Lister    = (*Store)(nil)
 	_ spool.Trimmer   = (*Store)(nil)
 	_ spool.Expirer   = (*Store)(nil)
+	_ spool.Measurer  = (*Store)(nil)
 	_ spool.FoldStore = (*Store)(nil)
 	_ spool.BlobStore = (*Store)(nil)
 	_ spool.Importer  = (*Store)(nil)

@@ -96,6 +96,39 @@ var ageChecks = []check{
 		}
 		wantListed(t, r, spool.SessionQuery{Idle: 10 * step})
 	})},
+	{"Usage", with(func(t *testing.T, x *suite, s spool.Store, r spool.Measurer) {
+		want := func(u spool.Usage) {
+			t.Helper()
+			got, err := r.Usage(limit(t))
+			u.Now, u.Oldest = got.Now, got.Oldest
+			if err != nil || got != u || (got.Oldest == 0) != (u.Sessions == 0) || got.Oldest > got.Now {
+				t.Fatalf("%+v, %v; want %+v", got, err, u)
+			}
+		}
+		want(spool.Usage{})
+		small, large := recs(chunk.Kept, "small", 1), recs(chunk.Trace, "large", 10)
+		put(t, s, spool.Append{Session: "s", Records: small})
+		first, err := r.Usage(limit(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if x.Advance != nil {
+			x.Advance(s, time.Hour)
+		}
+		put(t, s, spool.Append{Session: "large", Records: large})
+		hidden := hide(t, s, "hidden")
+		put(t, s, spool.Append{Session: "hidden", Epoch: hidden.Epoch, Records: large})
+		want(spool.Usage{Sessions: 2, Bytes: int64(size(small) + size(large)), Largest: int64(size(large))})
+		if u, err := r.Usage(limit(t)); err != nil || u.Oldest != first.Oldest || x.Advance != nil && u.Now-u.Oldest < time.Hour.Milliseconds() {
+			t.Fatalf("%+v, %v; the first was appended to at %d", u, err, first.Oldest)
+		}
+		if trimmer, ok := s.(spool.Trimmer); ok {
+			if err := trimmer.Delete(limit(t), "large"); err != nil {
+				t.Fatal(err)
+			}
+			want(spool.Usage{Sessions: 1, Bytes: int64(size(small)), Largest: int64(size(small))})
+		}
+	})},
 	{"Expire", with(func(t *testing.T, x *suite, s spool.Store, r spool.Expirer) {
 		wantErr(t, r.Expire(limit(t), "s", 0), spool.ErrNotFound)
 		if x.Advance == nil {

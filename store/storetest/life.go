@@ -38,6 +38,9 @@ func calls(s spool.Store) map[string]func(context.Context) error {
 		m["Trim"] = func(ctx context.Context) error { return r.Trim(ctx, "s", 1, 0) }
 		m["Delete"] = func(ctx context.Context) error { return r.Delete(ctx, "s") }
 	}
+	if r, ok := s.(spool.Measurer); ok {
+		m["Usage"] = func(ctx context.Context) error { _, err := r.Usage(ctx); return err }
+	}
 	if r, ok := s.(spool.Expirer); ok {
 		m["Expire"] = func(ctx context.Context) error { return r.Expire(ctx, "s", time.Hour) }
 	}
