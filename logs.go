@@ -44,6 +44,10 @@ type Options struct {
 	Warm int
 }
 
+// coldFolds is how many logs are folded anew at the same time. After a restart all
+// sessions' readers come back at once; without a bound their pages would fill the memory.
+const coldFolds = 32
+
 // Logs are the logs of a store as one process sees them. Readers of the same session
 // share through it what they read. Use one per store and process.
 type Logs struct {
@@ -51,6 +55,7 @@ type Logs struct {
 	o      Options
 	token  string // names these logs in the ids of their claims
 	claims atomic.Uint64
+	cold   lock // held while a log is folded from its start or its saved fold: by so many at a time
 	ctx    context.Context
 	cancel context.CancelFunc
 	wg     sync.WaitGroup // goroutines that the logs started
@@ -63,7 +68,7 @@ type Logs struct {
 
 // NewLogs returns the logs of a store. o may be nil.
 func NewLogs(store Store, o *Options) *Logs {
-	l := &Logs{store: store, token: rand.Text(), logs: make(map[string]weak.Pointer[Log]), warm: lru.New()}
+	l := &Logs{store: store, token: rand.Text(), cold: make(lock, coldFolds), logs: make(map[string]weak.Pointer[Log]), warm: lru.New()}
 	if o != nil {
 		l.o = *o
 	}

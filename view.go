@@ -51,6 +51,12 @@ func (g *Log) ViewAt(ctx context.Context, just Head, fn func(f *fold.Fold) error
 // makes a new fold.
 func (g *Log) bringView(ctx context.Context, just Head) error {
 	v := &g.view
+	if v.fold == nil {
+		if err := g.logs.acquire(ctx, g.logs.cold); err != nil {
+			return err
+		}
+		defer g.logs.cold.release()
+	}
 	for fresh := false; ; fresh = true {
 		if v.fold == nil {
 			fresh = true
