@@ -166,10 +166,7 @@ func (w *world) checkSeen(u *user, t *truth) {
 
 // checkSnapshots checks that nodes show the messages of the fold.
 func (w *world) checkSnapshots(u *user, t *truth) {
-	var messages []chunk.Message
-	for _, m := range t.fold.Snapshot(fold.SnapshotOptions{}).Messages {
-		messages = append(messages, m)
-	}
+	messages := t.fold.Snapshot(fold.SnapshotOptions{}).Messages
 	want := mustJSON(aisdk.ConvertToUIMessages(messages, &aisdk.ConvertOptions{Children: func(m *chunk.Message) (string, []*aisdk.SubAgent) {
 		return u.name, aisdk.SubAgentsOf(t.fold, m.ID)[m.ID]
 	}}))

@@ -18,7 +18,6 @@ type producer struct {
 	chance  chance
 	session *client.Session
 	stored  []string // what was acknowledged, word by word
-	lost    bool     // the store has lost something since
 }
 
 // producers returns the producers of this simulation.

@@ -193,7 +193,7 @@ func mustJSON(v any) string {
 	return string(data)
 }
 
-// get sends a request once. A refusal is a [*client.Error]-like error with its code.
+// get sends a request once. A refusal is a [*client.Error].
 func (d *device) get(ctx context.Context, method, path, body string, header http.Header) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, "http://spool"+path, strings.NewReader(body))
 	if err != nil {
