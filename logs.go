@@ -36,6 +36,10 @@ type Options struct {
 	// TailBytes bounds the recent records of one session that all its readers
 	// share, and the latest frames of each of its projections. 0: 1 MiB.
 	TailBytes int
+	// CacheBytes bounds the recent records and frames of all sessions in memory. While
+	// there are more, no session gets more than 64 KiB of each: readers that are further
+	// behind read from the store. 0: 256 MiB.
+	CacheBytes int64
 	// BatchRecords bounds the records of one append. 0: MaxAppendRecords.
 	BatchRecords int
 	// Policy limits sessions: their age, their size and their turns.
@@ -55,7 +59,8 @@ type Logs struct {
 	o      Options
 	token  string // names these logs in the ids of their claims
 	claims atomic.Uint64
-	cold   lock // held while a log is folded from its start or its saved fold: by so many at a time
+	cold   lock         // held while a log is folded from its start or its saved fold: by so many at a time
+	held   atomic.Int64 // bytes of tails and projections
 	ctx    context.Context
 	cancel context.CancelFunc
 	wg     sync.WaitGroup // goroutines that the logs started
@@ -90,6 +95,9 @@ func NewLogs(store Store, o *Options) *Logs {
 	l.o.Logger = redact.Logger(l.o.Logger)
 	if l.o.TailBytes <= 0 {
 		l.o.TailBytes = 1 << 20
+	}
+	if l.o.CacheBytes <= 0 {
+		l.o.CacheBytes = 256 << 20
 	}
 	if l.o.BatchRecords <= 0 || l.o.BatchRecords > MaxAppendRecords {
 		l.o.BatchRecords = MaxAppendRecords

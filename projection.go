@@ -68,6 +68,7 @@ type Projection struct {
 	scratch []Frame
 
 	mu      sync.Mutex
+	cached  *cached
 	ring    ring
 	life    uint64  // the log's incarnation; 0 as long as it is not known
 	era     uint64  // of the tail; 0 as long as nothing was read
@@ -95,6 +96,7 @@ func (g *Log) Projection(o ProjectionOptions) *Projection {
 			o.After = 0
 		}
 		p = &Projection{g: g, o: o, lock: newLock(), life: o.Incarnation}
+		p.cached = newCached(g.logs, p)
 		p.ring.max = g.logs.o.TailBytes
 		for old, w := range g.projections {
 			if w.Value() == nil {
@@ -262,6 +264,7 @@ func (p *Projection) advance(ctx context.Context) error {
 	p.mu.Lock()
 	p.keptTo = p.src.r.keptTo
 	p.mu.Unlock()
+	room := p.g.logs.room(p.g.logs.o.TailBytes)
 	for i := range recs {
 		if p.scratch, err = p.proj.Apply(p.scratch[:0], recs[i]); err != nil {
 			return p.failWith(err)
@@ -271,6 +274,7 @@ func (p *Projection) advance(ctx context.Context) error {
 			if last := &p.scratch[len(p.scratch)-1]; last.Cut {
 				p.cuts = append(p.cuts, cut{last.Since, recs[i].Seq})
 			}
+			p.ring.max = room
 			p.ring.add(recs[i].Seq, p.scratch, p.src.r.incarnation)
 			p.at = recs[i].Seq
 			p.mu.Unlock()
@@ -279,6 +283,7 @@ func (p *Projection) advance(ctx context.Context) error {
 	clear(p.scratch)
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.cached.set(p.ring.size())
 	p.at, p.head = p.src.at, head
 	return nil
 }

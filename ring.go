@@ -144,6 +144,14 @@ func (r *ring) add(seq uint64, frames []Frame, incarnation uint64) {
 	}
 }
 
+// size returns how many bytes the ring holds.
+func (r *ring) size() int {
+	if len(r.segs) == 0 {
+		return 0
+	}
+	return r.old + r.segs[len(r.segs)-1].size()
+}
+
 // after returns the frames after a sequence that lie in one segment; at is the ring's
 // last sequence.
 func (r *ring) after(seq, at uint64) (Batch, ringState) {

@@ -31,6 +31,7 @@ type tail struct {
 	logs    *Logs
 	session string
 	max     int
+	cached  *cached
 
 	mu       sync.Mutex
 	head     Head
@@ -54,7 +55,9 @@ type tail struct {
 }
 
 func newTail(l *Logs, session string) *tail {
-	return &tail{logs: l, session: session, max: l.o.TailBytes, era: 1, lock: newLock()}
+	t := &tail{logs: l, session: session, max: l.o.TailBytes, era: 1, lock: newLock()}
+	t.cached = newCached(l, t)
+	return t
 }
 
 func (t *tail) end() uint64 { return t.base + uint64(len(t.recs)) }
@@ -126,6 +129,7 @@ func (t *tail) restartLocked(h Head, base uint64) {
 	}
 	t.head, t.known, t.missing = h, true, false
 	t.base, t.recs, t.size = base, nil, 0
+	t.cached.set(0)
 	t.broadcastLocked()
 }
 
@@ -153,6 +157,7 @@ func (t *tail) vanishLocked() {
 	if t.known || !t.missing {
 		t.known, t.missing, t.head = false, true, Head{}
 		t.base, t.recs, t.size = 0, nil, 0
+		t.cached.set(0)
 		t.broadcastLocked()
 	}
 }
@@ -207,8 +212,8 @@ func (t *tail) extendLocked(recs []chunk.Record, first uint64) {
 		added[i].Seq = end + 1 + uint64(i)
 		t.size += len(added[i].Data) + recordOverhead
 	}
-	drop := 0
-	for t.size > t.max && drop < len(t.recs)-1 {
+	drop, max := 0, t.logs.room(t.max)
+	for t.size > max && drop < len(t.recs)-1 {
 		t.size -= len(t.recs[drop].Data) + recordOverhead
 		drop++
 	}
@@ -216,6 +221,7 @@ func (t *tail) extendLocked(recs []chunk.Record, first uint64) {
 	// size.
 	t.recs = t.recs[drop:]
 	t.base += uint64(drop)
+	t.cached.set(t.size)
 	t.broadcastLocked()
 }
 
