@@ -23,7 +23,13 @@ func (g *Log) Blob(ctx context.Context, v json.RawMessage) (json.RawMessage, err
 	if !can {
 		return nil, ErrUnsupported.With(g.session, nil)
 	}
-	data, err := blobs.GetBlob(ctx, g.session, hash)
+	var data []byte
+	err := g.logs.retry(ctx, g.session, func() error {
+		return g.logs.call(ctx, g.session, func(ctx context.Context) (err error) {
+			data, err = blobs.GetBlob(ctx, g.session, hash)
+			return err
+		})
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -157,7 +163,11 @@ func (s *spiller) blob(v json.RawMessage) json.RawMessage {
 		return v
 	}
 	ref := blobref.Ref{Blob: blobref.Hash(v), Size: len(v), MediaType: "application/json"}
-	if s.err = store.PutBlob(s.ctx, s.g.session, ref.Blob, v); s.err != nil {
+	l := s.g.logs
+	s.err = l.retry(s.ctx, s.g.session, func() error {
+		return l.call(s.ctx, s.g.session, func(ctx context.Context) error { return store.PutBlob(ctx, s.g.session, ref.Blob, v) })
+	})
+	if s.err != nil {
 		return v
 	}
 	out, err := json.Marshal(ref)

@@ -15,7 +15,7 @@ var (
 	ErrExists      = &chunk.Error{Code: "session_exists", Message: "a session with this id already exists", Hint: "choose a session id that is not in use"}
 	ErrBusy        = &chunk.Error{Code: "busy", Message: "a run is active in this session", Hint: "attach to the run, stop it, or send the message with whenBusy: queue"}
 	ErrQuota       = &chunk.Error{Code: "quota_exceeded", Message: "the session has reached a limit: no further turn can begin", Hint: "begin a new session, or delete this one; the policy sets the limits (--max-turns, --max-session-bytes)"}
-	ErrUnavailable = &chunk.Error{Code: "unavailable", Message: "the store cannot be reached"}
+	ErrUnavailable = &chunk.Error{Code: "unavailable", Message: "the store cannot be reached", Hint: "try again: runs and attached streams continue when the store is back"}
 	ErrNotStored   = &chunk.Error{Code: "not_stored", Message: "nothing was stored"}
 	ErrUnsupported = &chunk.Error{Code: "unsupported", Message: "the store does not support this operation"}
 

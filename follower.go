@@ -72,7 +72,15 @@ const (
 	polling
 )
 
-func (f *Follower) next(ctx context.Context, waits patience, until uint64) (Batch, error) {
+func (f *Follower) next(ctx context.Context, waits patience, until uint64) (b Batch, err error) {
+	err = f.p.g.logs.retry(ctx, f.p.g.session, func() error {
+		b, err = f.once(ctx, waits, until)
+		return err
+	})
+	return b, err
+}
+
+func (f *Follower) once(ctx context.Context, waits patience, until uint64) (Batch, error) {
 	if err := f.check(ctx); err != nil {
 		return Batch{}, err
 	}

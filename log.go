@@ -48,8 +48,25 @@ func (g *Log) Session() string { return g.session }
 
 // Head asks the store for the log's head. It fails with [ErrNotFound] if there
 // is no such session.
-func (g *Log) Head(ctx context.Context) (Head, error) {
-	return g.tail.ask(ctx)
+func (g *Log) Head(ctx context.Context) (h Head, err error) {
+	err = g.logs.retry(ctx, g.session, func() error {
+		h, err = g.tail.ask(ctx)
+		return err
+	})
+	return h, err
+}
+
+// Owned returns a context that ends, with [ErrSuperseded] as its cause, as soon as this
+// process sees a head of the log with a later epoch than the lease's. Each head counts
+// that the store has returned, to readers too.
+func (g *Log) Owned(ctx context.Context, lease Lease) (context.Context, context.CancelFunc) {
+	owned, cancel := context.WithCancelCause(ctx)
+	o := &owner{lease.Epoch, cancel}
+	g.tail.own(o, true)
+	return owned, func() {
+		g.tail.own(o, false)
+		cancel(nil)
+	}
 }
 
 // Command appends commands without a lease and makes the session due. It creates the
@@ -98,7 +115,7 @@ func (g *Log) command(ctx context.Context, a Append, chunks []chunk.Chunk) (Appe
 		return Appended{}, chunk.ErrTooLarge.Because("the commands are too large for one append").With(g.session, nil)
 	}
 	a.Session, a.Records = g.session, recs
-	res, _, err := g.append(ctx, a, giveUp, false)
+	res, _, err := g.append(ctx, a, giveUp)
 	return res, err
 }
 
@@ -117,14 +134,14 @@ func (l *Logs) Append(ctx context.Context, a Append) (Appended, error) {
 	if err != nil {
 		return Appended{}, err
 	}
-	res, _, err := g.append(ctx, a, giveUp, false)
+	res, _, err := g.append(ctx, a, giveUp)
 	return res, err
 }
 
-// append appends, and repeats the append while its outcome is unknown. With insist it
-// also repeats it while the store cannot write. It returns the era of the log that was
-// appended to.
-func (g *Log) append(ctx context.Context, a Append, patience time.Duration, insist bool) (res Appended, era uint64, err error) {
+// append appends, and repeats the append while its outcome is unknown. If ctx waits for
+// the store, it does so without a limit, and also while the store cannot write. It returns
+// the era of the log that was appended to.
+func (g *Log) append(ctx context.Context, a Append, patience time.Duration) (res Appended, era uint64, err error) {
 	var begun time.Time
 	unknown := false // an attempt may have been stored
 	for failures := 0; ; failures++ {
@@ -138,7 +155,8 @@ func (g *Log) append(ctx context.Context, a Append, patience time.Duration, insi
 			return res, era, err
 		}
 		unknown = unknown || !errors.Is(err, ErrNotStored)
-		if settled(err) || ctx.Err() != nil || !unknown && !insist {
+		waits := waitsForStore(ctx)
+		if settled(err) || ctx.Err() != nil || !unknown && !waits {
 			return Appended{}, 0, err
 		}
 		now := g.logs.Now()
@@ -146,9 +164,7 @@ func (g *Log) append(ctx context.Context, a Append, patience time.Duration, insi
 			begun = now
 			g.logs.Logger().Warn("repeating an append", "session", g.session, "unknown", unknown, "error", err)
 		}
-		if now.Sub(begun) >= patience && !unknown {
-			return Appended{}, 0, err
-		} else if now.Sub(begun) >= patience {
+		if now.Sub(begun) >= patience && !waits {
 			return Appended{}, 0, ErrUnavailable.Because("the outcome of an append is still unknown after retries").With(g.session, err)
 		}
 		if g.logs.Sleep(ctx, backoff(failures)) != nil {
@@ -202,7 +218,13 @@ func (g *Log) NewTitle(ctx context.Context, first *chunk.Message) (string, error
 	if title == "" || !ok {
 		return title, nil
 	}
-	info, err := lister.Session(ctx, g.session)
+	var info SessionInfo
+	err := g.logs.retry(ctx, g.session, func() error {
+		return g.logs.call(ctx, g.session, func(ctx context.Context) (err error) {
+			info, err = lister.Session(ctx, g.session)
+			return err
+		})
+	})
 	if err != nil && !errors.Is(err, ErrNotFound) || info.Title != "" {
 		return "", err
 	}

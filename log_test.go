@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 
@@ -117,7 +118,7 @@ func TestCreatedWhileAsked(t *testing.T) {
 }
 
 // If a store says that nothing was stored, who waits for the append learns it at once, and
-// a run's writer goes on trying as long as its lease lasts.
+// a run's writer goes on trying.
 func TestNotStoredIsKnown(t *testing.T) {
 	full := ErrUnavailable.Because("the disk is full").With("", ErrNotStored)
 	full.Hint = "free disk space"
@@ -131,7 +132,10 @@ func TestNotStoredIsKnown(t *testing.T) {
 		store, g := newTestLog(t, nil)
 		lease := store.claim("s")
 		tries, failing, first := 0, 1<<30, error(nil)
+		var mu sync.Mutex
 		store.fault = func(Append) (error, error) {
+			mu.Lock()
+			defer mu.Unlock()
 			if tries++; tries == 1 && first != nil {
 				return nil, first
 			}
@@ -155,8 +159,17 @@ func TestNotStoredIsKnown(t *testing.T) {
 			t.Errorf("a writer whose disk was full for a while: %v after %d attempts", err, tries)
 		}
 		failing = 1 << 30
-		_, err = w.Commit(t.Context(), Row{}, nil, text("b"))
-		check(t, err)
+		long, cancel := context.WithTimeout(t.Context(), 10*lease.TTL)
+		defer cancel()
+		if _, err := w.Commit(long, Row{}, nil, text("b")); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a writer whose disk stays full: %v", err)
+		}
+		mu.Lock()
+		tries, failing = 0, 1
+		mu.Unlock()
+		if err := w.Flush(t.Context()); err != nil {
+			t.Errorf("a writer whose disk has room again: %v", err)
+		}
 
 		// An attempt whose answer was lost may have been stored, whatever the next one says.
 		tries, first, failing = 0, errors.New("answer lost"), 3

@@ -1,6 +1,7 @@
 package spool
 
 import (
+	"cmp"
 	lru "container/list"
 	"context"
 	"crypto/rand"
@@ -61,6 +62,7 @@ type Logs struct {
 	claims atomic.Uint64
 	cold   lock         // held while a log is folded from its start or its saved fold: by so many at a time
 	held   atomic.Int64 // bytes of tails and projections
+	outage outage
 	ctx    context.Context
 	cancel context.CancelFunc
 	wg     sync.WaitGroup // goroutines that the logs started
@@ -105,6 +107,7 @@ func NewLogs(store Store, o *Options) *Logs {
 	if l.o.Warm <= 0 {
 		l.o.Warm = 32
 	}
+	l.outage.answered = time.Now() // until then, nothing is known of the store
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	return l
 }
@@ -262,12 +265,13 @@ func (l *Logs) Claim(ctx context.Context, c Claim) (Lease, error) {
 }
 
 // claim repeats a claim whose outcome is unknown.
-func (l *Logs) claim(ctx context.Context, leaser Leaser, c Claim) (Lease, error) {
+func (l *Logs) claim(ctx context.Context, leaser Leaser, c Claim) (lease Lease, err error) {
 	begun := time.Now()
 	for failures := 0; ; failures++ {
-		try, cancel := context.WithTimeout(ctx, attempt)
-		lease, err := leaser.Claim(try, c)
-		cancel()
+		err := l.lease(ctx, &c, func(ctx context.Context) (err error) {
+			lease, err = leaser.Claim(ctx, c)
+			return err
+		})
 		if err == nil || settled(err) || errors.Is(err, ErrNotStored) || ctx.Err() != nil || time.Since(begun) >= giveUp {
 			return lease, err
 		}
@@ -277,12 +281,42 @@ func (l *Logs) claim(ctx context.Context, leaser Leaser, c Claim) (Lease, error)
 	}
 }
 
-// AwaitDue returns nil when a claim by c may succeed. Errors: [ErrUnsupported],
-// the store's, or ctx's.
+// lease calls the store for a claim: to claim, to renew, or to wait. It spares the leases
+// that have expired in an outage, and notes whether the store has answered.
+func (l *Logs) lease(ctx context.Context, c *Claim, call func(context.Context) error) error {
+	ttl := cmp.Or(max(c.TTL, 0), DefaultLeaseTTL)
+	c.ExpiredFor = max(c.ExpiredFor, l.outage.spared(ttl))
+	begun := time.Now()
+	try, cancel := context.WithTimeout(ctx, patienceOf(ttl))
+	defer cancel()
+	err := call(try)
+	if ctx.Err() == nil && (err != nil || try.Err() == nil) {
+		l.outage.saw(begun, err)
+	}
+	return err
+}
+
+// Renew extends a lease, as [Leaser].Renew.
+func (l *Logs) Renew(ctx context.Context, lease Lease) error {
+	leaser, ok := l.store.(Leaser)
+	if !ok {
+		return ErrUnsupported
+	}
+	return l.lease(ctx, &Claim{TTL: lease.TTL}, func(ctx context.Context) error { return leaser.Renew(ctx, lease) })
+}
+
+// AwaitDue returns nil when a claim by c may succeed, or after a while: a claim finds out
+// whether the store answers at all. Errors: [ErrUnsupported], the store's, or ctx's.
 func (l *Logs) AwaitDue(ctx context.Context, c Claim) error {
 	leaser, ok := l.store.(Leaser)
 	if !ok {
 		return ErrUnsupported
 	}
-	return leaser.AwaitDue(ctx, c)
+	return l.lease(ctx, &c, func(try context.Context) error {
+		err := leaser.AwaitDue(try, c)
+		if try.Err() != nil && ctx.Err() == nil {
+			return nil
+		}
+		return err
+	})
 }

@@ -152,6 +152,10 @@ func (p *Projection) Attach(ctx context.Context, just Head) (plan []Frame, at ui
 
 // reach brings the projection to the head.
 func (p *Projection) reach(ctx context.Context, just Head) error {
+	return p.g.logs.retry(ctx, p.g.session, func() error { return p.reachOnce(ctx, just) })
+}
+
+func (p *Projection) reachOnce(ctx context.Context, just Head) error {
 	if err := p.g.tail.reach(ctx, just); err != nil {
 		return err
 	}
@@ -186,7 +190,15 @@ func (p *Projection) Retracted(ctx context.Context, just Head, seq uint64) (bool
 // At returns a new projector that has applied the records up to a sequence. It fails
 // with [ErrCursorAhead] beyond the head, and with [ErrTrimmed] where the records are
 // gone.
-func (p *Projection) At(ctx context.Context, just Head, seq uint64) (Projector, error) {
+func (p *Projection) At(ctx context.Context, just Head, seq uint64) (proj Projector, err error) {
+	err = p.g.logs.retry(ctx, p.g.session, func() error {
+		proj, err = p.atOnce(ctx, just, seq)
+		return err
+	})
+	return proj, err
+}
+
+func (p *Projection) atOnce(ctx context.Context, just Head, seq uint64) (Projector, error) {
 	proj := p.o.New()
 	if seq <= p.o.After {
 		return proj, nil

@@ -79,7 +79,15 @@ func (r *Reader) Head() Head { return r.head }
 // incarnation, [ErrNotFound] if there is no such session (with Follow and no cursor it
 // waits for it instead), [ErrClosed], the store's errors and ctx's. Only the store's
 // and ctx's errors are temporary: call Next again.
-func (r *Reader) Next(ctx context.Context) ([]chunk.Record, error) {
+func (r *Reader) Next(ctx context.Context) (recs []chunk.Record, err error) {
+	err = r.g.logs.retry(ctx, r.g.session, func() error {
+		recs, err = r.next(ctx)
+		return err
+	})
+	return recs, err
+}
+
+func (r *Reader) next(ctx context.Context) ([]chunk.Record, error) {
 	for {
 		recs, err := r.poll(ctx)
 		if err != nil || recs != nil {
@@ -182,7 +190,12 @@ func (r *Reader) step(ctx context.Context) (recs []chunk.Record, atHead bool, er
 // readRemains reads some of the kept records up to the trace floor.
 func (r *Reader) readRemains(ctx context.Context, floor uint64) ([]chunk.Record, error) {
 	t := r.g.tail
-	recs, h, err := t.logs.store.ReadKept(ctx, t.session, KeptQuery{After: max(r.after, r.head.Floor), Max: r.page})
+	var recs []chunk.Record
+	var h Head
+	err := t.logs.call(ctx, t.session, func(ctx context.Context) (err error) {
+		recs, h, err = t.logs.store.ReadKept(ctx, t.session, KeptQuery{After: max(r.after, r.head.Floor), Max: r.page})
+		return err
+	})
 	if err == nil {
 		err = t.sameLog(h, seen{r.head, r.era})
 	}

@@ -195,6 +195,12 @@ type Claim struct {
 	Force   bool          // with Session: claim it even if it has an owner, is not due, is hidden or does not exist
 	Hidden  bool          // with Force: if the claim creates the session, it is hidden
 
+	// ExpiredFor spares leases that expired less than this ago, by the store's clock: they
+	// count as valid. After an outage of the store, owners that could not renew get their
+	// time back so. Released leases, and those of processes that are known to be dead, are
+	// not spared.
+	ExpiredFor time.Duration
+
 	// InProcess says that the owner lives in this process and ends with it. A store that
 	// can prove that the process is dead gives the session to the next owner at once.
 	InProcess bool

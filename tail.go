@@ -46,6 +46,7 @@ type tail struct {
 	waiters  int
 	watching bool
 	closed   bool // the store is
+	owners   []*owner
 
 	appends atomic.Uint64 // attempts of this process
 
@@ -133,7 +134,33 @@ func (t *tail) restartLocked(h Head, base uint64) {
 	t.broadcastLocked()
 }
 
+// owner is the owner of a lease in this process.
+type owner struct {
+	epoch  uint64
+	cancel context.CancelCauseFunc
+}
+
+// own registers an owner, or, with add false, forgets it.
+func (t *tail) own(o *owner, add bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.owners = slices.DeleteFunc(t.owners, func(other *owner) bool { return other == o }); add {
+		t.owners = append(t.owners, o)
+		t.supersedeLocked()
+	}
+}
+
+// supersedeLocked tells the owners whose epoch has passed.
+func (t *tail) supersedeLocked() {
+	for _, o := range t.owners {
+		if t.known && t.head.Epoch > o.epoch {
+			o.cancel(ErrSuperseded.With(t.session, nil))
+		}
+	}
+}
+
 func (t *tail) broadcastLocked() {
+	t.supersedeLocked()
 	if t.wake != nil {
 		close(t.wake)
 		t.wake = nil
@@ -252,6 +279,10 @@ func (t *tail) pageLocked(after uint64, max int) []chunk.Record {
 // refresh asks the store for the head. Callers share a request if it began after they
 // asked.
 func (t *tail) refresh(ctx context.Context) error {
+	return t.logs.call(ctx, t.session, t.refreshOnce) // a store that hangs holds nobody up for long
+}
+
+func (t *tail) refreshOnce(ctx context.Context) error {
 	t.mu.Lock()
 	asked := t.started
 	t.mu.Unlock()
@@ -288,7 +319,11 @@ func (t *tail) reach(ctx context.Context, just Head) error {
 func (t *tail) ask(ctx context.Context) (Head, error) {
 	for {
 		since := t.seen()
-		h, err := t.logs.store.Head(ctx, t.session)
+		var h Head
+		err := t.logs.call(ctx, t.session, func(ctx context.Context) (err error) {
+			h, err = t.logs.store.Head(ctx, t.session)
+			return err
+		})
 		if err == nil && h.Hidden {
 			h, err = Head{}, ErrNotFound.With(t.session, nil) // it is not visible yet
 		}
@@ -305,7 +340,15 @@ func (t *tail) ask(ctx context.Context) (Head, error) {
 // share reads records for all readers that ask meanwhile: a page after the tail's end, or
 // those between a position and the tail's first record. These are what readers lack that
 // were at the head before a restart. The tail keeps them if there is room.
-func (t *tail) share(ctx context.Context, after uint64, max int, since seen) ([]chunk.Record, error) {
+func (t *tail) share(ctx context.Context, after uint64, max int, since seen) (recs []chunk.Record, err error) {
+	err = t.logs.call(ctx, t.session, func(ctx context.Context) error {
+		recs, err = t.shareOnce(ctx, after, max, since)
+		return err
+	})
+	return recs, err
+}
+
+func (t *tail) shareOnce(ctx context.Context, after uint64, max int, since seen) ([]chunk.Record, error) {
 	if err := t.logs.acquire(ctx, t.lock); err != nil {
 		return nil, err
 	}
@@ -340,7 +383,12 @@ func (t *tail) nearLocked(after uint64) bool {
 // readChecked reads from the store, checks that the records belong to the log that was
 // seen, and offers them to the tail. The caller holds the lock, or reads for itself alone.
 func (t *tail) readChecked(ctx context.Context, after uint64, max int, since seen) ([]chunk.Record, error) {
-	recs, h, err := t.logs.store.Read(ctx, t.session, after, max)
+	var recs []chunk.Record
+	var h Head
+	err := t.logs.call(ctx, t.session, func(ctx context.Context) (err error) {
+		recs, h, err = t.logs.store.Read(ctx, t.session, after, max)
+		return err
+	})
 	if err == nil {
 		err = t.sameLog(h, since)
 	}

@@ -37,13 +37,20 @@ func (g *Log) View(ctx context.Context, fn func(f *fold.Fold) error) error {
 // [ErrCursorAhead].
 func (g *Log) ViewAt(ctx context.Context, just Head, fn func(f *fold.Fold) error) error {
 	v := &g.view
-	if err := g.logs.acquire(ctx, v.lock); err != nil {
+	err := g.logs.retry(ctx, g.session, func() error {
+		err := g.logs.acquire(ctx, v.lock)
+		if err != nil {
+			return err
+		}
+		if err = g.bringView(ctx, just); err != nil {
+			v.lock.release()
+		}
+		return err
+	})
+	if err != nil {
 		return err
 	}
 	defer v.lock.release()
-	if err := g.bringView(ctx, just); err != nil {
-		return err
-	}
 	return fn(v.fold)
 }
 
@@ -129,7 +136,11 @@ func (g *Log) openFold(ctx context.Context, just Head, upTo uint64) (*fold.Fold,
 // not too new. It is a cache: no error matters. Where the records that it holds are gone,
 // an earlier version's is better than none.
 func (g *Log) savedFold(ctx context.Context, store FoldStore, just Head, upTo uint64) (*fold.Fold, *source) {
-	saved, err := store.LoadFold(ctx, g.session, savedName)
+	var saved SavedFold
+	err := g.logs.call(ctx, g.session, func(ctx context.Context) (err error) {
+		saved, err = store.LoadFold(ctx, g.session, savedName)
+		return err
+	})
 	if err != nil || saved.Version < fold.Oldest || saved.Version > fold.Version || saved.Seq == 0 || upTo > 0 && saved.Seq > upTo {
 		return nil, nil
 	}
@@ -171,10 +182,18 @@ func (g *Log) saveView() {
 // every turn that is settled at that point. It fails with [ErrNotFound],
 // [ErrCursorAhead] if the sequence lies beyond the head, [ErrTrimmed] if kept records
 // are gone, or the store's error or ctx's.
-func (g *Log) FoldAt(ctx context.Context, seq uint64) (*fold.Fold, error) {
+func (g *Log) FoldAt(ctx context.Context, seq uint64) (f *fold.Fold, err error) {
 	if seq == 0 {
 		return fold.New(g.session), nil
 	}
+	err = g.logs.retry(ctx, g.session, func() error {
+		f, err = g.foldAt(ctx, seq)
+		return err
+	})
+	return f, err
+}
+
+func (g *Log) foldAt(ctx context.Context, seq uint64) (*fold.Fold, error) {
 	for tries := 0; ; tries++ {
 		f, src, err := g.openFold(ctx, Head{}, seq)
 		if err != nil {

@@ -39,9 +39,10 @@ type WriterOptions struct {
 }
 
 // Writer appends chunks under a lease. It queues them and makes one append at a time;
-// chunks that arrive meanwhile go into the next one. It repeats an append of unknown
-// outcome, for at most the lease's TTL. The first failure is permanent: every later
-// call returns it.
+// chunks that arrive meanwhile go into the next one. While the store cannot be reached, or
+// cannot write, it repeats its append and holds its callers back. If the lease is still
+// the latest one when the store is back, nothing is lost, however long that took. The
+// first failure is permanent: every later call returns it.
 //
 // A Writer may be used from several goroutines; the chunks of one call stay
 // together.
@@ -113,7 +114,7 @@ func (g *Log) Writer(lease Lease, o WriterOptions) *Writer {
 		merge: o.Merge, linger: min(o.Linger, MaxLinger)}
 	w.enc.g = g
 	w.base = chunk.Base{AgentID: o.AgentID, AgentType: o.AgentType, RunID: o.RunID}
-	w.ctx, w.cancel = context.WithCancel(g.logs.ctx)
+	w.ctx, w.cancel = context.WithCancel(WaitForStore(g.logs.ctx))
 	return w
 }
 
@@ -134,7 +135,7 @@ func (w *Writer) SetRun(id string) {
 // Append fills in the chunks' base fields, encodes the chunks and queues them. It waits
 // while the queue is full. Either all of the chunks are queued or, with
 // [chunk.ErrTooLarge], [chunk.ErrInvalidChunk] or ctx's error, none. Any other error is
-// the writer's permanent failure ([ErrSuperseded], [ErrUnavailable], …).
+// the writer's permanent failure ([ErrSuperseded], [ErrClosed], …).
 func (w *Writer) Append(ctx context.Context, chunks ...chunk.Chunk) error {
 	_, err := w.put(ctx, chunks, nil)
 	return err
@@ -352,7 +353,7 @@ func (w *Writer) flush() {
 		var res Appended
 		err := error(errLost.With(w.g.session, nil))
 		if w.era == 0 || w.era == w.g.tail.seen().era {
-			res, w.era, err = w.g.append(w.ctx, b.Append, w.lease.patience(), true)
+			res, w.era, err = w.g.append(w.ctx, b.Append, 0)
 		}
 		w.g.flight.release()
 		if err != nil {
@@ -474,7 +475,8 @@ type Entry struct {
 // that number their appends themselves and wait for each of them; a [Writer] queues and
 // numbers them. While the outcome is unknown the append is repeated, at most for the
 // lease's TTL or until ctx ends. An append of which nothing was stored fails at once, with
-// [ErrNotStored]; a Writer goes on trying for the lease's TTL.
+// [ErrNotStored]; a Writer goes on trying. With a context of [WaitForStore] so does
+// Append.
 //
 // Errors: [chunk.ErrTooLarge] if the chunks do not fit into one append, and
 // [chunk.ErrInvalidChunk], both before anything is stored; [ErrSuperseded],
@@ -497,7 +499,7 @@ func (g *Log) Append(ctx context.Context, lease Lease, e Entry) (Appended, error
 	}
 	defer g.flight.release()
 	res, _, err := g.append(ctx, Append{Session: g.session, Epoch: lease.Epoch, Writer: e.Writer, Ordinal: e.Ordinal,
-		Records: recs, Row: e.Row, Settle: e.Settle}, lease.patience(), false)
+		Records: recs, Row: e.Row, Settle: e.Settle}, lease.patience())
 	return res, err
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -208,20 +209,37 @@ func TestUnknownOutcomesAreSettled(t *testing.T) {
 	})
 }
 
-func TestUnknownOutcomeEndsWithTheLease(t *testing.T) {
+// A writer repeats an append of unknown outcome for as long as that takes, and
+// [Log.Append] for the lease's TTL.
+func TestUnknownOutcomes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, g := newTestLog(t, nil)
 		lease := store.claim("s")
 		w := g.Writer(lease, WriterOptions{})
 		defer w.Close()
-		store.fault = func(Append) (error, error) { return errors.New("connection lost"), nil }
+		var back atomic.Bool
+		store.fault = func(Append) (error, error) {
+			if back.Load() {
+				return nil, nil
+			}
+			return errors.New("connection lost"), nil
+		}
 		begun := time.Now()
-		_, err := w.Commit(context.Background(), Row{}, nil, text("x"))
+		_, err := g.Append(t.Context(), lease, Entry{Writer: "direct", Ordinal: 1, Chunks: []chunk.Chunk{text("x")}})
 		if !errors.Is(err, ErrUnavailable) {
 			t.Fatal(err)
 		}
 		if d := time.Since(begun); d < lease.TTL || d > lease.TTL+2*time.Second {
 			t.Errorf("gave up after %v", d)
+		}
+		long, cancel := context.WithTimeout(t.Context(), 10*lease.TTL)
+		defer cancel()
+		if _, err := w.Commit(long, Row{}, nil, text("y")); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("the writer: %v", err)
+		}
+		back.Store(true)
+		if err := w.Flush(t.Context()); err != nil {
+			t.Errorf("when the store is back: %v", err)
 		}
 	})
 }

@@ -174,7 +174,7 @@ type Log interface {
 }
 
 // Seams are what a run takes from outside so that tests and other engines can
-// control it. All but the logger are needed.
+// control it. All but Ready and the logger are needed.
 type Seams struct {
 	Now func() time.Time
 	// StoreTime is the store's clock, in Unix milliseconds: pauses expire by it.
@@ -182,6 +182,11 @@ type Seams struct {
 	NewID     func() string
 	Go        func(func())                                     // runs a function concurrently
 	Sleep     func(ctx context.Context, d time.Duration) error // waits, or returns ctx's error
+
+	// Ready waits until it is certain that the run's owner still holds its lease, or fails
+	// with ctx's cause. It is called before each request to a model and before tools are
+	// called. nil: it is always certain.
+	Ready func(ctx context.Context) error
 
 	Logger *slog.Logger // gets the stacks of tools that panicked; nil: discard
 }

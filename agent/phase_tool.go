@@ -47,6 +47,9 @@ func (s *step) runTools(ctx context.Context) (waiting []*call, err error) {
 	if err := s.run.Log.Flush(ctx); err != nil || len(dispatched) == 0 {
 		return waiting, err
 	}
+	if err := s.run.ready(ctx); err != nil {
+		return waiting, err
+	}
 	err = s.dispatch(ctx, dispatched, state)
 	for _, c := range dispatched {
 		if c.waitsFor != "" {

@@ -175,6 +175,9 @@ func (s *step) partialKept(ctx context.Context) (kept bool, err error) {
 
 // resume hears an answer from its beginning.
 func (s *step) resume(ctx context.Context, open *openAnswer) error {
+	if err := s.run.ready(ctx); err != nil {
+		return err
+	}
 	m := s.agent.Model.(model.Resumer)
 	t := &transcript{step: s, ids: map[string]*call{}, cursor: open.cursor, before: open.before}
 	err := t.stream(ctx, m.Resume(ctx, open.cursor))

@@ -27,6 +27,9 @@ func (s *step) answer(ctx context.Context, base *model.Request) error {
 		return err
 	}
 	for attempt := 0; ; attempt++ {
+		if err := s.run.ready(ctx); err != nil {
+			return err
+		}
 		t := &transcript{step: s, ids: map[string]*call{}}
 		ended := s.modelCalled(attempt, false)
 		err := t.stream(ctx, s.agent.Model.Stream(ctx, req))

@@ -41,6 +41,14 @@ type Run struct {
 	stops      stops
 }
 
+// ready waits until the run may start something that has an effect outside of its log.
+func (r *Run) ready(ctx context.Context) error {
+	if r.Seams.Ready == nil {
+		return nil
+	}
+	return r.Seams.Ready(ctx)
+}
+
 // Result says how the run goes on after a step.
 type Result struct {
 	Done         bool          // otherwise another step follows

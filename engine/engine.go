@@ -35,8 +35,8 @@ type Options struct {
 	Lease spool.Lease  // on the session. The caller renews it, and releases it at the end
 	Agent *agent.Agent // of the session. nil: the engine can only plan and settle
 
-	// Seams are the engine's and its agent's clock, ids and goroutines. A zero value
-	// means those of Logs.
+	// Seams are the engine's and its agent's clock, ids and goroutines. If Now is nil,
+	// all but Ready are those of Logs.
 	Seams agent.Seams
 	// Background runs what may go on after the session was released: telling providers
 	// that nobody waits for their answers. nil: Seams.Go.
@@ -100,7 +100,7 @@ func New(o Options) (*Engine, error) {
 	}
 	if o.Seams.Now == nil {
 		l := o.Logs
-		o.Seams = agent.Seams{Now: l.Now, NewID: l.NewID, Go: l.Go, Sleep: l.Sleep, Logger: l.Logger()}
+		o.Seams = agent.Seams{Now: l.Now, NewID: l.NewID, Go: l.Go, Sleep: l.Sleep, Ready: o.Seams.Ready, Logger: l.Logger()}
 	}
 	if o.Seams.StoreTime == nil {
 		lease := o.Lease

@@ -150,28 +150,6 @@ func TestStopOfALostRunIsAStop(t *testing.T) {
 	})
 }
 
-func TestOwnerThatCannotRenewStops(t *testing.T) {
-	inWorld(t, func(w *world) {
-		var ended atomic.Int64
-		first, store := w.second("first")
-		a := demo(nil)
-		first.start(a, &runner.Options{Observer: runner.Observer{Failed: func(session string, err error) {
-			if session == "s" {
-				ended.CompareAndSwap(0, int64(time.Since(epoch)))
-			}
-		}}})
-		w.say("s", "u1", "silent")
-		w.until("s", chunk.TypeStepStarted, nil)
-		synctest.Wait()
-		begun := time.Since(epoch)
-		store.die()
-		time.Sleep(2 * time.Minute)
-		if took := time.Duration(ended.Load()) - begun; took < 19*time.Second || took > 23*time.Second {
-			t.Errorf("it gave up after %v", took) // two thirds of the lease, and the grace of a deaf model
-		}
-	})
-}
-
 var epoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func TestSupersededOwnerWritesNothing(t *testing.T) {

@@ -67,9 +67,8 @@ const CodeExecutorLost = engine.CodeExecutorLost
 
 // Why a run's context ends.
 var (
-	errLeaseLost = errors.New("runner: the lease could not be renewed in time")
-	errDetached  = errors.New("runner: the runner closed")
-	errLeft      = errors.New("runner: the run is over")
+	errDetached = errors.New("runner: the runner closed")
+	errLeft     = errors.New("runner: the run is over")
 )
 
 // Runner executes the runs of a store's sessions.
@@ -220,8 +219,8 @@ func (r *Runner) claimLoop(ctx context.Context) error {
 		case errors.Is(err, spool.ErrClosed):
 			return err
 		case errors.Is(err, spool.ErrNothingDue):
-			begun := r.logs.Now()
-			if err = r.logs.AwaitDue(ctx, claim); err == nil && r.logs.Now().Sub(begun) > 20*time.Millisecond {
+			begun := time.Now()
+			if err = r.logs.AwaitDue(ctx, claim); err == nil && time.Since(begun) > 20*time.Millisecond {
 				misses = 0
 				continue
 			}

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
-	"time"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/agent"
 	"github.com/spool-run/spool/engine"
 	"github.com/spool-run/spool/fold"
 )
@@ -16,15 +16,12 @@ import (
 func (r *Runner) serve(lease spool.Lease) {
 	r.tell.Claimed(lease.Session, waited(lease))
 	defer r.tell.Released(lease.Session)
-	ctx, release := r.hold(lease)
-	err := r.work(ctx, lease)
+	h, ctx := r.hold(lease)
+	err := r.work(ctx, lease, h)
 	if cause := context.Cause(ctx); cause != nil && err != nil {
 		err = cause
 	}
-	release()
-	if errors.Is(err, errLeaseLost) && r.superseded(lease) {
-		err = spool.ErrSuperseded.With(lease.Session, err)
-	}
+	h.release()
 	if err != nil && !errors.Is(err, errDetached) {
 		// The lease is left to expire, so that the session is tried again later and
 		// not at once.
@@ -38,21 +35,13 @@ func (r *Runner) serve(lease spool.Lease) {
 	}
 }
 
-// superseded reports whether somebody else has claimed a session since.
-func (r *Runner) superseded(lease spool.Lease) bool {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), r.o.LeaseTTL)
-	defer cancel()
-	h, err := r.logs.Store().Head(ctx, lease.Session)
-	return err == nil && h.Epoch > lease.Epoch
-}
-
-func (r *Runner) work(ctx context.Context, lease spool.Lease) (err error) {
+func (r *Runner) work(ctx context.Context, lease spool.Lease, h *hold) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = fmt.Errorf("runner: panic: %v\n%s", v, debug.Stack())
 		}
 	}()
-	e, err := r.engine(lease)
+	e, err := r.engine(lease, h)
 	if err != nil {
 		return err
 	}
@@ -85,12 +74,12 @@ func (r *Runner) work(ctx context.Context, lease spool.Lease) (err error) {
 }
 
 // engine returns the engine of a claimed session.
-func (r *Runner) engine(lease spool.Lease) (*engine.Engine, error) {
+func (r *Runner) engine(lease spool.Lease, h *hold) (*engine.Engine, error) {
 	a, err := r.agent(lease.Row.Agent)
 	if err != nil {
 		return nil, err
 	}
-	o := engine.Options{Logs: r.logs, Lease: lease, Agent: a, StopGrace: r.o.StopGrace, Linger: r.o.Linger, FailLost: r.o.FailLost, MaxRecoveries: r.o.MaxRecoveries,
+	o := engine.Options{Logs: r.logs, Lease: lease, Agent: a, Seams: agent.Seams{Ready: h.ready}, StopGrace: r.o.StopGrace, Linger: r.o.Linger, FailLost: r.o.FailLost, MaxRecoveries: r.o.MaxRecoveries,
 		Hooks: r.o.Hooks, MessageID: r.annotations.Load().MessageID, Observer: r.tell.engine(), Background: r.background}
 	return engine.New(o)
 }
@@ -122,44 +111,4 @@ func (r *Runner) execute(ctx context.Context, p *engine.Plan, open func(context.
 		}
 	}
 	return false, nil
-}
-
-// hold keeps a lease alive until release is called. The context ends with the runner,
-// and when the lease was taken or could not be renewed for two thirds of its time.
-// Then nothing more may be started.
-func (r *Runner) hold(lease spool.Lease) (ctx context.Context, release func()) {
-	ctx, cancel := context.WithCancelCause(r.ctx)
-	done := make(chan struct{})
-	third := r.o.LeaseTTL / 3
-	r.logs.Go(func() {
-		defer close(done)
-		renew, deadline := time.NewTimer(third), time.NewTimer(2*third)
-		defer renew.Stop()
-		defer deadline.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-deadline.C:
-				cancel(errLeaseLost)
-				return
-			case <-renew.C:
-			}
-			begun := r.logs.Now()
-			rctx, stop := context.WithTimeout(ctx, third)
-			err := r.leaser.Renew(rctx, lease)
-			stop()
-			switch {
-			case err == nil:
-				deadline.Reset(2*third - r.logs.Now().Sub(begun))
-				renew.Reset(third)
-			case errors.Is(err, spool.ErrSuperseded):
-				cancel(spool.ErrSuperseded)
-				return
-			default:
-				renew.Reset(third / 8)
-			}
-		}
-	})
-	return ctx, func() { cancel(errLeft); <-done }
 }

@@ -49,7 +49,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, src chat.Source,
 		return nil
 	}
 
-	ctx, stop := s.readerContext(r.Context())
+	ctx, stop := s.readerContext(spool.WaitForStore(r.Context()))
 	defer stop()
 	s.metrics.reader(view, 1)
 	defer s.metrics.reader(view, -1)

@@ -161,7 +161,7 @@ func (s Session) status(ctx context.Context) (chunk.Status, error) {
 // another incarnation is another turn.
 func (s Session) projection(p *wire.Profile, turn *fold.Turn) *spool.Projection {
 	of := wire.Subject{Agent: s.ID, Resolve: func(v json.RawMessage) (json.RawMessage, error) {
-		return s.Blob(context.Background(), v)
+		return s.Blob(spool.WaitForStore(context.Background()), v)
 	}}
 	o := spool.ProjectionOptions{Stateless: p.Log != nil, Incarnation: s.At.Incarnation}
 	if turn != nil {

@@ -78,6 +78,9 @@ func CheckClaim(c *spool.Claim) error {
 	if len(c.Agents) > MaxAgents {
 		return chunk.ErrTooLarge.Because("the claim is for too many agent types")
 	}
+	if c.ExpiredFor < 0 {
+		return chunk.ErrInvalid.Because("a claim's ExpiredFor is negative")
+	}
 	if c.TTL <= 0 {
 		c.TTL = spool.DefaultLeaseTTL
 	}

@@ -27,6 +27,12 @@ func ReadyAt(h *spool.Head, expires int64) int64 {
 	return at
 }
 
+// Spared reports whether the claim spares a lease, which ends at expires (0: there is none).
+// The session cannot be claimed then, whatever [ReadyAt] says.
+func Spared(c *spool.Claim, expires, now int64) bool {
+	return c.ExpiredFor > 0 && expires > now-TTL(c.ExpiredFor)
+}
+
 // LookAgain returns for how long [spool.Leaser].AwaitDue may sleep if the next session can
 // be claimed at the time next: a second at most, since the store's clock may differ from
 // the timer's and an owner may die. It is negative, for ever, if next is [Never].

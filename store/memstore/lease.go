@@ -152,7 +152,7 @@ func (s *Store) Claim(ctx context.Context, c spool.Claim) (spool.Lease, error) {
 			ss.mu.Unlock()
 			return spool.Lease{}, err
 		}
-		if ss.readyAt() <= now && contract.Matches(&c, ss.row.Agent) {
+		if ss.readyAt() <= now && contract.Matches(&c, ss.row.Agent) && !contract.Spared(&c, ss.lease.expires, now) {
 			l := s.take(ss, &c, now)
 			ss.mu.Unlock()
 			return l, nil
@@ -226,6 +226,7 @@ func (g *agenda) update(ss *session) {
 	at, agent := ss.readyAt(), ss.row.Agent
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	ss.expires = ss.lease.expires
 	old := int64(contract.Never)
 	if ss.agendaIndex >= 0 {
 		old = ss.ready
@@ -269,8 +270,11 @@ func (g *agenda) next(c *spool.Claim, now int64) (id string, at int64) {
 			return
 		}
 		if contract.Matches(c, ss.agent) && (c.Session == "" || c.Session == ss.id) {
-			id, best = ss.id, ss.ready
-			return // nothing below is earlier
+			if !contract.Spared(c, ss.expires, now) {
+				id, best = ss.id, ss.ready
+				return // nothing below is earlier
+			}
+			at = min(at, ss.expires+contract.TTL(c.ExpiredFor))
 		}
 		visit(2*i + 1)
 		visit(2*i + 2)

@@ -39,7 +39,8 @@ type session struct {
 
 	ready       int64 // guarded by the agenda: since when it can be claimed
 	agent       string
-	agendaIndex int // -1: not on it
+	expires     int64 // of its lease
+	agendaIndex int   // -1: not on it
 }
 
 // written is the last append of one writer.

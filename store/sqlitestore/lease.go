@@ -55,7 +55,7 @@ func (t *tx) claim(c *spool.Claim, owner string) (spool.Lease, error) {
 	if err := st.checkPrincipal(c.SamePrincipal, c.Principal); err != nil {
 		return spool.Lease{}, err
 	}
-	if !c.Force && (st.readyAt() > t.now || !contract.Matches(c, st.row.Agent)) {
+	if !c.Force && (st.readyAt() > t.now || !contract.Matches(c, st.row.Agent) || contract.Spared(c, st.expires, t.now)) {
 		return spool.Lease{}, spool.ErrNothingDue
 	}
 	if err := t.create(st, c.Principal, c.Hidden); err != nil {
@@ -113,6 +113,9 @@ func (st *state) granted(c *spool.Claim, now int64) spool.Lease {
 // claimable selects the session that can be claimed for longest.
 func claimable(c *spool.Claim, now int64) (sql string, args []driver.Value) {
 	sql, args = "SELECT ready, id FROM session WHERE ready IS NOT NULL AND ready <= +?", []driver.Value{now}
+	if c.ExpiredFor > 0 {
+		sql, args = sql+" AND +lease_expires <= +?", append(args, now-contract.TTL(c.ExpiredFor))
+	}
 	if c.Session != "" {
 		sql, args = sql+" AND id = +?", append(args, c.Session)
 	}
@@ -172,6 +175,9 @@ func (s *Store) due(ctx context.Context, c *spool.Claim, now int64) (found bool,
 			return nil
 		}, "SELECT min(ready) FROM session WHERE ready > +?", now)
 	})
+	if c.ExpiredFor > 0 { // a lease that is spared is ready already
+		next = min(next, now+contract.TTL(c.ExpiredFor))
+	}
 	return found, next, err
 }
 

@@ -206,6 +206,54 @@ var leaseChecks = []check{
 		_, err := s.Append(limit(t), spool.Append{Session: "s", Epoch: l.Epoch, Records: recs(chunk.Trace, "late", 1)})
 		wantErr(t, err, spool.ErrSuperseded)
 	}},
+	{"ExpiredFor", func(t *testing.T, x *suite) {
+		s := x.open(t)
+		hour := spool.Claim{Owner: "b", TTL: time.Minute, ExpiredFor: time.Hour}
+		begin := func(session string) spool.Lease {
+			l := mustClaim(t, s, spool.Claim{Owner: "a", TTL: short, Session: session, Force: true})
+			put(t, s, spool.Append{Session: session, Epoch: l.Epoch, Row: spool.Row{Status: chunk.StatusActive}})
+			return l
+		}
+		begin("expired")
+		x.expire(t, s)
+		_, err := claim(t, s, hour)
+		wantErr(t, err, spool.ErrNothingDue)
+		one := hour
+		one.Session = "expired"
+		_, err = claim(t, s, one)
+		wantErr(t, err, spool.ErrNothingDue)
+		command(t, s, "expired", "c") // that it is due changes nothing
+		_, err = claim(t, s, hour)
+		wantErr(t, err, spool.ErrNothingDue)
+
+		// What no owner holds is not spared.
+		if err := leaser(t, s).Release(limit(t), begin("released")); err != nil {
+			t.Fatal(err)
+		}
+		if l := mustClaim(t, s, hour); l.Session != "released" {
+			t.Fatalf("claimed %+v", l)
+		}
+		command(t, s, "due", "c")
+		if l := mustClaim(t, s, hour); l.Session != "due" {
+			t.Fatalf("claimed %+v", l)
+		}
+
+		brief := hour
+		if brief.ExpiredFor = time.Millisecond; x.Advance != nil {
+			brief.ExpiredFor = time.Hour
+			x.Advance(s, time.Hour)
+		}
+		if err := leaser(t, s).AwaitDue(limit(t), brief); err != nil {
+			t.Fatal(err)
+		}
+		if l := mustClaim(t, s, brief); l.Session != "expired" {
+			t.Fatalf("claimed %+v", l)
+		}
+		negative := hour
+		negative.ExpiredFor = -1
+		_, err = claim(t, s, negative)
+		wantErr(t, err, chunk.ErrInvalid)
+	}},
 	{"ExpiredAndQuiet", func(t *testing.T, x *suite) {
 		s := x.open(t)
 		own(t, s, "s", "o")
