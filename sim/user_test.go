@@ -172,6 +172,7 @@ func (u *user) follow(id string, m client.Message) error {
 			for _, p := range pending {
 				u.answer(p.ApprovalID, p.CallID)
 			}
+			u.pause("answering", nil) // the answers may be refused
 		case snap.Status == chunk.StatusPaused:
 			u.resume()
 		default:
