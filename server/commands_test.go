@@ -50,11 +50,17 @@ func TestBusy(t *testing.T) {
 
 func (k *kit) log(session string) []chunk.Record {
 	k.Helper()
-	recs, _, err := k.store.Read(k.Context(), session, 0, 1000)
-	if err != nil {
-		k.Fatal(err)
+	var recs []chunk.Record
+	for after := uint64(0); ; after = recs[len(recs)-1].Seq {
+		page, _, err := k.store.Read(k.Context(), session, after, 1000)
+		if err != nil {
+			k.Fatal(err)
+		}
+		if len(page) == 0 {
+			return recs
+		}
+		recs = append(recs, page...)
 	}
-	return recs
 }
 
 func TestEdit(t *testing.T) {
