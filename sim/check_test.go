@@ -71,7 +71,7 @@ func (u *user) compare(readers []reader, losses int) {
 	for _, r := range readers {
 		if t.err == nil && t.turn != nil {
 			wrong := r.compare(t)
-			if u.w.store.lost() > losses && wrong != "" {
+			if (u.w.store.lost() > losses || u.again) && wrong != "" { // it may show the turn before
 				u.says("%s, of a turn that was lost: %s", r, wrong)
 				continue
 			}

@@ -27,6 +27,7 @@ type user struct {
 	cursor spool.Cursor
 	run    string // that is open
 	stopAt int    // after so many records; -1: not
+	again  bool   // the message of this turn was lost, and sent again
 	still  bool   // the conversation is over: it only reads
 }
 
@@ -77,7 +78,7 @@ func (u *user) turn() error {
 		m.ID, m.Edits = "", fmt.Sprintf("%s-u%d", u.name, u.message-1)
 		u.message--
 	}
-	u.stopAt = -1
+	u.stopAt, u.again = -1, false
 	if u.chance.happens(0.3) {
 		u.stopAt = len(u.seen) + int(u.chance.below(40))
 	}
@@ -153,7 +154,8 @@ func (u *user) follow(id string, m client.Message) error {
 			if u.w.store.lost() == 0 {
 				return fmt.Errorf("message %s was taken and is not there", id)
 			}
-			u.says("%s is lost", id) // and sent again
+			u.says("%s is lost", id)
+			u.again = true
 			if m.Edits != "" {
 				m.Edits, m.ID = "", id
 			}
