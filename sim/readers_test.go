@@ -320,6 +320,7 @@ type counter struct {
 	run    string
 	frames []string
 	ended  bool
+	busy   bool // the message was refused
 	void   bool // what it has counted was retracted, or lost
 }
 
@@ -333,7 +334,12 @@ func body(session, id, text string) string {
 func (c *counter) read() {
 	defer c.known()
 	for c.run == "" && c.u.w.ctx.Err() == nil {
-		if err := c.stream(http.MethodPost, "/api/chat/"+c.u.name, c.body); err != nil && c.run == "" {
+		err := c.stream(http.MethodPost, "/api/chat/"+c.u.name, c.body)
+		if errors.Is(err, spool.ErrBusy) && c.u.w.store.lost() > 0 {
+			c.busy, c.void = true, true // a turn that was over goes on
+			return
+		}
+		if err != nil && c.run == "" {
 			c.u.pause("a POST", err)
 		}
 	}

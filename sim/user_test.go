@@ -91,6 +91,11 @@ func (u *user) turn() error {
 		readers = append(readers, r)
 		reading.Go(r.read)
 		<-r.taken
+		if r.busy {
+			if err := u.send(m); err != nil {
+				return err
+			}
+		}
 	} else if err := u.send(m); err != nil {
 		return err
 	}
