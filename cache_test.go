@@ -49,7 +49,7 @@ func TestCachesOfAllSessionsAreBounded(t *testing.T) {
 		w.Close()
 	}
 	// Each may have one segment and one record above what it keeps at least.
-	if n := logs.held.Load(); n > budget+sessions*3*leastTail || n < budget {
+	if n := logs.cache.Held(); n > budget+sessions*3*leastTail || n < budget {
 		t.Errorf("%d sessions hold %d bytes, the budget is %d", sessions, n, budget)
 	}
 	for _, g := range all {
@@ -77,9 +77,9 @@ func TestCachesOfAllSessionsAreBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for tries := 0; logs.held.Load() > 0; tries++ {
+	for tries := 0; logs.cache.Held() > 0; tries++ {
 		if tries == 1000 {
-			t.Fatalf("%d bytes are still counted", logs.held.Load())
+			t.Fatalf("%d bytes are still counted", logs.cache.Held())
 		}
 		runtime.GC()
 		runtime.Gosched()

@@ -3,13 +3,16 @@ package spool
 import (
 	lru "container/list"
 	"context"
+	"encoding/json"
 	"errors"
 	"sync"
 	"time"
 	"weak"
 
 	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/encode"
 	"github.com/spool-run/spool/fold"
+	"github.com/spool-run/spool/internal/blobref"
 	"github.com/spool-run/spool/internal/wait"
 )
 
@@ -106,8 +109,8 @@ func (g *Log) command(ctx context.Context, a Append, chunks []chunk.Chunk) (Appe
 	if err := g.admit(ctx, &a, chunks); err != nil {
 		return Appended{}, err
 	}
-	e := chunkEncoder{g: g, base: chunk.Base{AgentID: g.session}}
-	recs, err := e.encode(ctx, chunks)
+	e := g.encoder(chunk.Base{AgentID: g.session})
+	recs, err := e.Encode(ctx, chunks)
 	if err != nil {
 		return Appended{}, err
 	}
@@ -125,6 +128,45 @@ func (l Lease) patience() time.Duration {
 		return giveUp
 	}
 	return l.TTL
+}
+
+// encoder returns an encoder of the log's chunks.
+func (g *Log) encoder(base chunk.Base) encode.Encoder {
+	e := encode.Encoder{Session: g.session, Base: base, Now: g.logs.Now}
+	if store, ok := g.logs.store.(BlobStore); ok {
+		e.Put = func(ctx context.Context, hash string, data []byte) error {
+			return g.logs.retry(ctx, g.session, func() error {
+				return g.logs.call(ctx, g.session, func(ctx context.Context) error { return store.PutBlob(ctx, g.session, hash, data) })
+			})
+		}
+	}
+	return e
+}
+
+// Blob returns the original of a stored value. It looks up a reference to a blob, and
+// turns the escaped key "$$blob" of a user's object back into "$blob". It returns any
+// other value unchanged. Errors: [ErrNotFound] if the blob is gone, [ErrUnsupported],
+// or the store's.
+func (g *Log) Blob(ctx context.Context, v json.RawMessage) (json.RawMessage, error) {
+	hash, _, ok := blobref.Parse(v)
+	if !ok {
+		return blobref.Unescape(v), nil
+	}
+	blobs, can := g.logs.store.(BlobStore)
+	if !can {
+		return nil, ErrUnsupported.With(g.session, nil)
+	}
+	var data []byte
+	err := g.logs.retry(ctx, g.session, func() error {
+		return g.logs.call(ctx, g.session, func(ctx context.Context) (err error) {
+			data, err = blobs.GetBlob(ctx, g.session, hash)
+			return err
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return data, nil
 }
 
 // Append makes one append of records that are encoded already, and repeats it while the

@@ -15,6 +15,8 @@ import (
 	"weak"
 
 	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/internal/budget"
+	"github.com/spool-run/spool/internal/outage"
 	"github.com/spool-run/spool/internal/redact"
 	"github.com/spool-run/spool/internal/uuid"
 	"github.com/spool-run/spool/internal/wait"
@@ -60,9 +62,9 @@ type Logs struct {
 	o      Options
 	token  string // names these logs in the ids of their claims
 	claims atomic.Uint64
-	cold   lock         // held while a log is folded from its start or its saved fold: by so many at a time
-	held   atomic.Int64 // bytes of tails and projections
-	outage outage
+	cold   lock          // held while a log is folded from its start or its saved fold: by so many at a time
+	cache  budget.Budget // of tails and projections
+	outage *outage.Watch
 	ctx    context.Context
 	cancel context.CancelFunc
 	wg     sync.WaitGroup // goroutines that the logs started
@@ -101,13 +103,14 @@ func NewLogs(store Store, o *Options) *Logs {
 	if l.o.CacheBytes <= 0 {
 		l.o.CacheBytes = 256 << 20
 	}
+	l.cache.Limit, l.cache.Least = l.o.CacheBytes, leastTail
 	if l.o.BatchRecords <= 0 || l.o.BatchRecords > MaxAppendRecords {
 		l.o.BatchRecords = MaxAppendRecords
 	}
 	if l.o.Warm <= 0 {
 		l.o.Warm = 32
 	}
-	l.outage.answered = time.Now() // until then, nothing is known of the store
+	l.outage = outage.New()
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	return l
 }
@@ -285,13 +288,13 @@ func (l *Logs) claim(ctx context.Context, leaser Leaser, c Claim) (lease Lease, 
 // that have expired in an outage, and notes whether the store has answered.
 func (l *Logs) lease(ctx context.Context, c *Claim, call func(context.Context) error) error {
 	ttl := cmp.Or(max(c.TTL, 0), DefaultLeaseTTL)
-	c.ExpiredFor = max(c.ExpiredFor, l.outage.spared(ttl))
+	c.ExpiredFor = max(c.ExpiredFor, l.outage.Spared(ttl))
 	begun := time.Now()
 	try, cancel := context.WithTimeout(ctx, patienceOf(ttl))
 	defer cancel()
 	err := call(try)
 	if ctx.Err() == nil && (err != nil || try.Err() == nil) {
-		l.outage.saw(begun, err)
+		l.outage.Saw(begun, answered(err))
 	}
 	return err
 }

@@ -3,7 +3,6 @@ package spool
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 )
 
@@ -57,49 +56,6 @@ func (l *Logs) retry(ctx context.Context, session string, fn func() error) error
 			return ErrClosed
 		}
 	}
-}
-
-// outage is what this process's claims and renewals have seen of the store. After an
-// outage, leases have expired whose owners could not renew them. They get one more TTL
-// to do that. It is this process's monotonic clock that measures the time since the
-// outage began, and the store's clock that says for how long a lease has expired.
-type outage struct {
-	mu       sync.Mutex
-	answered time.Time     // when the last call began that the store has answered
-	since    time.Time     // the store was reached then, and not for a while after; zero: never
-	back     time.Time     // when it answered again; zero: not yet
-	ttl      time.Duration // the longest of the claims
-}
-
-// saw takes the result of a call that began at a time.
-func (o *outage) saw(begun time.Time, err error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	switch {
-	case !answered(err):
-		if o.since.IsZero() || !o.back.IsZero() && time.Since(o.back) >= o.ttl {
-			o.since = o.answered
-		}
-		o.back = time.Time{}
-		return
-	case begun.After(o.answered):
-		o.answered = begun
-	}
-	if o.back.IsZero() && !o.since.IsZero() {
-		o.back = time.Now()
-	}
-}
-
-// spared is for how long a lease must have expired to be claimed: 0, or, until a TTL has
-// passed since an outage, so long that it did not expire in that outage or after it.
-func (o *outage) spared(ttl time.Duration) time.Duration {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.ttl = max(o.ttl, ttl)
-	if o.since.IsZero() || !o.back.IsZero() && time.Since(o.back) >= ttl {
-		return 0
-	}
-	return time.Since(o.since)
 }
 
 // patienceOf is for how long a claim, a renewal or a wait goes without an answer before it

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 	"weak"
+
+	"github.com/spool-run/spool/internal/budget"
 )
 
 const (
@@ -68,7 +70,7 @@ type Projection struct {
 	scratch []Frame
 
 	mu      sync.Mutex
-	cached  *cached
+	cached  *budget.Share
 	ring    ring
 	life    uint64  // the log's incarnation; 0 as long as it is not known
 	era     uint64  // of the tail; 0 as long as nothing was read
@@ -96,7 +98,7 @@ func (g *Log) Projection(o ProjectionOptions) *Projection {
 			o.After = 0
 		}
 		p = &Projection{g: g, o: o, lock: newLock(), life: o.Incarnation}
-		p.cached = newCached(g.logs, p)
+		p.cached = budget.NewShare(&g.logs.cache, p)
 		p.ring.max = g.logs.o.TailBytes
 		for old, w := range g.projections {
 			if w.Value() == nil {
@@ -276,7 +278,7 @@ func (p *Projection) advance(ctx context.Context) error {
 	p.mu.Lock()
 	p.keptTo = p.src.r.keptTo
 	p.mu.Unlock()
-	room := p.g.logs.room(p.g.logs.o.TailBytes)
+	room := p.g.logs.cache.Room(p.g.logs.o.TailBytes)
 	for i := range recs {
 		if p.scratch, err = p.proj.Apply(p.scratch[:0], recs[i]); err != nil {
 			return p.failWith(err)
@@ -295,7 +297,7 @@ func (p *Projection) advance(ctx context.Context) error {
 	clear(p.scratch)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.cached.set(p.ring.size())
+	p.cached.Set(p.ring.size())
 	p.at, p.head = p.src.at, head
 	return nil
 }

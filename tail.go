@@ -10,9 +10,11 @@ import (
 	"time"
 
 	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/internal/budget"
 )
 
 const (
+	leastTail      = 64 << 10        // what a tail or a projection may hold beyond [Options.CacheBytes]
 	recordOverhead = 96              // memory of a record beside its Data
 	watchFor       = 5 * time.Second // the length of one store.Wait; an unneeded watcher ends after it
 	// watchRest is how long the watcher rests if this process appends: its appends reach
@@ -31,7 +33,7 @@ type tail struct {
 	logs    *Logs
 	session string
 	max     int
-	cached  *cached
+	cached  *budget.Share
 
 	mu       sync.Mutex
 	head     Head
@@ -57,7 +59,7 @@ type tail struct {
 
 func newTail(l *Logs, session string) *tail {
 	t := &tail{logs: l, session: session, max: l.o.TailBytes, era: 1, lock: newLock()}
-	t.cached = newCached(l, t)
+	t.cached = budget.NewShare(&l.cache, t)
 	return t
 }
 
@@ -130,7 +132,7 @@ func (t *tail) restartLocked(h Head, base uint64) {
 	}
 	t.head, t.known, t.missing = h, true, false
 	t.base, t.recs, t.size = base, nil, 0
-	t.cached.set(0)
+	t.cached.Set(0)
 	t.broadcastLocked()
 }
 
@@ -184,7 +186,7 @@ func (t *tail) vanishLocked() {
 	if t.known || !t.missing {
 		t.known, t.missing, t.head = false, true, Head{}
 		t.base, t.recs, t.size = 0, nil, 0
-		t.cached.set(0)
+		t.cached.Set(0)
 		t.broadcastLocked()
 	}
 }
@@ -239,7 +241,7 @@ func (t *tail) extendLocked(recs []chunk.Record, first uint64) {
 		added[i].Seq = end + 1 + uint64(i)
 		t.size += len(added[i].Data) + recordOverhead
 	}
-	drop, max := 0, t.logs.room(t.max)
+	drop, max := 0, t.logs.cache.Room(t.max)
 	for t.size > max && drop < len(t.recs)-1 {
 		t.size -= len(t.recs[drop].Data) + recordOverhead
 		drop++
@@ -248,7 +250,7 @@ func (t *tail) extendLocked(recs []chunk.Record, first uint64) {
 	// size.
 	t.recs = t.recs[drop:]
 	t.base += uint64(drop)
-	t.cached.set(t.size)
+	t.cached.Set(t.size)
 	t.broadcastLocked()
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/encode"
 	"github.com/spool-run/spool/fold"
 )
 
@@ -56,8 +57,8 @@ type Writer struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 
-	order lock         // held while one call encodes and queues, so that calls keep their order
-	enc   chunkEncoder // used by the holder of order
+	order lock           // held while one call encodes and queues, so that calls keep their order
+	enc   encode.Encoder // used by the holder of order
 
 	mu       sync.Mutex
 	base     chunk.Base
@@ -112,7 +113,7 @@ func (g *Log) Writer(lease Lease, o WriterOptions) *Writer {
 	}
 	w := &Writer{g: g, lease: lease, name: o.Name, limit: o.QueueBytes, ordinal: o.Ordinal, order: newLock(),
 		merge: o.Merge, linger: min(o.Linger, MaxLinger)}
-	w.enc.g = g
+	w.enc = g.encoder(chunk.Base{})
 	w.base = chunk.Base{AgentID: o.AgentID, AgentType: o.AgentType, RunID: o.RunID}
 	w.ctx, w.cancel = context.WithCancel(WaitForStore(g.logs.ctx))
 	return w
@@ -180,19 +181,19 @@ func (w *Writer) put(ctx context.Context, chunks []chunk.Chunk, c *commit) (uint
 		return 0, ctx.Err()
 	}
 	w.mu.Lock()
-	w.enc.base = w.base
+	w.enc.Base = w.base
 	err := w.err
 	w.mu.Unlock()
 	if err != nil {
 		return 0, err
 	}
 	if w.merge && c == nil && len(chunks) == 1 {
-		w.enc.fill(chunks[0])
+		w.enc.Fill(chunks[0])
 		if d := fold.NewDeltas(chunks[0]); d != nil {
 			return w.putDelta(ctx, d, chunks[0])
 		}
 	}
-	recs, err := w.enc.encode(ctx, chunks)
+	recs, err := w.enc.Encode(ctx, chunks)
 	if err != nil {
 		return 0, err
 	}
@@ -485,8 +486,8 @@ func (g *Log) Append(ctx context.Context, lease Lease, e Entry) (Appended, error
 	if e.Base.AgentID == "" {
 		e.Base.AgentID = g.session
 	}
-	enc := chunkEncoder{g: g, base: e.Base}
-	recs, err := enc.encode(ctx, e.Chunks)
+	enc := g.encoder(e.Base)
+	recs, err := enc.Encode(ctx, e.Chunks)
 	if err != nil {
 		return Appended{}, err
 	}

@@ -19,7 +19,7 @@ func TestWithin(t *testing.T) {
 	} {
 		for _, waits := range []bool{false, true} {
 			synctest.Test(t, func(t *testing.T) {
-				run := func(with func(parent context.Context) (context.Context, func())) (err error, deadline time.Time, done bool) {
+				run := func(with func(parent context.Context) (context.Context, func())) (deadline time.Time, done bool, err error) {
 					parent, cancel := context.WithCancel(t.Context())
 					defer cancel()
 					ctx, stop := with(parent)
@@ -35,10 +35,10 @@ func TestWithin(t *testing.T) {
 					default:
 					}
 					deadline, _ = ctx.Deadline()
-					return ctx.Err(), deadline.Add(-time.Duration(time.Now().UnixNano())), done
+					return deadline.Add(-time.Duration(time.Now().UnixNano())), done, ctx.Err()
 				}
-				wantErr, wantDeadline, wantDone := run(func(p context.Context) (context.Context, func()) { return context.WithTimeout(p, time.Second) })
-				err, deadline, done := run(func(p context.Context) (context.Context, func()) { c := Within(p, time.Second); return c, c.End })
+				wantDeadline, wantDone, wantErr := run(func(p context.Context) (context.Context, func()) { return context.WithTimeout(p, time.Second) })
+				deadline, done, err := run(func(p context.Context) (context.Context, func()) { c := Within(p, time.Second); return c, c.End })
 				if !errors.Is(err, wantErr) || !deadline.Equal(wantDeadline) || done != wantDone {
 					t.Errorf("%s, waits %v: %v, %v, %v; want %v, %v, %v", name, waits, err, deadline, done, wantErr, wantDeadline, wantDone)
 				}

@@ -1,4 +1,4 @@
-package spool
+package encode
 
 import (
 	"context"
@@ -10,36 +10,10 @@ import (
 	"github.com/spool-run/spool/internal/jsonenc"
 )
 
-// Blob returns the original of a stored value. It looks up a reference to a blob, and
-// turns the escaped key "$$blob" of a user's object back into "$blob". It returns any
-// other value unchanged. Errors: [ErrNotFound] if the blob is gone, [ErrUnsupported],
-// or the store's.
-func (g *Log) Blob(ctx context.Context, v json.RawMessage) (json.RawMessage, error) {
-	hash, _, ok := blobref.Parse(v)
-	if !ok {
-		return blobref.Unescape(v), nil
-	}
-	blobs, can := g.logs.store.(BlobStore)
-	if !can {
-		return nil, ErrUnsupported.With(g.session, nil)
-	}
-	var data []byte
-	err := g.logs.retry(ctx, g.session, func() error {
-		return g.logs.call(ctx, g.session, func(ctx context.Context) (err error) {
-			data, err = blobs.GetBlob(ctx, g.session, hash)
-			return err
-		})
-	})
-	if err != nil {
-		return nil, err
-	}
-	return data, nil
-}
-
 // spill returns a copy of the chunk in which large values are replaced by references to
 // blobs. The blobs are stored when it returns.
-func (g *Log) spill(ctx context.Context, c chunk.Chunk) (chunk.Chunk, error) {
-	s := &spiller{ctx: ctx, g: g, foreign: true}
+func (e *Encoder) spill(ctx context.Context, c chunk.Chunk) (chunk.Chunk, error) {
+	s := &spiller{ctx: ctx, e: e, foreign: true}
 	switch c := c.(type) {
 	case *chunk.ToolStart:
 		return spillOne(s, c, &c.Arguments, func(d *chunk.ToolStart) *json.RawMessage { return &d.Arguments })
@@ -109,7 +83,7 @@ func (s *spiller) message(c chunk.Chunk) (chunk.Chunk, error) {
 // spiller moves values into blobs, until the first error.
 type spiller struct {
 	ctx context.Context
-	g   *Log
+	e   *Encoder
 	// foreign values come from users, models, tools and producers: what looks like a
 	// reference there is not one. Other values come from the fold, in their stored
 	// form.
@@ -153,21 +127,16 @@ func (s *spiller) text(text string) (string, json.RawMessage) {
 }
 
 func (s *spiller) blob(v json.RawMessage) json.RawMessage {
-	store, ok := s.g.logs.store.(BlobStore)
-	if !ok {
-		s.err = chunk.ErrTooLarge.Because("the store does not support values above 64 KiB").With(s.g.session, nil)
+	if s.e.Put == nil {
+		s.err = chunk.ErrTooLarge.Because("the store does not support values above 64 KiB").With(s.e.Session, nil)
 		return v
 	}
 	if !jsonenc.Valid(v) {
-		s.err = chunk.ErrInvalidChunk.Because("a value is not JSON, or is nested deeper than 256 levels").With(s.g.session, nil)
+		s.err = chunk.ErrInvalidChunk.Because("a value is not JSON, or is nested deeper than 256 levels").With(s.e.Session, nil)
 		return v
 	}
 	ref := blobref.Ref{Blob: blobref.Hash(v), Size: len(v), MediaType: "application/json"}
-	l := s.g.logs
-	s.err = l.retry(s.ctx, s.g.session, func() error {
-		return l.call(s.ctx, s.g.session, func(ctx context.Context) error { return store.PutBlob(ctx, s.g.session, ref.Blob, v) })
-	})
-	if s.err != nil {
+	if s.err = s.e.Put(s.ctx, ref.Blob, v); s.err != nil {
 		return v
 	}
 	out, err := json.Marshal(ref)

@@ -1,10 +1,13 @@
-package spool
+// Package encode turns chunks into records: base fields, large values beside the log, and
+// the limits of records.
+package encode
 
 import (
 	"bytes"
 	"context"
 	"fmt"
 	"sync"
+	"time"
 	"unicode/utf8"
 
 	"github.com/spool-run/spool/chunk"
@@ -15,21 +18,25 @@ import (
 // JSON encodes a byte as six at most, so that a piece always fits.
 const splitBytes = 32 << 10
 
-// chunkEncoder turns chunks into records: base fields, large values, limits.
-type chunkEncoder struct {
-	g    *Log
-	base chunk.Base // the defaults of chunks' base fields
-	last int64      // the latest timestamp given out
-	buf  []byte     // used by encode
+// Encoder encodes the chunks of one session, in order.
+type Encoder struct {
+	Session string
+	Base    chunk.Base // the defaults of chunks' base fields
+	Now     func() time.Time
+	// Put stores a large value under its hash. nil: large values are refused.
+	Put func(ctx context.Context, hash string, data []byte) error
+
+	last int64  // the latest timestamp given out
+	buf  []byte // used by Encode
 }
 
 // encodeBuffers hold buffers in which chunks are encoded before their size is known.
 var encodeBuffers = sync.Pool{New: func() any { return &[]byte{} }}
 
-// encode fills in the chunks' base fields (in place), moves large values into blobs,
+// Encode fills in the chunks' base fields (in place), moves large values into blobs,
 // and returns the records, without sequences. If it fails, at most blobs have been
 // stored.
-func (e *chunkEncoder) encode(ctx context.Context, chunks []chunk.Chunk) ([]chunk.Record, error) {
+func (e *Encoder) Encode(ctx context.Context, chunks []chunk.Chunk) ([]chunk.Record, error) {
 	buf := encodeBuffers.Get().(*[]byte)
 	e.buf = *buf
 	defer func() {
@@ -38,7 +45,7 @@ func (e *chunkEncoder) encode(ctx context.Context, chunks []chunk.Chunk) ([]chun
 	}()
 	recs := make([]chunk.Record, 0, len(chunks))
 	for _, c := range fold.Split(chunks) {
-		e.fill(c)
+		e.Fill(c)
 		var err error
 		if recs, err = e.one(ctx, recs, c); err != nil {
 			return nil, err
@@ -47,47 +54,48 @@ func (e *chunkEncoder) encode(ctx context.Context, chunks []chunk.Chunk) ([]chun
 	return recs, nil
 }
 
-func (e *chunkEncoder) fill(c chunk.Chunk) {
+// Fill fills in a chunk's base fields. Encode does so, too.
+func (e *Encoder) Fill(c chunk.Chunk) {
 	b := c.ChunkBase()
 	if b.AgentID == "" {
-		b.AgentID = e.base.AgentID
+		b.AgentID = e.Base.AgentID
 	}
 	if b.AgentType == "" {
-		b.AgentType = e.base.AgentType
+		b.AgentType = e.Base.AgentType
 	}
 	if b.RunID == "" {
-		b.RunID = e.base.RunID
+		b.RunID = e.Base.RunID
 	}
 	if b.Step == 0 {
-		b.Step = e.base.Step
+		b.Step = e.Base.Step
 	}
 	if b.Timestamp == 0 {
-		b.Timestamp = max(e.g.logs.Now().UnixMilli(), e.last)
+		b.Timestamp = max(e.Now().UnixMilli(), e.last)
 	}
 	e.last = max(e.last, b.Timestamp)
 }
 
-func (e *chunkEncoder) one(ctx context.Context, recs []chunk.Record, c chunk.Chunk) ([]chunk.Record, error) {
-	c, err := e.g.spill(ctx, c)
+func (e *Encoder) one(ctx context.Context, recs []chunk.Record, c chunk.Chunk) ([]chunk.Record, error) {
+	c, err := e.spill(ctx, c)
 	if err != nil {
 		return nil, err
 	}
 	data, err := chunk.Append(e.buf[:0], c)
 	if err != nil {
-		return nil, chunk.ErrInvalidChunk.With(e.g.session, err)
+		return nil, chunk.ErrInvalidChunk.With(e.Session, err)
 	}
 	if e.buf = data; cap(e.buf) > chunk.MaxInlineBytes {
 		e.buf = nil
 	}
 	if u, ok := c.(*chunk.Unknown); ok {
 		if data, err = chunk.FillUnknown(data, &u.Base); err != nil {
-			return nil, chunk.ErrInvalidChunk.With(e.g.session, err)
+			return nil, chunk.ErrInvalidChunk.With(e.Session, err)
 		}
 	}
 	if len(data) > chunk.MaxRecordBytes {
 		pieces := split(c)
 		if len(pieces) < 2 {
-			return nil, chunk.ErrTooLarge.Because(fmt.Sprintf("a %s of %d bytes is too large for a record", c.ChunkType(), len(data))).With(e.g.session, nil)
+			return nil, chunk.ErrTooLarge.Because(fmt.Sprintf("a %s of %d bytes is too large for a record", c.ChunkType(), len(data))).With(e.Session, nil)
 		}
 		for _, p := range pieces {
 			if recs, err = e.one(ctx, recs, p); err != nil {
