@@ -150,7 +150,6 @@ func TestStopOfALostRunIsAStop(t *testing.T) {
 	})
 }
 
-var epoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func TestSupersededOwnerWritesNothing(t *testing.T) {
 	inWorld(t, func(w *world) {
