@@ -150,7 +150,6 @@ func TestStopOfALostRunIsAStop(t *testing.T) {
 	})
 }
 
-
 func TestSupersededOwnerWritesNothing(t *testing.T) {
 	inWorld(t, func(w *world) {
 		var mu sync.Mutex
