@@ -62,10 +62,18 @@ func inWorldOf(t *testing.T, store *memstore.Store, test func(w *world)) {
 	test(w)
 }
 
-// start runs a runner until stop is called or the test ends.
+// start runs a runner until stop is called or the test ends. Unless the options say
+// otherwise, each delta is a record: how deltas are merged depends on the scheduler.
 func (w *world) start(a *agent.Agent, o *runner.Options) (r *runner.Runner, stop func()) {
 	w.t.Helper()
-	r, err := runner.New(w.logs, []*agent.Agent{a}, o)
+	var options runner.Options
+	if o != nil {
+		options = *o
+	}
+	if options.Linger == 0 {
+		options.Linger = -1
+	}
+	r, err := runner.New(w.logs, []*agent.Agent{a}, &options)
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -282,7 +282,7 @@ func TestSameSeamsSameLog(t *testing.T) {
 			record := func() string {
 				var log string
 				inWorld(t, func(w *world) {
-					w.start(make(nil), &runner.Options{Linger: -1}) // how deltas are merged depends on the scheduler
+					w.start(make(nil), nil)
 					for i, text := range []string{"tools", "think", "fail", "long"} {
 						w.say("s", fmt.Sprintf("u%d", i), text)
 						w.settled("s")
