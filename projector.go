@@ -50,6 +50,7 @@ type Projector interface {
 // then receive the frames after the answer.
 type Rejoiner interface {
 	// Rejoin returns the frames of the plan that such a client may lack: the start of
-	// the message, and the outcomes of the open step's calls, except those in answered.
+	// the message, the outcomes of the open step's calls, except those in answered, and
+	// data that is replaced by its id.
 	Rejoin(answered func(callID string) bool) ([]Frame, error)
 }

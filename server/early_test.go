@@ -28,7 +28,9 @@ func (k *kit) busyWorld(calls ...scripted.ToolCall) (letGo func()) {
 		Tools: []tool.Tool{
 			tool.With(tool.New("wipe", "", func(tool.Context, struct{}) (string, error) { return "wiped", nil }), tool.Options{Approval: true}),
 			tool.Client[struct{}]("locate", ""),
-			tool.New("quick", "", func(tool.Context, struct{}) (string, error) { return "quick", nil }),
+			tool.New("quick", "", func(ctx tool.Context, _ struct{}) (string, error) {
+				return "quick", ctx.Emit("weather", map[string]string{"sky": "clear"}, &tool.EmitOptions{ID: "Lisbon"})
+			}),
 			tool.New("work", "", func(ctx tool.Context, _ struct{}) (string, error) {
 				select {
 				case <-hold:

@@ -16,9 +16,9 @@ type frameWriter struct {
 	frames []spool.Frame
 	buf    []byte
 	kind   eventKind // of the event that is being written,
-	call   string    // and the call that it is about
+	about  string    // and the call, or the data, that it is about
 	echo   bool      // what a client answered is being repeated to it
-	noted  func(kind eventKind, call string, f spool.Frame)
+	noted  func(kind eventKind, about string, f spool.Frame)
 }
 
 // eventKind sets apart the events that are told to some readers only.
@@ -30,6 +30,7 @@ const (
 	outcomeEvent
 	denialEvent
 	decisionEvent
+	dataEvent
 )
 
 func kindOf(event string) eventKind {
@@ -49,7 +50,7 @@ func kindOf(event string) eventKind {
 // open begins an event; close ends it. Between them str, raw and flag add its
 // fields, in the order of the calls.
 func (w *frameWriter) open(kind string) *frameWriter {
-	w.kind, w.call = kindOf(kind), ""
+	w.kind, w.about = kindOf(kind), ""
 	w.buf = append(w.buf[:0], `data: {"type":`...)
 	w.buf = jsonenc.AppendString(w.buf, kind)
 	return w
@@ -103,13 +104,13 @@ func (w *frameWriter) close() {
 	f := spool.Frame{Data: bytes.Clone(w.buf), Echo: w.echo && (w.kind == outcomeEvent || w.kind == decisionEvent)}
 	w.frames = append(w.frames, f)
 	if w.noted != nil {
-		w.noted(w.kind, w.call, f)
+		w.noted(w.kind, w.about, f)
 	}
 }
 
-// about adds the call that the event is about.
-func (w *frameWriter) about(callID string) *frameWriter {
-	w.call = callID
+// ofCall adds the call that the event is about.
+func (w *frameWriter) ofCall(callID string) *frameWriter {
+	w.about = callID
 	return w.str("toolCallId", callID)
 }
 

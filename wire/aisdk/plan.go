@@ -16,25 +16,41 @@ func (p *Projector) Plan() ([]spool.Frame, error) {
 	return append(frames, p.terminal...), p.lacking
 }
 
-// Rejoin returns of the plan what begins the message, and the outcomes of the open
-// step's calls, except those that answered names. For a client that has them they
-// change nothing.
+// Rejoin returns of the plan what begins the message, the outcomes of the open step's
+// calls, except those that answered names, and the data with an id: what came since the
+// client was asked. For a client that has them they change nothing; data without an id
+// would be shown twice. A message that goes on from a snapshot holds the open step's
+// data only.
 func (p *Projector) Rejoin(answered func(callID string) bool) ([]spool.Frame, error) {
 	if p.fold == nil {
 		return nil, p.lacking
 	}
-	settled := map[string]bool{}
+	outcomes, data := map[string]bool{}, map[string]bool{}
 	for i := range p.parts() {
-		switch part := &p.parts()[i]; {
-		case part.Type == chunk.PartStep:
-			clear(settled)
-		case part.Tool != nil && part.Tool.State.Done() && !answered(part.Tool.CallID):
-			settled[part.Tool.CallID] = true
+		part := &p.parts()[i]
+		if part.Type == chunk.PartStep {
+			clear(outcomes)
+			if p.goesOn {
+				clear(data)
+			}
+		} else if key, ok := dataKey(part); ok {
+			data[key] = true
+		} else if part.Tool != nil && part.Tool.State.Done() && !answered(part.Tool.CallID) {
+			outcomes[part.Tool.CallID] = true
 		}
 	}
 	var kept []spool.Frame
-	p.w.noted = func(kind eventKind, call string, f spool.Frame) {
-		if kind == startEvent && !p.goesOn || settled[call] && (kind == outcomeEvent || kind == denialEvent) {
+	p.w.noted = func(kind eventKind, about string, f spool.Frame) {
+		keep := false
+		switch kind {
+		case startEvent:
+			keep = !p.goesOn
+		case outcomeEvent, denialEvent:
+			keep = outcomes[about]
+		case dataEvent:
+			keep = data[about]
+		}
+		if keep {
 			kept = append(kept, f)
 		}
 	}

@@ -203,19 +203,19 @@ func (v *view) syncOutcome(p *Projector, t *chunk.ToolPart, s *sentTool, want ou
 		if s.outcome == want && sameJSON(s.output, t.Output) || want == outcomePreliminary && s.outcome > want {
 			return
 		}
-		p.w.open("tool-output-available").about(t.CallID).raw("output", p.o.value(t.Output))
+		p.w.open("tool-output-available").ofCall(t.CallID).raw("output", p.o.value(t.Output))
 		p.dynamic(t).flag("preliminary", want == outcomePreliminary).close()
 	case outcomeError:
 		if s.outcome == want && s.err == t.Error {
 			return
 		}
-		p.w.open("tool-output-error").about(t.CallID).str("errorText", t.Error)
+		p.w.open("tool-output-error").ofCall(t.CallID).str("errorText", t.Error)
 		p.dynamic(t).close()
 	case outcomeDenied:
 		if s.outcome == want {
 			return
 		}
-		p.w.open("tool-output-denied").about(t.CallID).close()
+		p.w.open("tool-output-denied").ofCall(t.CallID).close()
 	}
 	s.outcome, s.output, s.err = want, t.Output, t.Error
 }

@@ -224,7 +224,9 @@ func (v *view) finishStep(p *Projector) {
 func (v *view) writeData(p *Projector, part *chunk.Part) {
 	key, _ := dataKey(part)
 	v.data[key] = part.Data
-	p.w.open("data-"+part.Name).str("id", part.ID).raw("data", p.o.value(part.Data)).close()
+	w := p.w.open("data-" + part.Name)
+	w.kind, w.about = dataEvent, key
+	w.str("id", part.ID).raw("data", p.o.value(part.Data)).close()
 }
 
 // growData is sync for one data part that was set; it reports false if there is

@@ -221,31 +221,59 @@ func TestSince(t *testing.T) {
 	}
 }
 
-// A client that answers while a run is open is told of the outcomes of its step
-// that it may lack.
+// A client that answers while a run is open is told of the outcomes of its step, and of
+// the data, that it may lack.
 func TestRejoin(t *testing.T) {
 	t.Parallel()
-	l := newLog(t).user("t").start("r", "t", "t").begin().call("old", "x", `{}`).said().dispatch("old", "x", `{}`).result("old", "x", `0`).commit()
+	weather := func(id, sky string) chunk.Chunk {
+		return &chunk.Custom{EventName: "weather", ID: id, Data: json.RawMessage(`"` + sky + `"`)}
+	}
+	l := newLog(t).user("t").start("r", "t", "t").begin().call("old", "x", `{}`).said().dispatch("old", "x", `{}`).
+		add(weather("Rome", "grey")).result("old", "x", `0`).commit()
 	l.begin().text("Now").call("c1", "x", `{}`).call("c2", "x", `{}`).call("c3", "x", `{}`).said().
-		dispatch("c1", "x", `{}`).dispatch("c2", "x", `{}`).dispatch("c3", "x", `{}`).result("c1", "x", `1`).result("c2", "x", `2`)
+		dispatch("c1", "x", `{}`).dispatch("c2", "x", `{}`).dispatch("c3", "x", `{}`).
+		add(weather("Lisbon", "grey")).result("c1", "x", `1`).result("c2", "x", `2`).
+		add(weather("Rome", "blue"), weather("", "loose"), &chunk.Custom{EventName: "weather", ID: "Oslo", Data: json.RawMessage(`0`), Transient: true})
 	_, p := project(t, l, "t", nil)
-	for _, tt := range []struct{ answered, want string }{
-		{"", "c1 c2"}, {"c2", "c1"}, {"c3", "c1 c2"},
+	continued := (&aisdk.Options{}).Profile().Continuing().Projector(wire.Subject{Turn: "t", Agent: l.fold.Session, Resolve: l.resolve})
+	for _, r := range l.records {
+		if _, err := continued.Apply(nil, r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, tt := range []struct {
+		p              spool.Projector
+		answered, want string
+	}{
+		{p, "", "start Rome=blue c1 c2 Lisbon=grey"},
+		{p, "c2", "start Rome=blue c1 Lisbon=grey"},
+		{p, "c3", "start Rome=blue c1 c2 Lisbon=grey"},
+		{continued, "", "c1 c2 Lisbon=grey"},
 	} {
-		frames, err := p.Rejoin(func(call string) bool { return call == tt.answered })
+		frames, err := tt.p.(spool.Rejoiner).Rejoin(func(call string) bool { return call == tt.answered })
 		if err != nil {
 			t.Fatal(err)
 		}
-		var calls []string
-		for _, f := range frames[1:] {
-			var e struct{ Type, ToolCallID string }
-			if json.Unmarshal(f.Data[len("data: "):], &e) != nil || e.Type != "tool-output-available" {
+		var got []string
+		for _, f := range frames {
+			var e struct {
+				Type, ToolCallID, MessageID, ID string
+				Data                            json.RawMessage
+			}
+			err := json.Unmarshal(f.Data[len("data: "):], &e)
+			switch {
+			case err == nil && e.Type == "start" && e.MessageID == "a-t":
+				got = append(got, "start")
+			case err == nil && e.Type == "tool-output-available":
+				got = append(got, e.ToolCallID)
+			case err == nil && e.Type == "data-weather":
+				got = append(got, e.ID+"="+strings.Trim(string(e.Data), `"`))
+			default:
 				t.Errorf("answered %q: %s", tt.answered, f.Data)
 			}
-			calls = append(calls, e.ToolCallID)
 		}
-		if got := strings.Join(calls, " "); got != tt.want || !strings.Contains(string(frames[0].Data), `"type":"start","messageId":"a-t"`) {
-			t.Errorf("answered %q: %s", tt.answered, joined(frames))
+		if got := strings.Join(got, " "); got != tt.want {
+			t.Errorf("answered %q: %s, want %s", tt.answered, got, tt.want)
 		}
 	}
 	if frames, err := aisdk.NewProjector(wire.Subject{Turn: "t"}, nil).Rejoin(func(string) bool { return false }); err != nil || frames != nil {
