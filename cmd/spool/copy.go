@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/store/transfer"
@@ -46,16 +45,16 @@ func (c *copyCmd) Run(ctx context.Context, std streams) error {
 
 // openOther opens a store that is named by an argument. One that is read must be there.
 func openOther(arg, name string, read bool) (closableStore, error) {
-	path, ok := sqlitePath(name)
-	if !ok {
-		return nil, wrong(arg, name, "sqlite:PATH")
-	}
-	if read {
-		if _, err := os.Stat(path); err != nil {
-			return nil, storeError{arg, name, err}
+	n, d, err := parseStore(arg, name)
+	switch {
+	case err != nil || d.brief:
+		return nil, n.wrong(storeForms(false))
+	case read && d.exists != nil:
+		if err := d.exists(n); err != nil {
+			return nil, err
 		}
 	}
-	return openStore(arg, name)
+	return d.open(n)
 }
 
 // copier copies sessions one after another.

@@ -187,7 +187,7 @@ func (c *serveCmd) announce(log *slog.Logger, l net.Listener, info server.Info) 
 	if c.DemoTools && !info.Demo {
 		log.Warn("the model has the demo's tools: what they return is invented", "model", info.Model)
 	}
-	log.Info("serving", "model", info.Model, "store", c.Store)
+	log.Info("serving", "model", info.Model, "store", withoutPassword(c.Store))
 }
 
 // httpServer returns the HTTP server, which speaks TLS if secure is not nil.

@@ -2,6 +2,8 @@ package main
 
 import (
 	"net/url"
+	"os"
+	"slices"
 	"strings"
 
 	"github.com/spool-run/spool"
@@ -23,6 +25,32 @@ type closableStore interface {
 	Close() error
 }
 
+// driver is a kind of store that a flag or argument can name.
+type driver struct {
+	scheme string // what the name begins with, up to a colon; the whole name if it has none
+	form   string // the form of names, for users
+	open   func(storeName) (closableStore, error)
+	brief  bool                  // nothing of it outlives the process
+	exists func(storeName) error // nil: opening it tells
+}
+
+var drivers = []driver{
+	{scheme: "sqlite", form: "sqlite:PATH", open: openSQLite, exists: existsSQLite},
+	{scheme: "memory", form: "memory", open: openMemory, brief: true},
+}
+
+func openMemory(storeName) (closableStore, error) { return memstore.New(nil), nil }
+
+// storeName is the URL-like name of a store, and the flag or argument that has it.
+type storeName struct {
+	flag, name string // without a password
+	rest       string // after the scheme's colon, before a question mark
+	query      url.Values
+}
+
+// wrong is the error for a name that is not of a form.
+func (n storeName) wrong(form string) error { return wrong(n.flag, n.name, form) }
+
 // storeError names the store that could not be opened.
 type storeError struct {
 	flag string // or argument
@@ -37,35 +65,69 @@ func (e storeError) Unwrap() error { return e.err }
 
 // openStore opens the store with a URL-like name, which a flag or argument has.
 func openStore(flag, name string) (closableStore, error) {
-	if name == "memory" {
-		return memstore.New(nil), nil
-	}
-	path, ok := sqlitePath(name)
-	if !ok {
-		return nil, wrong(flag, name, "sqlite:PATH or memory")
-	}
-	_, query, _ := strings.Cut(name, "?")
-	q, err := url.ParseQuery(query)
+	n, d, err := parseStore(flag, name)
 	if err != nil {
-		return nil, wrong(flag, name, "sqlite:PATH or memory")
+		return nil, err
 	}
+	return d.open(n)
+}
+
+func parseStore(flag, name string) (storeName, driver, error) {
+	scheme, rest, colon := strings.Cut(name, ":")
+	rest, query, _ := strings.Cut(rest, "?")
+	n := storeName{flag: flag, name: withoutPassword(name), rest: rest}
+	i := slices.IndexFunc(drivers, func(d driver) bool { return d.scheme == scheme })
+	if i < 0 || colon != strings.Contains(drivers[i].form, ":") || colon && rest == "" {
+		return n, driver{}, n.wrong(storeForms(true))
+	}
+	var err error
+	if n.query, err = url.ParseQuery(query); err != nil {
+		return n, driver{}, n.wrong(drivers[i].form)
+	}
+	return n, drivers[i], nil
+}
+
+// storeForms lists the forms of names: "a, b or c".
+func storeForms(brief bool) string {
+	var forms []string
+	for _, d := range drivers {
+		if brief || !d.brief {
+			forms = append(forms, d.form)
+		}
+	}
+	last := len(forms) - 1
+	if last == 0 {
+		return forms[0]
+	}
+	return strings.Join(forms[:last], ", ") + " or " + forms[last]
+}
+
+// withoutPassword is the name as logs and errors may show it.
+func withoutPassword(name string) string {
+	if u, err := url.Parse(name); err == nil && u.User != nil {
+		return u.Redacted()
+	}
+	return name
+}
+
+func openSQLite(n storeName) (closableStore, error) {
 	o := &sqlitestore.Options{}
-	switch sync := q.Get("sync"); sync {
+	switch sync := n.query.Get("sync"); sync {
 	case "", sqlitestore.SyncFull, sqlitestore.SyncNormal:
 		o.Sync = sync
 	default:
-		return nil, wrong(flag, name, "sync=full or sync=normal")
+		return nil, n.wrong("sync=full or sync=normal")
 	}
-	s, err := sqlitestore.Open(path, o)
+	s, err := sqlitestore.Open(n.rest, o)
 	if err != nil {
-		return nil, storeError{flag, name, err}
+		return nil, storeError{n.flag, n.name, err}
 	}
 	return s, nil
 }
 
-// sqlitePath returns the path of the database that the name of a store has.
-func sqlitePath(name string) (path string, ok bool) {
-	rest, ok := strings.CutPrefix(name, "sqlite:")
-	path, _, _ = strings.Cut(rest, "?")
-	return path, ok && path != ""
+func existsSQLite(n storeName) error {
+	if _, err := os.Stat(n.rest); err != nil {
+		return storeError{n.flag, n.name, err}
+	}
+	return nil
 }
