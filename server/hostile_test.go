@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/spool-run/spool/internal/pipenet"
 	"github.com/spool-run/spool/server"
 	"github.com/spool-run/spool/store/memstore"
 )
@@ -106,16 +106,16 @@ func TestBodyThatDoesNotCome(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		k := newKitAt(t, memstore.New(nil), &server.Options{BodyTimeout: 5 * time.Second})
-		network := &pipes{dialed: make(chan net.Conn), closed: make(chan struct{})}
+		network := pipenet.Listen()
 		_ = k.http.Listener.Close()
 		k.http.Listener = network
 		k.http.Start()
-		k.http.Client().Transport.(*http.Transport).DialContext = network.dial
+		k.http.Client().Transport.(*http.Transport).DialContext = network.Dial
 
 		e, all := k.say("s", "u1", "hi"), make(chan []event)
 		go func() { all <- e.all() }()
 		ask := func(head, burst, body string) (answer string, took time.Duration) {
-			conn, err := network.dial(t.Context(), "", "")
+			conn, err := network.Dial(t.Context(), "", "")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -148,7 +148,7 @@ func TestBodyThatDoesNotCome(t *testing.T) {
 				t.Errorf("%s, %d bytes: %q after %v", c.head, len(c.body), got, took)
 			}
 		}
-		conn, err := network.dial(t.Context(), "", "")
+		conn, err := network.Dial(t.Context(), "", "")
 		if err != nil {
 			t.Fatal(err)
 		}

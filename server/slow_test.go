@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spool-run/spool/internal/pipenet"
 	"github.com/spool-run/spool/server"
 )
 
@@ -19,7 +20,7 @@ func TestSlowReader(t *testing.T) {
 		e := k.say("s", "u1", "hi")
 		o := k.own("s")
 		o.start("u1")
-		conn, err := k.http.Listener.(*pipes).dial(t.Context(), "", "")
+		conn, err := k.http.Listener.(*pipenet.Listener).Dial(t.Context(), "", "")
 		if err != nil {
 			t.Fatal(err)
 		}

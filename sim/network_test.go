@@ -37,13 +37,12 @@ func (n *network) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	if to == nil || !calm && n.chance.happens(n.w.weather.dials) {
 		return nil, errRefused
 	}
-	here, there := net.Pipe()
-	select {
-	case to.listener.dialed <- there:
-	case <-to.listener.closed:
+	here, err := to.listener.Dial(ctx, "", "")
+	switch {
+	case errors.Is(err, net.ErrClosed):
 		return nil, errRefused
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	case err != nil:
+		return nil, err
 	}
 	c := &conn{Conn: here, n: n, left: -1}
 	if !calm && n.chance.happens(n.w.weather.cuts) {
@@ -95,28 +94,3 @@ func (c *conn) Close() error {
 	c.n.mu.Unlock()
 	return c.Conn.Close()
 }
-
-// pipes is a node's listener.
-type pipes struct {
-	dialed chan net.Conn
-	closed chan struct{}
-	once   sync.Once
-}
-
-func newPipes() *pipes { return &pipes{dialed: make(chan net.Conn), closed: make(chan struct{})} }
-
-func (p *pipes) Accept() (net.Conn, error) {
-	select {
-	case c := <-p.dialed:
-		return c, nil
-	case <-p.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-func (p *pipes) Close() error {
-	p.once.Do(func() { close(p.closed) })
-	return nil
-}
-
-func (p *pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)} }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/agent"
+	"github.com/spool-run/spool/internal/pipenet"
 	"github.com/spool-run/spool/runner"
 	"github.com/spool-run/spool/server"
 	"github.com/spool-run/spool/server/chat"
@@ -28,7 +29,7 @@ type node struct {
 	logs     *spool.Logs
 	server   *server.Server
 	http     *http.Server
-	listener *pipes
+	listener *pipenet.Listener
 	leave    context.CancelFunc // the runner drains
 	runner   *runner.Runner
 	left     chan struct{} // the runner has ended
@@ -40,7 +41,7 @@ type node struct {
 func (w *world) start() {
 	w.mu.Lock()
 	w.names++
-	n := &node{w: w, name: fmt.Sprintf("n%d", w.names), listener: newPipes(), left: make(chan struct{})}
+	n := &node{w: w, name: fmt.Sprintf("n%d", w.names), listener: pipenet.Listen(), left: make(chan struct{})}
 	outage := time.Until(w.outage)
 	w.mu.Unlock()
 	rnd := w.random(n.name)

@@ -14,12 +14,7 @@ import (
 
 // losing returns a store over s whose connections lose the request of every seventh call
 // and the answer of every third one, from now on.
-func losing(t testing.TB, s spool.Store) spool.Store {
-	t.Helper()
-	e, ok := s.(Engine)
-	if !ok {
-		t.Skipf("%T lacks a role", s)
-	}
+func losing(e Engine) *Rewound {
 	r := NewRewound(e)
 	var calls atomic.Int64
 	r.Lose(func() Lost {
@@ -45,9 +40,8 @@ func insist(call func() error) error {
 
 // Promise: a call whose request or answer was lost can be repeated, and happens once.
 var cutChecks = []check{
-	{"OneOwner", func(t *testing.T, x *suite) {
-		s := x.open(t)
-		lossy := losing(t, s)
+	{"OneOwner", with(func(t *testing.T, _ *suite, s spool.Store, e Engine) {
+		lossy := losing(e)
 		epoch := uint64(0)
 		var want []string
 		for n := range 8 {
@@ -55,7 +49,7 @@ var cutChecks = []check{
 			var l spool.Lease
 			granted := uint64(0) // by a claim whose answer was lost
 			if err := insist(func() (err error) {
-				l, err = leaser(t, lossy).Claim(limit(t), c)
+				l, err = lossy.Claim(limit(t), c)
 				if h, herr := s.Head(limit(t), "s"); err != nil && herr == nil && h.Epoch > epoch {
 					granted = h.Epoch
 				}
@@ -75,27 +69,26 @@ var cutChecks = []check{
 				}
 				want = append(want, texts(a.Records)...)
 			}
-			if err := insist(func() error { return leaser(t, lossy).Renew(limit(t), l) }); err != nil {
+			if err := insist(func() error { return lossy.Renew(limit(t), l) }); err != nil {
 				t.Fatal(err)
 			}
 			if n%2 == 0 {
-				if err := insist(func() error { return leaser(t, lossy).Release(limit(t), l) }); err != nil {
+				if err := insist(func() error { return lossy.Release(limit(t), l) }); err != nil {
 					t.Fatal(err)
 				}
 			}
 		}
 		wantTexts(t, log(t, s, "s", 0, 100), want...)
-	}},
-	{"ManyOwners", func(t *testing.T, x *suite) {
-		s := x.open(t)
-		lossy := losing(t, s)
+	})},
+	{"ManyOwners", with(func(t *testing.T, _ *suite, s spool.Store, e Engine) {
+		lossy := losing(e)
 		const owners, turns = 4, 5
 		var acked [owners][]string
 		parallel(owners, func(i int) {
 			for n := range turns {
 				c := spool.Claim{ID: fmt.Sprintf("c%d-%d", i, n), Owner: fmt.Sprint("o", i), TTL: time.Hour, Session: "s", Force: true}
 				var l spool.Lease
-				if err := insist(func() (err error) { l, err = leaser(t, lossy).Claim(limit(t), c); return err }); err != nil {
+				if err := insist(func() (err error) { l, err = lossy.Claim(limit(t), c); return err }); err != nil {
 					t.Error(err)
 					return
 				}
@@ -140,7 +133,7 @@ var cutChecks = []check{
 				}
 			}
 		}
-	}},
+	})},
 	{"UnderWaiters", func(t *testing.T, x *suite) {
 		if x.Break == nil {
 			return
