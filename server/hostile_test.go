@@ -115,7 +115,7 @@ func TestBodyThatDoesNotCome(t *testing.T) {
 		e, all := k.say("s", "u1", "hi"), make(chan []event)
 		go func() { all <- e.all() }()
 		ask := func(head, burst, body string) (answer string, took time.Duration) {
-			conn, err := network.Dial(t.Context(), "", "")
+			conn, err := network.Dial(k.Context(), "", "")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -148,7 +148,7 @@ func TestBodyThatDoesNotCome(t *testing.T) {
 				t.Errorf("%s, %d bytes: %q after %v", c.head, len(c.body), got, took)
 			}
 		}
-		conn, err := network.Dial(t.Context(), "", "")
+		conn, err := network.Dial(k.Context(), "", "")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -20,7 +20,7 @@ func TestSlowReader(t *testing.T) {
 		e := k.say("s", "u1", "hi")
 		o := k.own("s")
 		o.start("u1")
-		conn, err := k.http.Listener.(*pipenet.Listener).Dial(t.Context(), "", "")
+		conn, err := k.http.Listener.(*pipenet.Listener).Dial(k.Context(), "", "")
 		if err != nil {
 			t.Fatal(err)
 		}
