@@ -21,6 +21,17 @@ type Limits struct {
 	// be taken.
 	MaxBytes int64
 	MaxTurns int
+	// MaxPrincipalBytes and MaxPrincipalSessions are the size and the number of all
+	// sessions of the session's principal, from which on none of them begins a further turn
+	// or no further one begins. For a session of nobody they limit all sessions of the store.
+	// Stores need the role [Measurer], which reads a row of each session that is counted.
+	MaxPrincipalBytes    int64
+	MaxPrincipalSessions int
+}
+
+// quota reports whether there is a limit that refuses turns.
+func (l *Limits) quota() bool {
+	return l.MaxBytes > 0 || l.MaxTurns > 0 || l.MaxPrincipalBytes > 0 || l.MaxPrincipalSessions > 0
 }
 
 // Policy says how long sessions live and how much they may hold. The zero value sets no
@@ -61,15 +72,18 @@ func (p *Policy) Expired(i SessionInfo, now int64) bool {
 // Policy returns [Options].Policy.
 func (l *Logs) Policy() *Policy { return &l.o.Policy }
 
-// CheckQuota fails with [ErrQuota] if the session may begin no further turn. Commands
-// that begin one are checked by [Log.Command].
-func (g *Log) CheckQuota(ctx context.Context) error { return g.quota(ctx, &Append{}) }
+// CheckQuota fails with [ErrQuota] if the session may begin no further turn, or may not
+// begin at all: row is that of a session that does not exist yet. Commands that begin a
+// turn are checked by [Log.Command].
+func (g *Log) CheckQuota(ctx context.Context, row Row) error {
+	return g.quota(ctx, &Append{Row: row})
+}
 
 // quota is CheckQuota for an append. One that is refused since the session is another
 // principal's is not told how full that session is.
 func (g *Log) quota(ctx context.Context, a *Append) error {
 	p := g.logs.Policy()
-	if p.Of == nil && p.MaxBytes <= 0 && p.MaxTurns <= 0 {
+	if p.Of == nil && !p.Limits.quota() {
 		return nil
 	}
 	lister, ok := g.logs.store.(Lister)
@@ -77,13 +91,19 @@ func (g *Log) quota(ctx context.Context, a *Append) error {
 		return ErrUnsupported.Because("the store does not know how large sessions are").With(g.session, nil)
 	}
 	info, err := lister.Session(ctx, g.session)
-	if errors.Is(err, ErrNotFound) || err == nil && a.SamePrincipal && info.Principal != a.Row.Principal {
+	exists := err == nil
+	switch {
+	case errors.Is(err, ErrNotFound):
+		info.Row = a.Row
+	case err != nil:
+		return err
+	case a.SamePrincipal && info.Principal != a.Row.Principal:
 		return nil
 	}
-	if err != nil {
+	limits := p.For(info.Row)
+	if err := g.principalQuota(ctx, &limits, &info, exists); err != nil || !exists {
 		return err
 	}
-	limits := p.For(info.Row)
 	if limits.MaxBytes > 0 && info.Bytes >= limits.MaxBytes {
 		return ErrQuota.Because(fmt.Sprintf("the session has reached its size of %d bytes: no further turn can begin", limits.MaxBytes)).With(g.session, nil)
 	}
@@ -96,6 +116,32 @@ func (g *Log) quota(ctx context.Context, a *Append) error {
 		}
 		return nil
 	})
+}
+
+// principalQuota checks what the sessions of the session's principal use together.
+func (g *Log) principalQuota(ctx context.Context, l *Limits, i *SessionInfo, exists bool) error {
+	begins := l.MaxPrincipalSessions > 0 && i.Head.Seq == 0
+	if l.MaxPrincipalBytes <= 0 && !begins {
+		return nil
+	}
+	m, ok := g.logs.store.(Measurer)
+	if !ok {
+		return ErrUnsupported.Because("the store does not know how much a principal's sessions hold").With(g.session, nil)
+	}
+	u, err := m.Usage(ctx, i.Principal)
+	if err != nil {
+		return err
+	}
+	if exists && !i.Head.Hidden {
+		u.Sessions-- // the others
+	}
+	if begins && u.Sessions >= int64(l.MaxPrincipalSessions) {
+		return errPrincipalQuota.Because(fmt.Sprintf("there are %d sessions already: no further session can begin", u.Sessions)).With(g.session, nil)
+	}
+	if l.MaxPrincipalBytes > 0 && u.Bytes >= l.MaxPrincipalBytes {
+		return errPrincipalQuota.Because(fmt.Sprintf("all sessions together have reached their size of %d bytes: no further turn can begin", l.MaxPrincipalBytes)).With(g.session, nil)
+	}
+	return nil
 }
 
 // admit is quota for commands. Those that begin no turn are admitted, and so is a
@@ -113,7 +159,7 @@ func (g *Log) admit(ctx context.Context, a *Append, chunks []chunk.Chunk) error 
 	if failed := g.View(ctx, func(f *fold.Fold) error {
 		repeated = f.Verdict(id).State != fold.VerdictUnknown
 		return nil
-	}); failed != nil {
+	}); failed != nil && !errors.Is(failed, ErrNotFound) {
 		return failed
 	}
 	if repeated {

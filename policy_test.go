@@ -10,6 +10,7 @@ import (
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/store/memstore"
+	"github.com/spool-run/spool/stream"
 )
 
 // A quota refuses what begins a turn, and nothing else: what was said before stays, and
@@ -81,6 +82,88 @@ func TestQuota(t *testing.T) {
 	}
 }
 
+// What all sessions of a principal use together is limited, too. A refused session does not
+// come to be.
+func TestQuotaOfAPrincipal(t *testing.T) {
+	saying := func(id string) *chunk.UserMessage {
+		return &chunk.UserMessage{CommandID: id, WhenBusy: chunk.BusyQueue, Message: chunk.Message{ID: id, Role: chunk.RoleUser, Parts: []chunk.Part{{Type: chunk.PartText, Text: strings.Repeat("x", 300)}}}}
+	}
+	say := func(t *testing.T, logs *spool.Logs, session, principal, id string) error {
+		t.Helper()
+		g, err := logs.Log(session)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = g.CommandFor(t.Context(), spool.Row{Principal: principal}, saying(id))
+		return err
+	}
+	refused := func(t *testing.T, err error) {
+		t.Helper()
+		if e, ok := errors.AsType[*chunk.Error](err); !errors.Is(err, spool.ErrQuota) || !ok || !strings.Contains(e.Hint, "--max-sessions") {
+			t.Errorf("refused with %v", err)
+		}
+	}
+	begun := func(t *testing.T, l spool.Limits) (*memstore.Store, *spool.Logs) {
+		store := memstore.New(nil)
+		logs := spool.NewLogs(store, &spool.Options{Policy: spool.Policy{Of: func(_, principal string) spool.Limits {
+			if principal == "root" {
+				return spool.Limits{}
+			}
+			return l
+		}}})
+		t.Cleanup(func() { _ = logs.Close() })
+		for _, session := range []string{"a1", "a2"} {
+			if err := say(t, logs, session, "ann", "m0"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return store, logs
+	}
+	absent := func(t *testing.T, store spool.Store, session string) {
+		t.Helper()
+		if _, err := store.Head(t.Context(), session); !errors.Is(err, spool.ErrNotFound) {
+			t.Errorf("%s: %v", session, err)
+		}
+	}
+	t.Run("sessions", func(t *testing.T) {
+		store, logs := begun(t, spool.Limits{MaxPrincipalSessions: 2})
+		refused(t, say(t, logs, "a3", "ann", "m0"))
+		refused(t, say(t, logs, "n1", "", "m0")) // nobody's: all sessions count
+		absent(t, store, "a3")
+		for _, s := range [][2]string{{"a2", "ann"}, {"b1", "bob"}, {"b2", "bob"}, {"r1", "root"}, {"r2", "root"}, {"r3", "root"}} {
+			if err := say(t, logs, s[0], s[1], "m1"); err != nil {
+				t.Errorf("%s: %v", s[0], err)
+			}
+		}
+		g, err := logs.Log("a3")
+		if err != nil {
+			t.Fatal(err)
+		}
+		refused(t, g.CheckQuota(t.Context(), spool.Row{Principal: "ann"}))
+		_, err = stream.NewExternal(logs, nil).Claim(t.Context(), "a3", spool.Row{Principal: "ann"}, "")
+		refused(t, err)
+		absent(t, store, "a3")
+		if err := store.Delete(t.Context(), "a1"); err != nil {
+			t.Fatal(err)
+		}
+		if err := say(t, logs, "a3", "ann", "m0"); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("bytes", func(t *testing.T) {
+		store, logs := begun(t, spool.Limits{MaxPrincipalBytes: 800})
+		if err := say(t, logs, "b1", "bob", "m0"); err != nil { // his are small
+			t.Error(err)
+		}
+		refused(t, say(t, logs, "a3", "ann", "m0"))
+		refused(t, say(t, logs, "a2", "ann", "m1"))
+		absent(t, store, "a3")
+		if err := say(t, logs, "a2", "ann", "m0"); err != nil {
+			t.Errorf("a repeat: %v", err)
+		}
+	})
+}
+
 // With no policy the store is asked nothing more.
 func TestNoPolicyAsksNothing(t *testing.T) {
 	store := &countedSessions{Store: memstore.New(nil)}
@@ -90,7 +173,7 @@ func TestNoPolicyAsksNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := g.CheckQuota(t.Context()); err != nil || store.asked != 0 {
+	if err := g.CheckQuota(t.Context(), spool.Row{}); err != nil || store.asked != 0 {
 		t.Errorf("asked %d times, %v", store.asked, err)
 	}
 }

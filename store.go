@@ -282,7 +282,7 @@ type Expirer interface {
 	Expire(ctx context.Context, session string, idle time.Duration) error
 }
 
-// Usage is what a store's visible sessions use.
+// Usage is what visible sessions use.
 type Usage struct {
 	Sessions int64
 	Bytes    int64 // of all
@@ -293,8 +293,9 @@ type Usage struct {
 
 // Measurer is the role of stores that can sum up what they hold.
 type Measurer interface {
-	// Usage may read the rows of all sessions. It reads no logs.
-	Usage(ctx context.Context) (Usage, error)
+	// Usage sums up the sessions of a principal; "": all sessions. It may read the row of
+	// each of them, and reads no logs.
+	Usage(ctx context.Context, principal string) (Usage, error)
 }
 
 // SavedFold is a cached fold of log[1..Seq]. It is used only if Incarnation and, unless

@@ -182,6 +182,9 @@ func (b *branching) plan(ctx context.Context) error {
 		b.row = spool.Row{Agent: info.Agent, Title: info.Title}
 	}
 	b.row.Principal = cmp.Or(b.o.Principal, b.source.Principal)
+	if err := b.to.CheckQuota(ctx, b.row); err != nil {
+		return err
+	}
 	return b.collectRefs(ctx)
 }
 

@@ -206,7 +206,7 @@ func (p *pass) measure(ctx context.Context) error {
 	if !ok || p.metrics == nil || ctx.Err() != nil {
 		return nil
 	}
-	u, err := m.Usage(ctx)
+	u, err := m.Usage(ctx, "")
 	if err == nil {
 		p.metrics.holds(&u)
 	}

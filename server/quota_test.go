@@ -57,3 +57,33 @@ func TestQuotaOnEveryRoute(t *testing.T) {
 		})
 	}
 }
+
+// Once there are as many sessions as may be, no route begins a further one, and the
+// sessions that there are go on.
+func TestQuotaOfSessionsOnEveryRoute(t *testing.T) {
+	k := newKit(t, nil)
+	k.turn("s", "u1", "a")
+	logs := spool.NewLogs(k.store, &spool.Options{Policy: spool.Policy{Limits: spool.Limits{MaxPrincipalSessions: 1}}})
+	k.Cleanup(func() { _ = logs.Close() })
+	k = k.over(logs, nil)
+	said := userBody("new", "u2", "more")
+	for _, r := range []struct{ path, body string }{
+		{"/api/chat/new", said},
+		{"/api/chat", said},
+		{"/merlin/v1/new", said},
+		{"/merlin/v2/new", said},
+		{"/api/chat/s/resume", body("mode", "branch", "checkpointId", "cp-run-u1", "sessionId", "new")},
+		{"/stream/new?claim", ""},
+	} {
+		p := k.problem(http.StatusConflict, "quota_exceeded", "POST", r.path, r.body)
+		if !strings.Contains(p.Hint, "--max-sessions") {
+			t.Errorf("%s: %+v", r.path, p)
+		}
+	}
+	page, err := k.store.Sessions(t.Context(), spool.SessionQuery{})
+	hidden, err2 := k.store.Sessions(t.Context(), spool.SessionQuery{Hidden: true})
+	if err != nil || err2 != nil || len(page.Sessions) != 1 || len(hidden.Sessions) != 0 {
+		t.Errorf("%+v, %+v, %v, %v", page.Sessions, hidden.Sessions, err, err2)
+	}
+	k.turn("s", "u2", "b")
+}

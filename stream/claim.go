@@ -130,6 +130,10 @@ func (rs *runs) open(ctx context.Context, g *spool.Log, t terms) (*run, error) {
 		return nil, err
 	case seen.agents:
 		return nil, spool.ErrBusy.With(g.Session(), nil)
+	case seen.fresh && seen.first == nil && !t.existing: // before the claim creates the session
+		if err := g.CheckQuota(ctx, t.row); err != nil {
+			return nil, err
+		}
 	}
 	lease, err := rs.claim(ctx, g, t)
 	if err != nil {
@@ -289,7 +293,7 @@ func (r *run) start(ctx context.Context, t terms, s stands) error {
 			}
 		}
 	default: // a message that waits was admitted when it came
-		if err := r.log.CheckQuota(ctx); err != nil {
+		if err := r.log.CheckQuota(ctx, t.row); err != nil {
 			return err
 		}
 	}

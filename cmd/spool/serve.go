@@ -47,6 +47,8 @@ type serveCmd struct {
 	MaxAnswer   int              `name:"max-answer" placeholder:"BYTES" default:"8388608" help:"How many bytes the text, reasoning and arguments of one answer may have (8 MiB by default). A run whose model says more ends with what was said; 0 is no limit."`
 	MaxSession  int              `name:"max-session-bytes" placeholder:"BYTES" default:"0" help:"Size in bytes (records and large values) from which on a session takes no further message: 409 quota_exceeded. Nothing is deleted; 0 is no limit."`
 	MaxTurns    int              `name:"max-turns" placeholder:"N" default:"0" help:"Turns after which a session takes no further message: 409 quota_exceeded. Nothing is deleted; 0 is no limit."`
+	MaxSessions int              `name:"max-sessions" placeholder:"N" default:"0" help:"Sessions in the store from which on no further one begins: 409 quota_exceeded. 0 is no limit."`
+	MaxTotal    int              `name:"max-total-bytes" placeholder:"BYTES" default:"0" help:"Size in bytes of all sessions together, from which on they take no further message: 409 quota_exceeded. Nothing is deleted; 0 is no limit."`
 	WaitLimit   time.Duration    `default:"0" help:"How long a run waits for an answer. After that, an approval counts as denied and a call that the page executes fails; 0 waits for ever."`
 	Linger      time.Duration    `default:"0s" help:"How long a delta of an answer waits for more of its block before it is stored, 50 ms at most. Deltas that come while the store writes are stored as one anyway. If it is negative, each is stored by itself."`
 	DrainGrace  time.Duration    `default:"5s" help:"How long open runs may take after SIGTERM to end or to finish their model or tool phase. The next start continues them."`
@@ -120,7 +122,8 @@ func (c *serveCmd) Run(ctx context.Context, std streams) error {
 
 // logs returns the logs of a store, behind the test gate if there is one.
 func (c *serveCmd) logs(store closableStore, log *slog.Logger) *spool.Logs {
-	o := &spool.Options{Logger: log, Policy: spool.Policy{Limits: spool.Limits{TTL: c.SessionTTL, MaxBytes: int64(c.MaxSession), MaxTurns: c.MaxTurns}}}
+	o := &spool.Options{Logger: log, Policy: spool.Policy{Limits: spool.Limits{TTL: c.SessionTTL, MaxBytes: int64(c.MaxSession), MaxTurns: c.MaxTurns,
+		MaxPrincipalSessions: c.MaxSessions, MaxPrincipalBytes: int64(c.MaxTotal)}}}
 	if c.Gate == "" {
 		return spool.NewLogs(store, o)
 	}

@@ -90,7 +90,7 @@ func Resume(ctx context.Context, d *Deps, session string, o ResumeOptions) (*Set
 		return nil, err
 	}
 	if r.stop { // it waits for answers; that pause is ended first
-		if err := g.CheckQuota(ctx); err != nil {
+		if err := g.CheckQuota(ctx, spool.Row{}); err != nil {
 			return nil, err
 		}
 		if _, err := Stop(ctx, d, session, StopOptions{}); err != nil {

@@ -28,7 +28,7 @@ func (r *resumption) rollBack(ctx context.Context, g *Session) error {
 	}
 	r.resume.NoRun = !r.resume.WithMessage && !f.Owed().Goes()
 	if !r.resume.NoRun {
-		if err := g.CheckQuota(ctx); err != nil {
+		if err := g.CheckQuota(ctx, spool.Row{}); err != nil {
 			return err
 		}
 	}

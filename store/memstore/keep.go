@@ -61,14 +61,14 @@ func (s *Store) Session(ctx context.Context, session string) (spool.SessionInfo,
 }
 
 // Usage implements [spool.Measurer].
-func (s *Store) Usage(ctx context.Context) (spool.Usage, error) {
+func (s *Store) Usage(ctx context.Context, principal string) (spool.Usage, error) {
 	if err := s.usable(ctx); err != nil {
 		return spool.Usage{}, err
 	}
 	u := spool.Usage{Now: s.nowMilli()}
 	for _, ss := range s.places() {
 		ss.mu.Lock()
-		if ss.exists && !ss.head.Hidden {
+		if ss.exists && !ss.head.Hidden && (principal == "" || ss.head.Principal == principal) {
 			if u.Sessions++; u.Oldest == 0 || ss.updated < u.Oldest {
 				u.Oldest = ss.updated
 			}

@@ -234,14 +234,18 @@ func (s *Store) Sessions(ctx context.Context, q spool.SessionQuery) (spool.Sessi
 }
 
 // Usage implements [spool.Measurer].
-func (s *Store) Usage(ctx context.Context) (u spool.Usage, err error) {
+func (s *Store) Usage(ctx context.Context, principal string) (u spool.Usage, err error) {
 	u.Now = s.now().UnixMilli()
+	sql, args := "SELECT count(*), sum(bytes), max(bytes), min(updated) FROM session WHERE listed <= +? AND hidden = 0", []driver.Value{int64(never)}
+	if principal != "" {
+		sql, args = sql+" AND principal = +? AND principal <> ''", append(args, principal)
+	}
 	return u, s.read(ctx, func(c *conn) error {
 		return c.query(func(row []driver.Value) error {
 			n := func(i int) int64 { v, _ := row[i].(int64); return v }
 			u.Sessions, u.Bytes, u.Largest, u.Oldest = n(0), n(1), n(2), n(3)
 			return nil
-		}, "SELECT count(*), sum(bytes), max(bytes), min(updated) FROM session WHERE listed <= +? AND hidden = 0", int64(never))
+		}, sql, args...)
 	})
 }
 

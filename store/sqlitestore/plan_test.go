@@ -117,8 +117,10 @@ func everyCall(t *testing.T, s *Store, round int) {
 	ok(s.SaveFold(ctx, id, "f", spool.SavedFold{}))
 	_, err = s.LoadFold(ctx, id, "f")
 	ok(err)
-	_, err = s.Usage(ctx)
-	ok(err)
+	for _, principal := range []string{"", "p1"} {
+		_, err = s.Usage(ctx, principal)
+		ok(err)
+	}
 	ok(s.Trim(ctx, id, 12, 3))
 	ok(s.Delete(ctx, id))
 	if err := s.Expire(ctx, "s0", time.Hour); !errors.Is(err, spool.ErrBusy) {

@@ -99,7 +99,7 @@ var ageChecks = []check{
 	{"Usage", with(func(t *testing.T, x *suite, s spool.Store, r spool.Measurer) {
 		want := func(u spool.Usage) {
 			t.Helper()
-			got, err := r.Usage(limit(t))
+			got, err := r.Usage(limit(t), "")
 			u.Now, u.Oldest = got.Now, got.Oldest
 			if err != nil || got != u || (got.Oldest == 0) != (u.Sessions == 0) || got.Oldest > got.Now {
 				t.Fatalf("%+v, %v; want %+v", got, err, u)
@@ -108,7 +108,7 @@ var ageChecks = []check{
 		want(spool.Usage{})
 		small, large := recs(chunk.Kept, "small", 1), recs(chunk.Trace, "large", 10)
 		put(t, s, spool.Append{Session: "s", Records: small})
-		first, err := r.Usage(limit(t))
+		first, err := r.Usage(limit(t), "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -119,7 +119,7 @@ var ageChecks = []check{
 		hidden := hide(t, s, "hidden")
 		put(t, s, spool.Append{Session: "hidden", Epoch: hidden.Epoch, Records: large})
 		want(spool.Usage{Sessions: 2, Bytes: int64(size(small) + size(large)), Largest: int64(size(large))})
-		if u, err := r.Usage(limit(t)); err != nil || u.Oldest != first.Oldest || x.Advance != nil && u.Now-u.Oldest < time.Hour.Milliseconds() {
+		if u, err := r.Usage(limit(t), ""); err != nil || u.Oldest != first.Oldest || x.Advance != nil && u.Now-u.Oldest < time.Hour.Milliseconds() {
 			t.Fatalf("%+v, %v; the first was appended to at %d", u, err, first.Oldest)
 		}
 		if trimmer, ok := s.(spool.Trimmer); ok {
@@ -127,6 +127,35 @@ var ageChecks = []check{
 				t.Fatal(err)
 			}
 			want(spool.Usage{Sessions: 1, Bytes: int64(size(small)), Largest: int64(size(small))})
+		}
+	})},
+	{"UsageOfAPrincipal", with(func(t *testing.T, x *suite, s spool.Store, r spool.Measurer) {
+		want := func(principal string, sessions int64, bytes int) {
+			t.Helper()
+			u, err := r.Usage(limit(t), principal)
+			if err != nil || u.Sessions != sessions || u.Bytes != int64(bytes) || (u.Oldest == 0) != (sessions == 0) {
+				t.Fatalf("%q uses %+v, %v; want %d sessions and %d bytes", principal, u, err, sessions, bytes)
+			}
+		}
+		want("ann", 0, 0)
+		batch := recs(chunk.Kept, "said", 1)
+		n := size(batch)
+		for i, principal := range []string{"ann", "bob", "", "ann", "anna", "Ann"} {
+			put(t, s, spool.Append{Session: fmt.Sprint("s", i), Records: batch, Row: spool.Row{Principal: principal}})
+		}
+		put(t, s, spool.Append{Session: "s3", Records: batch, Row: spool.Row{Principal: "bob"}}) // it stays ann's
+		want("ann", 2, 3*n)
+		want("bob", 1, n)
+		want("nobody", 0, 0)
+		want("", 6, 7*n)
+		if trimmer, ok := s.(spool.Trimmer); ok {
+			if err := trimmer.Delete(limit(t), "s0"); err != nil {
+				t.Fatal(err)
+			}
+			want("ann", 1, 2*n)
+			put(t, s, spool.Append{Session: "s0", Records: batch, Row: spool.Row{Principal: "bob"}})
+			want("ann", 1, 2*n)
+			want("bob", 2, 2*n)
 		}
 	})},
 	{"Expire", with(func(t *testing.T, x *suite, s spool.Store, r spool.Expirer) {

@@ -39,7 +39,7 @@ func calls(s spool.Store) map[string]func(context.Context) error {
 		m["Delete"] = func(ctx context.Context) error { return r.Delete(ctx, "s") }
 	}
 	if r, ok := s.(spool.Measurer); ok {
-		m["Usage"] = func(ctx context.Context) error { _, err := r.Usage(ctx); return err }
+		m["Usage"] = func(ctx context.Context) error { _, err := r.Usage(ctx, ""); return err }
 	}
 	if r, ok := s.(spool.Expirer); ok {
 		m["Expire"] = func(ctx context.Context) error { return r.Expire(ctx, "s", time.Hour) }
