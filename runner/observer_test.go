@@ -140,22 +140,19 @@ released s`
 		if got := e.String(); got != want {
 			t.Errorf("got\n%s", got)
 		}
-		var b bytes.Buffer
-		if _, err := m.WriteTo(&b); err != nil {
-			t.Fatal(err)
-		}
+		text := scrape(t, &m)
 		for _, line := range []string{
 			"spool_sessions_served 0", "spool_claims_total 2",
 			`spool_runs_started_total{agent="demo",mode="approval"} 1`, `spool_runs_suspended_total{agent="demo",kind="awaiting_approval"} 1`,
-			`spool_runs_finished_total{agent="demo",outcome="completed",code=""} 1`,
+			`spool_runs_finished_total{agent="demo",code="",outcome="completed"} 1`,
 			`spool_steps_total{agent="demo",result="committed"} 2`, `spool_steps_total{agent="demo",result="model_retry"} 1`,
 			`spool_model_calls_total{agent="demo",code=""} 2`, `spool_model_calls_total{agent="demo",code="provider_truncated"} 1`,
 			`spool_model_seconds_total{agent="demo"} 3`, `spool_model_tokens_total{agent="demo",kind="output"} 9`,
 			`spool_model_retries_total{agent="demo",code="provider_truncated"} 1`,
-			`spool_tool_calls_total{tool="fails",result="error"} 1`, `spool_tool_seconds_total{tool="gated"} 2`,
+			`spool_tool_calls_total{result="error",tool="fails"} 1`, `spool_tool_seconds_total{tool="gated"} 2`,
 		} {
-			if !strings.Contains(b.String(), "\n"+line+"\n") {
-				t.Errorf("no %s in\n%s", line, b.String())
+			if !strings.Contains(text, "\n"+line+"\n") {
+				t.Errorf("no %s in\n%s", line, text)
 			}
 		}
 	})

@@ -264,11 +264,7 @@ func TestStoreMetrics(t *testing.T) {
 			done := make(chan error)
 			go func() { done <- r.Run(ctx) }()
 			defer func() { cancel(); <-done }()
-			texts[i] = func() string {
-				var b strings.Builder
-				_, _ = m.WriteTo(&b)
-				return b.String()
-			}
+			texts[i] = func() string { return scrape(t, m) }
 			time.Sleep(time.Minute)
 		}
 		if strings.Contains(texts[0](), "\nspool_store_bytes") {

@@ -1,100 +1,67 @@
 package server
 
 import (
-	"fmt"
+	"log/slog"
 	"net/http"
-	"slices"
 	"strconv"
-	"strings"
-	"sync"
-	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// metrics are counters for operators, in the text format of Prometheus.
+// metrics are the server's counters, and the registry of these and of [Options].Metrics.
 type metrics struct {
-	bytes atomic.Int64
-
-	mu       sync.Mutex
-	readers  map[string]int64 // view
-	opened   map[string]int64 // view
-	ends     map[string]int64 // reason
-	commands map[string]int64 // type
-	requests map[[2]string]int64
+	registry *prometheus.Registry
+	readers  *prometheus.GaugeVec   // by view
+	opened   *prometheus.CounterVec // by view
+	ends     *prometheus.CounterVec // by reason
+	commands *prometheus.CounterVec // by type
+	requests *prometheus.CounterVec // by route and status
+	bytes    prometheus.Counter
 }
 
 func newMetrics() *metrics {
-	return &metrics{
-		readers:  map[string]int64{},
-		opened:   map[string]int64{},
-		ends:     map[string]int64{},
-		commands: map[string]int64{},
-		requests: map[[2]string]int64{},
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 	}
+	m := &metrics{
+		registry: prometheus.NewRegistry(),
+		readers:  prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "spool_readers", Help: "Open streams by view."}, []string{"view"}),
+		opened:   counter("spool_readers_opened_total", "Streams opened by view.", "view"),
+		ends:     counter("spool_reader_ends_total", "Streams ended by reason.", "reason"),
+		commands: counter("spool_commands_total", "Commands appended by type.", "type"),
+		requests: counter("spool_http_requests_total", "Requests by route and status.", "route", "status"),
+		bytes:    prometheus.NewCounter(prometheus.CounterOpts{Name: "spool_stream_bytes_total", Help: "Bytes written to finished streams."}),
+	}
+	m.registry.MustRegister(m.readers, m.opened, m.ends, m.commands, m.requests, m.bytes)
+	return m
+}
+
+// metricsHandler serves all metrics in the formats of Prometheus. A collector that fails is left
+// out and logged.
+func (s *Server) metricsHandler() http.Handler {
+	for _, c := range s.o.Metrics {
+		if err := s.metrics.registry.Register(c); err != nil {
+			s.log.Warn("metrics cannot be served", "error", err)
+		}
+	}
+	return promhttp.HandlerFor(s.metrics.registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError,
+		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelWarn)})
 }
 
 func (m *metrics) reader(view string, by int64) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.readers[view] += by
+	m.readers.WithLabelValues(view).Add(float64(by))
 	if by > 0 {
-		m.opened[view]++
+		m.opened.WithLabelValues(view).Inc()
 	}
 }
 
-func (m *metrics) end(reason string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.ends[reason]++
-}
+func (m *metrics) end(reason string) { m.ends.WithLabelValues(reason).Inc() }
 
-func (m *metrics) command(kind string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.commands[kind]++
-}
+func (m *metrics) command(kind string) { m.commands.WithLabelValues(kind).Inc() }
 
 func (m *metrics) request(route string, status int) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.requests[[2]string{route, strconv.Itoa(status)}]++
-}
-
-// text renders the counters in sorted order, so that two calls differ only in numbers.
-func (m *metrics) text() string {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	var b strings.Builder
-	family := func(name, kind, help, label string, values map[string]int64) {
-		fmt.Fprintf(&b, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind)
-		keys := make([]string, 0, len(values))
-		for k := range values {
-			keys = append(keys, k)
-		}
-		slices.Sort(keys)
-		for _, k := range keys {
-			fmt.Fprintf(&b, "%s{%s=%q} %d\n", name, label, k, values[k])
-		}
-	}
-	family("spool_readers", "gauge", "Open streams by view.", "view", m.readers)
-	family("spool_readers_opened_total", "counter", "Streams opened by view.", "view", m.opened)
-	family("spool_reader_ends_total", "counter", "Streams ended by reason.", "reason", m.ends)
-	family("spool_commands_total", "counter", "Commands appended by type.", "type", m.commands)
-	fmt.Fprintf(&b, "# HELP spool_stream_bytes_total Bytes written to finished streams.\n# TYPE spool_stream_bytes_total counter\nspool_stream_bytes_total %d\n", m.bytes.Load())
-	b.WriteString("# HELP spool_http_requests_total Requests by route and status.\n# TYPE spool_http_requests_total counter\n")
-	keys := make([][2]string, 0, len(m.requests))
-	for k := range m.requests {
-		keys = append(keys, k)
-	}
-	slices.SortFunc(keys, func(a, b [2]string) int {
-		if c := strings.Compare(a[0], b[0]); c != 0 {
-			return c
-		}
-		return strings.Compare(a[1], b[1])
-	})
-	for _, k := range keys {
-		fmt.Fprintf(&b, "spool_http_requests_total{route=%q,status=%q} %d\n", k[0], k[1], m.requests[k])
-	}
-	return b.String()
+	m.requests.WithLabelValues(route, strconv.Itoa(status)).Inc()
 }
 
 // counted notes the status that was written.

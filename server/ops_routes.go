@@ -17,14 +17,8 @@ func (s *Server) healthz(w http.ResponseWriter, _ *request) error {
 	return nil
 }
 
-func (s *Server) metricsText(w http.ResponseWriter, _ *request) error {
-	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-	_, _ = w.Write([]byte(s.metrics.text()))
-	for _, more := range s.o.Metrics {
-		if _, err := more.WriteTo(w); err != nil {
-			break // the client has left
-		}
-	}
+func (s *Server) metricsText(w http.ResponseWriter, r *request) error {
+	s.scrapes.ServeHTTP(w, r.Request)
 	return nil
 }
 

@@ -8,13 +8,14 @@ package server
 
 import (
 	"context"
-	"io"
 	"io/fs"
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/internal/redact"
@@ -71,9 +72,9 @@ type Options struct {
 	// client.
 	NoContentReplay bool
 
-	// Metrics are written after the server's own at /metrics: those of runners
-	// ([runner.Metrics]), and others in the same format.
-	Metrics []io.WriterTo
+	// Metrics are served at /metrics beside the server's own: those of runners
+	// ([runner.Metrics]), and others.
+	Metrics []prometheus.Collector
 
 	Info   Info         //
 	Assets fs.FS        // the files that / serves; nil for none
@@ -89,6 +90,7 @@ type Server struct {
 	front   *frontend.Deps
 	log     *slog.Logger
 	metrics *metrics
+	scrapes http.Handler // of /metrics
 	routes  []route
 
 	external *stream.External
@@ -134,6 +136,7 @@ func New(logs *spool.Logs, o *Options) *Server {
 		s.log = logs.Logger()
 	}
 	s.log = redact.Logger(s.log)
+	s.scrapes = s.metricsHandler()
 	s.front = &frontend.Deps{
 		Deps:  chat.Deps{Logs: logs, Options: s.o.Chat, ContentReplay: !s.o.NoContentReplay},
 		AISDK: s.o.Wires.AISDK,

@@ -60,7 +60,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, src chat.Source,
 	}
 	end := s.copy(ctx, out, src, s.opening(r))
 	s.metrics.end(end)
-	s.metrics.bytes.Add(out.n)
+	s.metrics.bytes.Add(float64(out.n))
 	if end == endDone {
 		_ = out.rc.SetWriteDeadline(time.Time{}) // the connection is used again
 		return nil

@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"log/slog"
 	"math"
@@ -16,6 +15,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/spool-run/spool"
@@ -109,7 +110,7 @@ func (c *serveCmd) Run(ctx context.Context, std streams) error {
 	}
 	o := c.serverOptions(isLocal(listener))
 	o.Chat.Agents, o.Info, o.Wires = agents, served.info, shown
-	o.Logger, o.Metrics = log, []io.WriterTo{metrics}
+	o.Logger, o.Metrics = log, []prometheus.Collector{metrics, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})}
 	handler := server.New(logs, o)
 	c.announce(log, listener, served.info)
 	scheme := "http"
