@@ -12,8 +12,8 @@ import (
 // saveEvery is how many records a fold may have beyond its saved copy.
 const saveEvery = 2000
 
-// savedName is the name under which stores keep this package's folds.
-const savedName = "fold"
+// FoldName is the name under which stores keep this package's folds.
+const FoldName = "fold"
 
 // view is the fold of a log that all its users in this process share.
 type view struct {
@@ -138,7 +138,7 @@ func (g *Log) openFold(ctx context.Context, just Head, upTo uint64) (*fold.Fold,
 func (g *Log) savedFold(ctx context.Context, store FoldStore, just Head, upTo uint64) (*fold.Fold, *source) {
 	var saved SavedFold
 	err := g.logs.call(ctx, g.session, func(ctx context.Context) (err error) {
-		saved, err = store.LoadFold(ctx, g.session, savedName)
+		saved, err = store.LoadFold(ctx, g.session, FoldName)
 		return err
 	})
 	if err != nil || saved.Version < fold.Oldest || saved.Version > fold.Version || saved.Seq == 0 || upTo > 0 && saved.Seq > upTo {
@@ -171,7 +171,7 @@ func (g *Log) saveView() {
 	g.logs.spawn(func() {
 		ctx, cancel := context.WithTimeout(g.logs.ctx, attempt)
 		defer cancel()
-		if err := store.SaveFold(ctx, g.session, savedName, saved); err != nil && !errors.Is(err, ErrClosed) {
+		if err := store.SaveFold(ctx, g.session, FoldName, saved); err != nil && !errors.Is(err, ErrClosed) {
 			g.logs.Logger().Warn("cannot save the fold", "session", g.session, "error", err)
 		}
 	})

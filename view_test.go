@@ -168,7 +168,7 @@ func TestForeignSavedFoldIsIgnored(t *testing.T) {
 		{Version: fold.Version, Incarnation: 1, Seq: 5000, Data: []byte(`{"session":"s","seq":5000}`)},
 		{Version: fold.Version, Incarnation: 1, Seq: 5, Data: []byte(`nonsense`)},
 	} {
-		if err := store.SaveFold(context.Background(), "s", savedName, saved); err != nil {
+		if err := store.SaveFold(context.Background(), "s", FoldName, saved); err != nil {
 			t.Fatal(err)
 		}
 		logs := NewLogs(store, nil)
@@ -196,7 +196,7 @@ func TestSavedFoldOfGoneRecords(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := store.SaveFold(ctx, "s", savedName, SavedFold{Version: fold.Oldest, Incarnation: 1, Seq: f.Seq, Data: data}); err != nil {
+	if err := store.SaveFold(ctx, "s", FoldName, SavedFold{Version: fold.Oldest, Incarnation: 1, Seq: f.Seq, Data: data}); err != nil {
 		t.Fatal(err)
 	}
 	turn(t, g, w, "b", 5)

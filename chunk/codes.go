@@ -70,6 +70,9 @@ var codes = map[string]CodeInfo{
 	"too_large":   {CategoryStore, 413, false},
 	"nothing_due": {CategoryStore, 409, true},
 
+	"damaged":        {CategoryStore, 500, false},
+	"source_changed": {CategoryStore, 409, true},
+
 	"not_found":           {CategorySession, 404, false},
 	"session_exists":      {CategorySession, 409, false},
 	"id_conflict":         {CategorySession, 409, false},

@@ -29,8 +29,7 @@ func (c *copyCmd) Run(ctx context.Context, std streams) error {
 		return err
 	}
 	defer to.Close()
-	k := &copier{from: from, to: to, std: std}
-	_, k.shows = terminal(std.err)
+	k := &copier{from: from, to: to, progress: progressOn(std)}
 	err = k.all(ctx, c.Sessions)
 	k.clear()
 	if err != nil {
@@ -59,9 +58,8 @@ func openOther(arg, name string, read bool) (closableStore, error) {
 
 // copier copies sessions one after another.
 type copier struct {
+	progress
 	from, to               closableStore
-	std                    streams
-	shows                  bool // progress, on a terminal
 	copied, there, refused int
 }
 
@@ -93,15 +91,11 @@ func (k *copier) all(ctx context.Context, sessions []string) error {
 
 // session copies one session. If another one has its id, it says so and goes on.
 func (k *copier) session(ctx context.Context, id string) error {
-	copied, err := transfer.Session(ctx, k.from, k.to, id, &transfer.Options{Progress: func(seq, head uint64) {
-		if k.shows {
-			fmt.Fprintf(k.std.err, "\r\x1b[K%s: %d of %d records", printable(id), seq, head)
-		}
-	}})
+	copied, err := transfer.Session(ctx, k.from, k.to, id, &transfer.Options{Progress: func(seq, head uint64) { k.show(id, seq, head) }})
 	switch {
-	case errors.Is(err, spool.ErrExists), errors.Is(err, spool.ErrNotFound):
+	case errors.Is(err, spool.ErrExists), errors.Is(err, spool.ErrNotFound), errors.Is(err, transfer.ErrDamaged):
 		k.clear()
-		fmt.Fprintf(k.std.err, "spool: %s: %s\n", printable(id), why(err))
+		fmt.Fprintf(k.out, "spool: %s: %s\n", printable(id), why(err))
 		k.refused++
 		return nil
 	case err != nil:
@@ -115,15 +109,35 @@ func (k *copier) session(ctx context.Context, id string) error {
 }
 
 func why(err error) string {
-	if errors.Is(err, spool.ErrNotFound) {
+	switch {
+	case errors.Is(err, spool.ErrNotFound):
 		return "there is no such session"
+	case errors.Is(err, spool.ErrExists):
+		return "the other store has another session with this id, or this one has gone on there"
 	}
-	return "the other store has another session with this id, or this one has gone on there"
+	return said(err)
 }
 
-// clear removes the line that shows the progress.
-func (k *copier) clear() {
-	if k.shows {
-		_, _ = io.WriteString(k.std.err, "\r\x1b[K")
+// progress is a line on a terminal that shows how far a copy is.
+type progress struct {
+	out   io.Writer
+	shows bool
+}
+
+func progressOn(std streams) progress {
+	_, shows := terminal(std.err)
+	return progress{std.err, shows}
+}
+
+func (p progress) show(session string, seq, head uint64) {
+	if p.shows {
+		fmt.Fprintf(p.out, "\r\x1b[K%s: %d of %d records", printable(session), seq, head)
+	}
+}
+
+// clear removes the line.
+func (p progress) clear() {
+	if p.shows {
+		_, _ = io.WriteString(p.out, "\r\x1b[K")
 	}
 }

@@ -6,6 +6,8 @@
 //	spool tail SESSION              follow a session of a running server
 //	spool sessions                  list the sessions of a running server
 //	spool copy FROM TO              copy sessions from one store to another
+//	spool export FROM SESSION FILE  write a session to a file
+//	spool import FILE TO            copy the session of a file into a store
 //	spool ingest --from NAME        turn a provider's bytes on standard input into chunks
 //	spool project --wire NAME       turn chunks on standard input into a wire's bytes
 package main
@@ -38,6 +40,8 @@ type cli struct {
 	Tail     tailCmd     `cmd:"" help:"Follow a session of a running server."`
 	Sessions sessionsCmd `cmd:"" help:"List the sessions of a running server."`
 	Copy     copyCmd     `cmd:"" help:"Copy sessions from one store to another."`
+	Export   exportCmd   `cmd:"" help:"Write a session to a file, which spool import reads into any store."`
+	Import   importCmd   `cmd:"" help:"Copy the session of a file into a store."`
 	Ingest   ingestCmd   `cmd:"" help:"Turn a provider's bytes on standard input into chunks, one JSON object per line."`
 	Project  projectCmd  `cmd:"" help:"Turn chunks on standard input, one JSON object per line, into a wire's bytes."`
 
