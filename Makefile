@@ -1,12 +1,17 @@
-.PHONY: serve test bench fuzz chaos screenshots web lint deps release clean
+.PHONY: serve test test-nodes bench fuzz chaos screenshots web lint deps release clean
 
 # The server. The first build takes a minute or two, and says so.
 serve:
 	scripts/serve $(ARGS)
 
-# Everything that CI checks. Needs Go and Node; installs the rest.
+# All checks but those of test-nodes; CI runs both. Needs Go and Node; installs the rest.
 test:
 	scripts/test
+
+# The tests with several processes on one store, and those of stores whose servers they start:
+# Redis, Postgres. At most 20 minutes.
+test-nodes:
+	scripts/nodes
 
 # The checks that need no run: formats, vet, staticcheck, types.
 lint: deps
