@@ -83,3 +83,33 @@ func TestBackupInDocs(t *testing.T) {
 		}
 	}
 }
+
+// docs/deployment.md has the files of the folder deploy that it says it has, as they are.
+func TestFilesInDocs(t *testing.T) {
+	t.Parallel()
+	const page, mark = "../../docs/deployment.md", "<!-- file: "
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for i, rest := range strings.Split(string(text), mark) {
+		if i == 0 {
+			continue
+		}
+		n++
+		name, rest, _ := strings.Cut(rest, " -->\n\n```")
+		_, rest, _ = strings.Cut(rest, "\n")
+		have, _, ok := strings.Cut(rest, "```\n")
+		want, err := os.ReadFile("../../" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !ok || have != string(want) {
+			t.Errorf("%s is another one than in the page", name)
+		}
+	}
+	if n == 0 {
+		t.Error("the page has no files")
+	}
+}
