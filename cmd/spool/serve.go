@@ -62,6 +62,7 @@ type serveCmd struct {
 	BodyMemory  int              `name:"body-memory" placeholder:"MIB" default:"128" help:"MiB of request bodies that may be in memory at once (128 by default); handling them takes about five times as much. 0 is no limit."`
 	Overrides   bool             `name:"allow-overrides" help:"Let requests replace a session's history or state."`
 	Wires       wires.ServeFlags `embed:""`
+	OTLP        string           `name:"otlp-endpoint" placeholder:"URL" help:"Export traces and metrics to this OpenTelemetry collector, over HTTP: for example http://127.0.0.1:4318. Without it the variables OTEL_EXPORTER_OTLP_… say where; by default nothing is exported. What is said in sessions never is."`
 	LogLevel    string           `enum:"debug,info,warn,error" default:"info" help:"debug (includes what readers do), info, warn or error."`
 	Gate        string           `name:"test-gate" hidden:"" env:"SPOOL_TEST_GATE"`
 }
@@ -96,15 +97,20 @@ func (c *serveCmd) Run(ctx context.Context, std streams) error {
 		return err
 	}
 	defer store.Close()
-	logs := c.logs(store, log)
-	defer logs.Close()
 	served, err := c.newAgent(ctx, log)
 	if err != nil {
 		return err
 	}
 	defer served.close()
+	export, err := c.exporter(ctx, served.info, log)
+	if err != nil {
+		return err
+	}
+	defer export.close()
+	logs := c.logs(store, export, log)
+	defer logs.Close()
 	agents, metrics := served.agents, new(runner.Metrics)
-	runs, err := runner.New(logs, agents, c.runnerOptions(metrics))
+	runs, err := runner.New(logs, agents, c.runnerOptions(metrics, export))
 	if err != nil {
 		return err
 	}
@@ -118,21 +124,25 @@ func (c *serveCmd) Run(ctx context.Context, std streams) error {
 		scheme = "https"
 	}
 	fmt.Fprintf(std.out, "%s://%s\n", scheme, listener.Addr())
-	return c.serve(ctx, listener, c.httpServer(handler, secure, log), handler, runs, log)
+	return c.serve(ctx, listener, c.httpServer(export.handler(handler), secure, log), handler, runs, log)
 }
 
 // logs returns the logs of a store, behind the test gate if there is one.
-func (c *serveCmd) logs(store closableStore, log *slog.Logger) *spool.Logs {
+func (c *serveCmd) logs(store closableStore, export *exporter, log *slog.Logger) *spool.Logs {
 	o := &spool.Options{Logger: log, Policy: spool.Policy{Limits: spool.Limits{TTL: c.SessionTTL, MaxBytes: int64(c.MaxSession), MaxTurns: c.MaxTurns,
 		MaxPrincipalSessions: c.MaxSessions, MaxPrincipalBytes: int64(c.MaxTotal)}}}
 	if c.Gate == "" {
-		return spool.NewLogs(store, o)
+		return spool.NewLogs(export.store(store), o)
 	}
 	o.BatchRecords = 1
 	return spool.NewLogs(newGate(store, c.Gate), o)
 }
 
-func (c *serveCmd) runnerOptions(metrics *runner.Metrics) *runner.Options {
+func (c *serveCmd) runnerOptions(metrics *runner.Metrics, export *exporter) *runner.Options {
+	var observer runner.Observer
+	if export.Telemetry != nil {
+		observer = export.Observer()
+	}
 	linger := c.Linger
 	if c.Gate != "" {
 		linger = -1 // the gate counts appends
@@ -144,6 +154,7 @@ func (c *serveCmd) runnerOptions(metrics *runner.Metrics) *runner.Options {
 		FailLost:   !c.Recover,
 		Retention:  runner.Retention{Age: c.traceAge(), Records: orNone(c.TraceLength)},
 		Metrics:    metrics,
+		Observer:   observer,
 	}
 }
 
@@ -276,7 +287,7 @@ func (c *serveCmd) check() error {
 		}
 	}
 	for name, n := range map[string]int{"--trace-records": c.TraceLength, "--max-readers": c.MaxReaders, "--max-answer": c.MaxAnswer, "--body-memory": c.BodyMemory,
-		"--max-session-bytes": c.MaxSession, "--max-turns": c.MaxTurns} {
+		"--max-session-bytes": c.MaxSession, "--max-turns": c.MaxTurns, "--max-sessions": c.MaxSessions, "--max-total-bytes": c.MaxTotal} {
 		if n < 0 {
 			return wrong(name, n, "0 or more")
 		}
