@@ -236,6 +236,9 @@ func (l *Logs) Close() error {
 	return nil
 }
 
+// Closed reports whether the logs were closed.
+func (l *Logs) Closed() bool { return l.ctx.Err() != nil }
+
 // Claim asks the store for a session to own. While the outcome is unknown the claim is
 // repeated. Errors: [ErrNothingDue],
 // [ErrUnsupported] if the store cannot coordinate runners, or the store's.

@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"path"
 	"strings"
+
+	"github.com/spool-run/spool"
 )
 
 func (s *Server) info(w http.ResponseWriter, _ *request) error {
@@ -12,7 +14,13 @@ func (s *Server) info(w http.ResponseWriter, _ *request) error {
 	return nil
 }
 
+// healthz tells what supervises processes whether this one can still work. It asks the
+// store nothing: one that is away is no reason to restart. But a store that this process has
+// closed does not come back.
 func (s *Server) healthz(w http.ResponseWriter, _ *request) error {
+	if s.logs.Closed() {
+		return spool.ErrClosed
+	}
 	writeJSON(w, http.StatusOK, map[string]string{"status": "ok"})
 	return nil
 }

@@ -84,6 +84,27 @@ func TestReadyTriesAWrite(t *testing.T) {
 	}
 }
 
+// A store that is away makes a server unready, and not unhealthy: restarting it would not
+// help. Logs that are closed do not come back.
+func TestHealthIsNotReadiness(t *testing.T) {
+	t.Parallel()
+	store := &probed{Store: memstore.New(nil), err: spool.ErrUnavailable}
+	logs := spool.NewLogs(store, nil)
+	k := newKit(t, nil).over(logs, nil)
+	k.status(http.StatusOK, "GET", "/healthz", "")
+	if p := k.problem(http.StatusServiceUnavailable, "unavailable", "GET", "/readyz", ""); p.Hint == "" {
+		t.Errorf("%+v", p)
+	}
+	k.status(http.StatusOK, "GET", "/healthz", "")
+	if store.probes != 1 {
+		t.Errorf("%d probes", store.probes)
+	}
+	if err := logs.Close(); err != nil {
+		t.Fatal(err)
+	}
+	k.problem(http.StatusServiceUnavailable, "closed", "GET", "/healthz", "")
+}
+
 // appending counts the appends that reach a store.
 type appending struct {
 	*sqlitestore.Store

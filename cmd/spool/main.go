@@ -8,6 +8,7 @@
 //	spool copy FROM TO              copy sessions from one store to another
 //	spool export FROM SESSION FILE  write a session to a file
 //	spool import FILE TO            copy the session of a file into a store
+//	spool doctor                    examine a store, and say what to change
 //	spool ingest --from NAME        turn a provider's bytes on standard input into chunks
 //	spool project --wire NAME       turn chunks on standard input into a wire's bytes
 package main
@@ -42,6 +43,7 @@ type cli struct {
 	Copy     copyCmd     `cmd:"" help:"Copy sessions from one store to another."`
 	Export   exportCmd   `cmd:"" help:"Write a session to a file, which spool import reads into any store."`
 	Import   importCmd   `cmd:"" help:"Copy the session of a file into a store."`
+	Doctor   doctorCmd   `cmd:"" help:"Examine a store, and say what to change."`
 	Ingest   ingestCmd   `cmd:"" help:"Turn a provider's bytes on standard input into chunks, one JSON object per line."`
 	Project  projectCmd  `cmd:"" help:"Turn chunks on standard input, one JSON object per line, into a wire's bytes."`
 
@@ -155,10 +157,18 @@ func endsOf(k *kong.Context) []os.Signal {
 // said returns an error as one line for the user, with a hint about what to do.
 func said(err error) string {
 	text := strings.TrimPrefix(err.Error(), "spool: ")
-	if e, ok := errors.AsType[*chunk.Error](err); ok && e.Hint != "" {
-		text += " (" + e.Hint + ")"
+	if hint := hintOf(err); hint != "" {
+		text += " (" + hint + ")"
 	}
 	return redact.Text(text)
+}
+
+// hintOf returns what an error says about what to do, or "".
+func hintOf(err error) string {
+	if e, ok := errors.AsType[*chunk.Error](err); ok {
+		return e.Hint
+	}
+	return ""
 }
 
 // usageError is an error in a flag that the flag parser cannot detect.
