@@ -201,7 +201,7 @@ var deadChecks = []check{
 		c.kill()
 		_, err := claim(t, s, spool.Claim{Session: "s"})
 		wantErr(t, err, spool.ErrNothingDue) // the owner may be elsewhere, and comes back
-		put(t, s, spool.Append{Session: "s", Epoch: 1, Records: recs(chunk.Kept, "back", 1)})
+		put(t, s, spool.Append{Session: "s", Epoch: head(t, s, "s").Epoch, Records: recs(chunk.Kept, "back", 1)})
 		if x.Advance != nil {
 			x.Advance(s, 2*aLongTime)
 			mustClaim(t, s, spool.Claim{Session: "s"})

@@ -143,18 +143,18 @@ func (l *logModel) foreign(same bool, who string) bool {
 	return same && l.exists && l.head.Principal != who
 }
 
-// create makes a session exist: its incarnation and epoch grow to these, or further than
-// those of a session that was deleted.
+// create makes a session exist, with this incarnation and epoch if they are above those of
+// a session that was deleted.
 func (l *logModel) create(principal string, incarnation, epoch uint64) {
 	if l.exists {
 		return
 	}
 	old := l.head
 	l.exists = true
-	l.head = spool.Head{Incarnation: max(incarnation, old.Incarnation+1), Status: chunk.StatusEnded, Principal: principal}
 	if old.Incarnation > 0 {
-		l.head.Epoch = max(epoch, old.Epoch+1)
+		epoch = max(epoch, old.Epoch+1)
 	}
+	l.head = spool.Head{Incarnation: max(incarnation, old.Incarnation+1), Epoch: epoch, Status: chunk.StatusEnded, Principal: principal}
 }
 
 func (l *logModel) add(rs []chunk.Record) (first, last uint64) {

@@ -1,0 +1,220 @@
+-- KEYS[1] is the tag of a bucket, before the names of its keys. ARGV[1] is what the clock
+-- is set off by, and ARGV[2] the command that publishes.
+local P = KEYS[1]
+local NEVER = 9007199254740991
+local base = redis.call('HGET', P .. ':g', 'base')
+if not base then
+	return {'nobase'} -- the database is empty: see check.lua
+end
+base = tonumber(base)
+
+local function n(x) return string.format('%.0f', x) end
+
+local clock = redis.call('TIME')
+local now = clock[1] * 1000 + math.floor(clock[2] / 1000) + tonumber(ARGV[1])
+
+-- The fields of a row, in the order in which they are answered.
+local FIELDS = {'alive', 'seq', 'inc', 'ep', 'tf', 'fl', 'st', 'due', 'pend', 'hid', 'prin', 'agent', 'title', 'upd', 'bytes', 'ver',
+	'cmd', 'base', 'cid', 'own', 'ttl', 'exp', 'ready'}
+local TEXT = {st = true, prin = true, agent = true, title = true, cid = true, own = true}
+local ANSWERED = 16
+
+local function key(kind, sid) return P .. ':' .. kind .. ':' .. sid end
+
+local function readyAt(s)
+	if s.alive == 0 or s.hid == 1 then
+		return NEVER
+	end
+	local at = NEVER
+	if s.st == 'active' then
+		at = s.exp
+	end
+	if s.due ~= 0 then
+		at = math.min(at, math.max(s.due, s.exp))
+	end
+	return at
+end
+
+local function spared(s, spare) return spare > 0 and s.exp > now - spare end
+
+local function endLease(s)
+	if s.cid ~= '' then
+		redis.call('HDEL', P .. ':c', s.cid)
+	end
+	s.cid, s.own, s.ttl, s.exp = '', '', 0, 0
+end
+
+local function renew(s)
+	if s.own ~= '' then
+		s.exp = now + s.ttl
+	end
+end
+
+local function text(s, f)
+	if TEXT[f] then
+		return s[f]
+	end
+	return n(s[f])
+end
+
+local function row(s)
+	local out = {}
+	for i = 1, ANSWERED do
+		out[i] = text(s, FIELDS[i])
+	end
+	return out
+end
+
+-- index puts the session where listings find it. was is the row before the change, or nil.
+local function index(s, was)
+	local function places(s)
+		local kind = s.hid == 1 and ':x' or ':l'
+		return P .. kind, P .. kind .. ':' .. s.prin
+	end
+	if was and was.alive == 1 and (s.alive == 0 or was.hid ~= s.hid or was.prin ~= s.prin) then
+		local all, own = places(was)
+		redis.call('ZREM', all, s.id)
+		redis.call('ZREM', own, s.id)
+	end
+	if s.alive == 1 then
+		local all, own = places(s)
+		redis.call('ZADD', all, n(s.upd), s.id)
+		redis.call('ZADD', own, n(s.upd), s.id)
+	end
+end
+
+-- schedule puts the session where claims find it.
+local function schedule(s, retagged)
+	local ready = readyAt(s)
+	if ready ~= s.ready then
+		if ready == NEVER then
+			redis.call('ZREM', P .. ':d', s.id)
+		else
+			redis.call('ZADD', P .. ':d', n(ready), s.id)
+		end
+	end
+	if ready < s.ready or retagged and ready ~= NEVER then
+		redis.call(ARGV[2], P .. ':n', '')
+	end
+	s.ready = ready
+end
+
+-- store writes what changed.
+local function store(s)
+	local args = {}
+	for _, f in ipairs(FIELDS) do
+		local v = text(s, f)
+		if v ~= s.raw[f] then
+			args[#args + 1] = f
+			args[#args + 1] = v
+			s.raw[f] = v
+		end
+	end
+	if #args > 0 then
+		redis.call('HSET', key('h', s.id), unpack(args))
+	end
+end
+
+-- published is what waiters are told: the row, and the latest records if they are small.
+local function published(s, records)
+	local out = {}
+	local function add(v)
+		out[#out + 1] = #v .. ':'
+		out[#out + 1] = v
+	end
+	for _, v in ipairs(row(s)) do
+		add(v)
+	end
+	for _, v in ipairs(records or {}) do
+		add(v)
+	end
+	return table.concat(out)
+end
+
+-- save writes a row whose head may have changed, and tells waiters.
+local function save(s, was, records)
+	s.ver = s.ver + 1
+	schedule(s, was and was.agent ~= s.agent)
+	store(s)
+	if not was or was.alive ~= s.alive or was.upd ~= s.upd or was.hid ~= s.hid or was.prin ~= s.prin then
+		index(s, was)
+	end
+	redis.call(ARGV[2], key('n', s.id), published(s, records))
+end
+
+local function copy(s)
+	return {alive = s.alive, upd = s.upd, hid = s.hid, prin = s.prin, agent = s.agent}
+end
+
+-- load returns a session's row; one that never was has the version 0. If records may have
+-- been lost since it was written, its numbers are raised first, and its lease ends.
+local function load(sid)
+	local s = {id = sid, raw = {}}
+	local values = redis.call('HMGET', key('h', sid), unpack(FIELDS))
+	for i, f in ipairs(FIELDS) do
+		local v = values[i]
+		s.raw[f] = v
+		if TEXT[f] then
+			s[f] = v or ''
+		else
+			s[f] = tonumber(v or '0')
+		end
+	end
+	if s.ver == 0 then
+		s.base, s.ready = base, NEVER
+	elseif s.base < base then
+		s.base = base
+		if s.inc > 0 then
+			s.inc, s.ep = math.max(s.inc + 1, base), math.max(s.ep + 1, base)
+		end
+		endLease(s)
+		redis.call('DEL', key('w', sid))
+		save(s, copy(s))
+	end
+	return s
+end
+
+local function create(s, principal, hidden)
+	if s.alive == 1 then
+		return
+	end
+	if s.inc > 0 then
+		s.ep = s.ep + 1
+	end
+	s.inc, s.ep = math.max(s.inc + 1, base + 1), math.max(s.ep, base)
+	s.alive, s.seq, s.tf, s.fl, s.st, s.due, s.pend = 1, 0, 0, 0, 'ended', 0, 0
+	s.hid, s.prin, s.agent, s.title, s.upd, s.cmd = hidden, principal, '', '', now, 0
+end
+
+local function gone(s)
+	s.alive, s.seq, s.tf, s.fl, s.st, s.due, s.pend, s.hid = 0, 0, 0, 0, '', 0, 0, 0
+	s.prin, s.agent, s.title, s.upd, s.bytes, s.cmd = '', '', '', 0, 0, 0
+	redis.call('UNLINK', key('k', s.id), key('t', s.id), key('w', s.id), key('f', s.id), key('b', s.id))
+end
+
+-- add stores records, which are a class, a header and the data each.
+local function add(s, from, seqs)
+	local hint, size = {}, 0
+	for i = from, #ARGV, seqs and 4 or 3 do
+		local class, header, data = ARGV[i], ARGV[i + 1], ARGV[i + 2]
+		if seqs then
+			s.seq = tonumber(ARGV[i + 3])
+		else
+			s.seq = s.seq + 1
+		end
+		if class == 'k' or not seqs or s.seq > s.tf then
+			redis.call('XADD', key(class, s.id), '0-' .. n(s.seq), 'h', header, 'd', data)
+		end
+		s.bytes = s.bytes + #data
+		size = size + #data + #header
+		if size <= 16384 then
+			hint[#hint + 1] = class
+			hint[#hint + 1] = header
+			hint[#hint + 1] = data
+		end
+	end
+	if size > 16384 then
+		return nil
+	end
+	return hint
+end

@@ -1,0 +1,45 @@
+-- When a claim may find something. ARGV: claim, spare, session or nothing, any agent,
+-- agents…
+local spare = tonumber(ARGV[4])
+local agents = {}
+for i = 7, #ARGV do
+	agents[ARGV[i]] = true
+end
+local function wanted(agent) return ARGV[6] == '1' or agent == '' or agents[agent] end
+
+if ARGV[5] ~= '' then
+	local s = load(ARGV[5])
+	local at = readyAt(s)
+	if s.alive == 0 or not wanted(s.agent) then
+		at = NEVER
+	elseif spare > 0 and at < NEVER then
+		at = math.max(at, s.exp + spare)
+	end
+	return {'ok', at <= now and '1' or '0', n(now), n(at)}
+end
+if tonumber(redis.call('HGET', P .. ':g', 'swept') or '0') < base or ARGV[3] ~= '' and redis.call('HEXISTS', P .. ':c', ARGV[3]) == 1 then
+	return {'ok', '1', n(now), n(now)}
+end
+local at, from = NEVER, 0
+while true do
+	local ready = redis.call('ZRANGEBYSCORE', P .. ':d', '-inf', n(now), 'LIMIT', from, 100)
+	for _, sid in ipairs(ready) do
+		local v = redis.call('HMGET', key('h', sid), 'agent', 'exp')
+		local agent, expires = v[1] or '', tonumber(v[2] or '0')
+		if wanted(agent) then
+			if not spared({exp = expires}, spare) then
+				return {'ok', '1', n(now), n(now)}
+			end
+			at = math.min(at, expires + spare)
+		end
+	end
+	from = from + #ready
+	if #ready < 100 then
+		break
+	end
+end
+local next = redis.call('ZRANGEBYSCORE', P .. ':d', '(' .. n(now), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+if #next > 0 then
+	at = math.min(at, tonumber(next[2]))
+end
+return {'ok', '0', n(now), n(at)}

@@ -1,0 +1,13 @@
+-- ARGV: how many rows to pass over
+local from = tonumber(ARGV[3])
+local ids = redis.call('ZRANGE', P .. ':l', from, from + 999)
+local count, bytes, largest, oldest = 0, 0, 0, 0
+for _, sid in ipairs(ids) do
+	local v = redis.call('HMGET', key('h', sid), 'bytes', 'upd')
+	local b, u = tonumber(v[1] or '0'), tonumber(v[2] or '0')
+	count, bytes, largest = count + 1, bytes + b, math.max(largest, b)
+	if oldest == 0 or u < oldest then
+		oldest = u
+	end
+end
+return {'ok', n(now), n(count), n(bytes), n(largest), n(oldest)}
