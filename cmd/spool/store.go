@@ -28,7 +28,7 @@ type closableStore interface {
 // driver is a kind of store that a flag or argument can name.
 type driver struct {
 	scheme string // what the name begins with, up to a colon; the whole name if it has none
-	form   string // the form of names, for users
+	form   string // the form of names, for users; "": as another one's
 	open   func(storeName) (closableStore, error)
 	brief  bool                  // nothing of it outlives the process
 	exists func(storeName) error // nil: opening it tells
@@ -36,6 +36,8 @@ type driver struct {
 
 var drivers = []driver{
 	{scheme: "sqlite", form: "sqlite:PATH", open: openSQLite, exists: existsSQLite},
+	{scheme: "redis", form: "redis://HOST", open: openRedis},
+	{scheme: "rediss", open: openRedis},
 	{scheme: "memory", form: "memory", open: openMemory, brief: true},
 }
 
@@ -44,6 +46,7 @@ func openMemory(storeName) (closableStore, error) { return memstore.New(nil), ni
 // storeName is the URL-like name of a store, and the flag or argument that has it.
 type storeName struct {
 	flag, name string // without a password
+	url        string // as it was given
 	rest       string // after the scheme's colon, before a question mark
 	query      url.Values
 }
@@ -75,9 +78,9 @@ func openStore(flag, name string) (closableStore, error) {
 func parseStore(flag, name string) (storeName, driver, error) {
 	scheme, rest, colon := strings.Cut(name, ":")
 	rest, query, _ := strings.Cut(rest, "?")
-	n := storeName{flag: flag, name: withoutPassword(name), rest: rest}
+	n := storeName{flag: flag, name: withoutPassword(name), url: name, rest: rest}
 	i := slices.IndexFunc(drivers, func(d driver) bool { return d.scheme == scheme })
-	if i < 0 || colon != strings.Contains(drivers[i].form, ":") || colon && rest == "" {
+	if i < 0 || colon == drivers[i].brief || colon && rest == "" {
 		return n, driver{}, n.wrong(storeForms(true))
 	}
 	var err error
@@ -91,7 +94,7 @@ func parseStore(flag, name string) (storeName, driver, error) {
 func storeForms(brief bool) string {
 	var forms []string
 	for _, d := range drivers {
-		if brief || !d.brief {
+		if d.form != "" && (brief || !d.brief) {
 			forms = append(forms, d.form)
 		}
 	}

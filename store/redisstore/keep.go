@@ -56,11 +56,11 @@ func (s *Store) Sessions(ctx context.Context, q spool.SessionQuery) (spool.Sessi
 }
 
 // Usage implements [spool.Measurer].
-func (s *Store) Usage(ctx context.Context) (spool.Usage, error) {
+func (s *Store) Usage(ctx context.Context, principal string) (spool.Usage, error) {
 	var u spool.Usage
 	for b := range s.tags {
 		for from := int64(0); ; from += 1000 {
-			r, err := s.run(ctx, b, usageScript, "", strconv.FormatInt(from, 10))
+			r, err := s.run(ctx, b, usageScript, "", strconv.FormatInt(from, 10), principal)
 			if err != nil {
 				return spool.Usage{}, err
 			}

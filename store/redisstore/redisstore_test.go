@@ -52,7 +52,7 @@ func TestMain(m *testing.M) {
 func TestStore(t *testing.T) {
 	t.Parallel()
 	server := engines.Redis(t, "--appendfsync", "no")
-	storetest.Run(t, func(t testing.TB) spool.Store { return openShifted(t, fresh(server.Addr, "&buckets=3"), &shift{}, Options{}) }, storetest.Options{
+	storetest.Run(t, func(t testing.TB) spool.Store { return openShifted(t, fresh(server.Addr(), "&buckets=3"), &shift{}, Options{}) }, storetest.Options{
 		Reopen: func(t testing.TB, s spool.Store) spool.Store {
 			c := s.(shifted)
 			c.Close()
@@ -69,6 +69,6 @@ func TestStore(t *testing.T) {
 
 func BenchmarkStore(b *testing.B) {
 	server := engines.Redis(b, "--appendfsync", "everysec")
-	storetest.Bench(b, func(t testing.TB) spool.Store { return openShifted(t, fresh(server.Addr), &shift{}, Options{}) })
+	storetest.Bench(b, func(t testing.TB) spool.Store { return openShifted(t, fresh(server.Addr()), &shift{}, Options{}) })
 }
 

@@ -1,6 +1,10 @@
--- ARGV: how many rows to pass over
+-- ARGV: how many rows to pass over, principal or nothing
 local from = tonumber(ARGV[3])
-local ids = redis.call('ZRANGE', P .. ':l', from, from + 999)
+local index = P .. ':l'
+if ARGV[4] ~= '' then
+	index = index .. ':' .. ARGV[4]
+end
+local ids = redis.call('ZRANGE', index, from, from + 999)
 local count, bytes, largest, oldest = 0, 0, 0, 0
 for _, sid in ipairs(ids) do
 	local v = redis.call('HMGET', key('h', sid), 'bytes', 'upd')
