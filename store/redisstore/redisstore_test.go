@@ -52,7 +52,9 @@ func TestMain(m *testing.M) {
 func TestStore(t *testing.T) {
 	t.Parallel()
 	server := engines.Redis(t, "--appendfsync", "no")
-	storetest.Run(t, func(t testing.TB) spool.Store { return openShifted(t, fresh(server.Addr(), "&buckets=3"), &shift{}, Options{}) }, storetest.Options{
+	storetest.Run(t, func(t testing.TB) spool.Store {
+		return openShifted(t, fresh(server.Addr(), "&buckets=3"), &shift{}, Options{})
+	}, storetest.Options{
 		Reopen: func(t testing.TB, s spool.Store) spool.Store {
 			c := s.(shifted)
 			c.Close()
@@ -71,4 +73,3 @@ func BenchmarkStore(b *testing.B) {
 	server := engines.Redis(b, "--appendfsync", "everysec")
 	storetest.Bench(b, func(t testing.TB) spool.Store { return openShifted(t, fresh(server.Addr()), &shift{}, Options{}) })
 }
-
