@@ -45,6 +45,12 @@ func serveSpoolGated(t *testing.T, db, gate string, args ...string) *spoolServer
 	if err != nil {
 		t.Fatal(err)
 	}
+	return serveBinary(t, path, db, gate, args...)
+}
+
+// serveBinary does so with another build of spool.
+func serveBinary(t *testing.T, path, db, gate string, args ...string) *spoolServer {
+	t.Helper()
 	flags := []string{"serve", "--addr", "127.0.0.1:0", "--store", "sqlite:" + db, "--demo-rate", "0", "--model", "scripted?background=0", "--replay-grace", "1000000h",
 		"--heartbeat", "1h", "--write-timeout", "1h", "--lease-ttl", "1h", "--trace-age", "0", "--trace-records", "0", "--merlin-pacing", "none", "--linger=-1s"}
 	s := &spoolServer{t: t, cmd: exec.Command(path, append(flags, args...)...), log: &lines{}}
