@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/fold"
 )
 
 // The tails and projections of all sessions share a budget. Beyond it each keeps little,
@@ -16,7 +17,7 @@ import (
 func TestCachesOfAllSessionsAreBounded(t *testing.T) {
 	const sessions, size, budget = 20, 400 << 10, 2 << 20
 	store := newFakeStore()
-	logs := NewLogs(store, &Options{CacheBytes: budget})
+	logs := NewLogs(store, &Options{CacheBytes: budget, WarmBytes: 32 * leastLog})
 	defer logs.Close()
 	ctx := context.Background()
 	var all []*Log
@@ -83,5 +84,69 @@ func TestCachesOfAllSessionsAreBounded(t *testing.T) {
 		}
 		runtime.GC()
 		runtime.Gosched()
+	}
+}
+
+// Folds that nobody uses stay in memory up to a number of bytes: many small ones, or few
+// large ones. One that is needed again is folded again.
+func TestWarmFoldsAreBounded(t *testing.T) {
+	const budget = 2 << 20
+	for name, x := range map[string]struct{ sessions, messages, warm int }{
+		"small": {100, 1, 100},
+		"large": {20, 10, 3}, // 10 messages of 30 KB, twice
+	} {
+		t.Run(name, func(t *testing.T) {
+			logs := NewLogs(newFakeStore(), &Options{WarmBytes: budget})
+			defer logs.Close()
+			ctx := context.Background()
+			say := strings.Repeat("x", 30_000)
+			if x.messages == 1 {
+				say = "x"
+			}
+			for i := range x.sessions {
+				g, err := logs.Log(fmt.Sprint("s", i))
+				if err != nil {
+					t.Fatal(err)
+				}
+				for n := range x.messages {
+					id := fmt.Sprint("m", n)
+					if _, err := g.Command(ctx, Row{}, &chunk.UserMessage{CommandID: id, WhenBusy: chunk.BusyQueue,
+						Message: chunk.Message{ID: id, Role: chunk.RoleUser, Parts: []chunk.Part{{Type: chunk.PartText, Text: say}}}}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if err := g.View(ctx, func(*fold.Fold) error { return nil }); err != nil {
+					t.Fatal(err)
+				}
+			}
+			known := func() int {
+				logs.mu.Lock()
+				defer logs.mu.Unlock()
+				return len(logs.logs)
+			}
+			for tries := 0; known() > x.warm; tries++ {
+				if tries == 1000 {
+					t.Fatalf("%d folds are in memory, want %d", known(), x.warm)
+				}
+				runtime.GC()
+				runtime.Gosched()
+			}
+			runtime.GC()
+			if n := known(); n != x.warm {
+				t.Errorf("%d folds are in memory, want %d", n, x.warm)
+			}
+			g, err := logs.Log("s0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := g.View(ctx, func(f *fold.Fold) error {
+				if len(f.Waiting) != x.messages {
+					t.Errorf("%d messages", len(f.Waiting))
+				}
+				return nil
+			}); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }

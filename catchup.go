@@ -15,6 +15,7 @@ type source struct {
 	at    uint64
 	upTo  uint64 // the last sequence to read; 0: to the head
 	lossy bool   // a trim overtook it: trace is missing that it should have read
+	saved int64  // about what the saved fold takes in memory that comes before it
 }
 
 // newSource asks the store for the head, unless the caller passes one that it has just

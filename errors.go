@@ -31,8 +31,7 @@ var errLost = &chunk.Error{Code: ErrSuperseded.Code, Message: "the store has los
 	Hint: "stop writing: the next owner continues from what the log holds"}
 
 // errPrincipalQuota is [ErrQuota] for what all sessions of a principal use.
-var errPrincipalQuota = &chunk.Error{Code: ErrQuota.Code, Message: ErrQuota.Message,
-	Hint: "delete sessions that are no longer needed; the policy sets the limits (--max-sessions, --max-total-bytes)"}
+var errPrincipalQuota = &chunk.Error{Code: ErrQuota.Code, Hint: "delete sessions that are no longer needed; the policy sets the limits (--max-sessions, --max-total-bytes)"}
 
 // Final reports whether a reader's error is permanent: the position can no longer be
 // served, the session is gone, or the store is closed. Other errors, of the store or of

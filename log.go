@@ -1,7 +1,6 @@
 package spool
 
 import (
-	lru "container/list"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,6 +12,7 @@ import (
 	"github.com/spool-run/spool/encode"
 	"github.com/spool-run/spool/fold"
 	"github.com/spool-run/spool/internal/blobref"
+	"github.com/spool-run/spool/internal/budget"
 	"github.com/spool-run/spool/internal/wait"
 )
 
@@ -29,8 +29,8 @@ type Log struct {
 	logs    *Logs
 	session string
 	tail    *tail
-	flight  lock         // held while an owner's append is under way
-	warm    *lru.Element // under logs.mu
+	flight  wait.Lock         // held while an owner's append is under way
+	warm    budget.Kept[*Log] // under logs.mu
 
 	view view
 
@@ -42,7 +42,7 @@ type Log struct {
 func newLog(l *Logs, session string) *Log {
 	return &Log{
 		logs: l, session: session, tail: newTail(l, session),
-		flight: newLock(), view: view{lock: newLock()},
+		flight: wait.NewLock(1), view: view{lock: wait.NewLock(1)},
 	}
 }
 
@@ -209,7 +209,7 @@ func (g *Log) append(ctx context.Context, a Append, patience time.Duration) (res
 		if now.Sub(begun) >= patience && !waits {
 			return Appended{}, 0, ErrUnavailable.Because("the outcome of an append is still unknown after retries").With(g.session, err)
 		}
-		if g.logs.Sleep(ctx, backoff(failures)) != nil {
+		if g.logs.Sleep(ctx, wait.Backoff(failures)) != nil {
 			return Appended{}, 0, err
 		}
 	}

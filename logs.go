@@ -2,7 +2,6 @@ package spool
 
 import (
 	"cmp"
-	lru "container/list"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -47,13 +46,17 @@ type Options struct {
 	BatchRecords int
 	// Policy limits sessions: their age, their size and their turns.
 	Policy Policy
-	// Warm is how many unused logs stay cached. 0: 32.
-	Warm int
+	// WarmBytes bounds the folds of all sessions that stay in memory while nobody uses them,
+	// counted as twice the Data of their kept records. 0: 64 MiB.
+	WarmBytes int64
 }
 
-// coldFolds is how many logs are folded anew at the same time. After a restart all
-// sessions' readers come back at once; without a bound their pages would fill the memory.
-const coldFolds = 32
+const (
+	// coldFolds is how many logs are folded anew at the same time. After a restart all
+	// sessions' readers come back at once; without a bound their pages would fill the memory.
+	coldFolds = 32
+	leastLog  = 16 << 10 // about what a log takes in memory beside its fold
+)
 
 // Logs are the logs of a store as one process sees them. Readers of the same session
 // share through it what they read. Use one per store and process.
@@ -62,7 +65,7 @@ type Logs struct {
 	o      Options
 	token  string // names these logs in the ids of their claims
 	claims atomic.Uint64
-	cold   lock          // held while a log is folded from its start or its saved fold: by so many at a time
+	cold   wait.Lock     // held while a log is folded from its start or its saved fold: by so many at a time
 	cache  budget.Budget // of tails and projections
 	outage *outage.Watch
 	ctx    context.Context
@@ -72,12 +75,12 @@ type Logs struct {
 	mu     sync.Mutex
 	closed bool
 	logs   map[string]weak.Pointer[Log]
-	warm   *lru.List // of *Log, most recently used first
+	warm   budget.LRU[*Log]
 }
 
 // NewLogs returns the logs of a store. o may be nil.
 func NewLogs(store Store, o *Options) *Logs {
-	l := &Logs{store: store, token: rand.Text(), cold: make(lock, coldFolds), logs: make(map[string]weak.Pointer[Log]), warm: lru.New()}
+	l := &Logs{store: store, token: rand.Text(), cold: wait.NewLock(coldFolds), logs: make(map[string]weak.Pointer[Log])}
 	if o != nil {
 		l.o = *o
 	}
@@ -107,8 +110,8 @@ func NewLogs(store Store, o *Options) *Logs {
 	if l.o.BatchRecords <= 0 || l.o.BatchRecords > MaxAppendRecords {
 		l.o.BatchRecords = MaxAppendRecords
 	}
-	if l.o.Warm <= 0 {
-		l.o.Warm = 32
+	if l.warm.Limit = l.o.WarmBytes; l.warm.Limit <= 0 {
+		l.warm.Limit = 64 << 20
 	}
 	l.outage = outage.New()
 	l.ctx, l.cancel = context.WithCancel(context.Background())
@@ -154,16 +157,17 @@ func (l *Logs) Log(session string) (*Log, error) {
 		p := weak.Make(g)
 		l.logs[session] = p
 		runtime.AddCleanup(g, l.forget, forgotten{session, p})
+		l.warm.Weigh(&g.warm, leastLog)
 	}
-	if g.warm != nil {
-		l.warm.MoveToFront(g.warm)
-		return g, nil
-	}
-	g.warm = l.warm.PushFront(g)
-	if l.warm.Len() > l.o.Warm {
-		l.warm.Remove(l.warm.Back()).(*Log).warm = nil
-	}
+	l.warm.Use(&g.warm, g)
 	return g, nil
+}
+
+// weigh says how many bytes a log's fold takes.
+func (l *Logs) weigh(g *Log, fold int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.warm.Weigh(&g.warm, leastLog+fold)
 }
 
 // forgotten names a log that was garbage-collected.
@@ -197,31 +201,12 @@ func (l *Logs) spawn(f func()) bool {
 	return true
 }
 
-// lock is a mutex whose acquisition ends with a context.
-type lock chan struct{}
-
-func newLock() lock { return make(lock, 1) }
-
-func (l lock) release() { <-l }
-
 // acquire takes a lock. It fails with ctx's error, or with [ErrClosed].
-func (l *Logs) acquire(ctx context.Context, k lock) error {
+func (l *Logs) acquire(ctx context.Context, k wait.Lock) error {
 	if l.ctx.Err() != nil {
 		return ErrClosed
 	}
-	select {
-	case k <- struct{}{}: // the common case, and cheaper than the next select
-		return nil
-	default:
-	}
-	select {
-	case k <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-l.ctx.Done():
-		return ErrClosed
-	}
+	return k.Acquire(ctx, l.ctx.Done(), ErrClosed)
 }
 
 // Close ends every reader and writer with [ErrClosed] and waits for the goroutines that
@@ -229,14 +214,14 @@ func (l *Logs) acquire(ctx context.Context, k lock) error {
 func (l *Logs) Close() error {
 	l.mu.Lock()
 	l.closed = true
-	l.warm.Init()
+	l.warm.Clear()
 	l.mu.Unlock()
 	l.cancel()
 	l.wg.Wait()
 	return nil
 }
 
-// Closed reports whether the logs were closed.
+// Closed reports whether Close was called.
 func (l *Logs) Closed() bool { return l.ctx.Err() != nil }
 
 // Claim asks the store for a session to own. While the outcome is unknown the claim is
@@ -281,7 +266,7 @@ func (l *Logs) claim(ctx context.Context, leaser Leaser, c Claim) (lease Lease, 
 		if err == nil || settled(err) || errors.Is(err, ErrNotStored) || ctx.Err() != nil || time.Since(begun) >= giveUp {
 			return lease, err
 		}
-		if l.Sleep(ctx, backoff(failures)) != nil {
+		if l.Sleep(ctx, wait.Backoff(failures)) != nil {
 			return Lease{}, err
 		}
 	}

@@ -36,7 +36,7 @@ func TestLogsCache(t *testing.T) {
 // Logs that nobody holds are forgotten, but for the warm ones; a held one is
 // always the same.
 func TestIdleLogsAreForgotten(t *testing.T) {
-	logs := NewLogs(newFakeStore(), &Options{Warm: 4})
+	logs := NewLogs(newFakeStore(), &Options{WarmBytes: 4 * leastLog})
 	defer logs.Close()
 	held, err := logs.Log("held")
 	if err != nil {

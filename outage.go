@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/spool-run/spool/internal/wait"
 )
 
 // waits is the key of the contexts of [WaitForStore].
@@ -49,7 +51,7 @@ func (l *Logs) retry(ctx context.Context, session string, fn func() error) error
 		if failures == 0 {
 			l.Logger().Warn("repeating a read", "session", session, "error", err)
 		}
-		if err := l.Sleep(ctx, backoff(failures)); err != nil {
+		if err := l.Sleep(ctx, wait.Backoff(failures)); err != nil {
 			return err
 		}
 		if l.ctx.Err() != nil {

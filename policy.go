@@ -29,11 +29,6 @@ type Limits struct {
 	MaxPrincipalSessions int
 }
 
-// quota reports whether there is a limit that refuses turns.
-func (l *Limits) quota() bool {
-	return l.MaxBytes > 0 || l.MaxTurns > 0 || l.MaxPrincipalBytes > 0 || l.MaxPrincipalSessions > 0
-}
-
 // Policy says how long sessions live and how much they may hold. The zero value sets no
 // limits.
 type Policy struct {
@@ -83,7 +78,7 @@ func (g *Log) CheckQuota(ctx context.Context, row Row) error {
 // principal's is not told how full that session is.
 func (g *Log) quota(ctx context.Context, a *Append) error {
 	p := g.logs.Policy()
-	if p.Of == nil && !p.Limits.quota() {
+	if p.Of == nil && p.Limits == (Limits{TTL: p.TTL}) {
 		return nil
 	}
 	lister, ok := g.logs.store.(Lister)
@@ -91,7 +86,6 @@ func (g *Log) quota(ctx context.Context, a *Append) error {
 		return ErrUnsupported.Because("the store does not know how large sessions are").With(g.session, nil)
 	}
 	info, err := lister.Session(ctx, g.session)
-	exists := err == nil
 	switch {
 	case errors.Is(err, ErrNotFound):
 		info.Row = a.Row
@@ -101,7 +95,7 @@ func (g *Log) quota(ctx context.Context, a *Append) error {
 		return nil
 	}
 	limits := p.For(info.Row)
-	if err := g.principalQuota(ctx, &limits, &info, exists); err != nil || !exists {
+	if err := g.principalQuota(ctx, &limits, &info); err != nil || info.Session == "" {
 		return err
 	}
 	if limits.MaxBytes > 0 && info.Bytes >= limits.MaxBytes {
@@ -118,8 +112,9 @@ func (g *Log) quota(ctx context.Context, a *Append) error {
 	})
 }
 
-// principalQuota checks what the sessions of the session's principal use together.
-func (g *Log) principalQuota(ctx context.Context, l *Limits, i *SessionInfo, exists bool) error {
+// principalQuota checks what the sessions of the session's principal use together; without
+// a Session in i there is no such session yet.
+func (g *Log) principalQuota(ctx context.Context, l *Limits, i *SessionInfo) error {
 	begins := l.MaxPrincipalSessions > 0 && i.Head.Seq == 0
 	if l.MaxPrincipalBytes <= 0 && !begins {
 		return nil
@@ -132,7 +127,7 @@ func (g *Log) principalQuota(ctx context.Context, l *Limits, i *SessionInfo, exi
 	if err != nil {
 		return err
 	}
-	if exists && !i.Head.Hidden {
+	if i.Session != "" && !i.Head.Hidden {
 		u.Sessions-- // the others
 	}
 	if begins && u.Sessions >= int64(l.MaxPrincipalSessions) {
@@ -147,7 +142,7 @@ func (g *Log) principalQuota(ctx context.Context, l *Limits, i *SessionInfo, exi
 // admit is quota for commands. Those that begin no turn are admitted, and so is a
 // repeat of one that the log has.
 func (g *Log) admit(ctx context.Context, a *Append, chunks []chunk.Chunk) error {
-	id := opener(chunks)
+	id := fold.Opener(chunks)
 	if id == "" {
 		return nil
 	}
@@ -166,21 +161,4 @@ func (g *Log) admit(ctx context.Context, a *Append, chunks []chunk.Chunk) error 
 		return nil
 	}
 	return err
-}
-
-// opener returns the id of the first command that begins a turn.
-func opener(chunks []chunk.Chunk) string {
-	for _, c := range chunks {
-		switch c := c.(type) {
-		case *chunk.UserMessage:
-			return c.CommandID
-		case *chunk.HistoryRewound:
-			return c.CommandID
-		case *chunk.ResumeRequested:
-			if c.Mode != chunk.ModeContinue && !c.NoRun {
-				return c.CommandID
-			}
-		}
-	}
-	return ""
 }

@@ -9,6 +9,7 @@ import (
 	"weak"
 
 	"github.com/spool-run/spool/internal/budget"
+	"github.com/spool-run/spool/internal/wait"
 )
 
 const (
@@ -64,7 +65,7 @@ type Projection struct {
 	g *Log
 	o ProjectionOptions
 
-	lock    lock      // held by the reader that projects
+	lock    wait.Lock // held by the reader that projects
 	proj    Projector // under lock, like all fields up to scratch
 	src     *source
 	scratch []Frame
@@ -97,7 +98,7 @@ func (g *Log) Projection(o ProjectionOptions) *Projection {
 		if o.Stateless {
 			o.After = 0
 		}
-		p = &Projection{g: g, o: o, lock: newLock(), life: o.Incarnation}
+		p = &Projection{g: g, o: o, lock: wait.NewLock(1), life: o.Incarnation}
 		p.cached = budget.NewShare(&g.logs.cache, p)
 		p.ring.max = g.logs.o.TailBytes
 		for old, w := range g.projections {
@@ -137,7 +138,7 @@ func (p *Projection) Attach(ctx context.Context, just Head) (plan []Frame, at ui
 	if err := p.g.logs.acquire(ctx, p.lock); err != nil {
 		return nil, 0, err
 	}
-	defer p.lock.release()
+	defer p.lock.Release()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.err != nil {
@@ -253,7 +254,7 @@ func (p *Projection) advance(ctx context.Context) error {
 	if err := p.g.logs.acquire(ctx, p.lock); err != nil {
 		return err
 	}
-	defer p.lock.release()
+	defer p.lock.Release()
 	p.mu.Lock()
 	done, failed := p.at != before || p.head != head, p.err
 	p.mu.Unlock()

@@ -7,6 +7,7 @@ import (
 	"iter"
 
 	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/internal/wait"
 )
 
 // ReadOptions define what a [Reader] reads.
@@ -278,7 +279,7 @@ func (r *Reader) read(ctx context.Context) ([]chunk.Record, error) {
 		return nil, err
 	}
 	if len(recs) == 0 {
-		return nil, t.logs.Sleep(ctx, backoff(0)) // the head is newer than the readable records
+		return nil, t.logs.Sleep(ctx, wait.Backoff(0)) // the head is newer than the readable records
 	}
 	r.page = min(nextPage(r.page, recs), r.o.Max)
 	return recs, nil

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/internal/budget"
+	"github.com/spool-run/spool/internal/wait"
 )
 
 const (
@@ -52,13 +53,13 @@ type tail struct {
 
 	appends atomic.Uint64 // attempts of this process
 
-	lock     lock   // held by the goroutine that reads the store for all readers
-	started  uint64 // refreshes, under mu
+	lock     wait.Lock // held by the goroutine that reads the store for all readers
+	started  uint64    // refreshes, under mu
 	finished uint64
 }
 
 func newTail(l *Logs, session string) *tail {
-	t := &tail{logs: l, session: session, max: l.o.TailBytes, era: 1, lock: newLock()}
+	t := &tail{logs: l, session: session, max: l.o.TailBytes, era: 1, lock: wait.NewLock(1)}
 	t.cached = budget.NewShare(&l.cache, t)
 	return t
 }
@@ -291,7 +292,7 @@ func (t *tail) refreshOnce(ctx context.Context) error {
 	if err := t.logs.acquire(ctx, t.lock); err != nil {
 		return err
 	}
-	defer t.lock.release()
+	defer t.lock.Release()
 	t.mu.Lock()
 	if t.finished > asked {
 		t.mu.Unlock()
@@ -354,7 +355,7 @@ func (t *tail) shareOnce(ctx context.Context, after uint64, max int, since seen)
 	if err := t.logs.acquire(ctx, t.lock); err != nil {
 		return nil, err
 	}
-	defer t.lock.release()
+	defer t.lock.Release()
 	t.mu.Lock()
 	recs, base, n := t.pageLocked(after, max), t.base, pageRecords
 	near := t.nearLocked(after)
@@ -516,11 +517,11 @@ func (t *tail) watch() {
 				}
 				continue
 			}
-			_ = t.logs.Sleep(t.logs.ctx, backoff(failures)) // the head has not changed
+			_ = t.logs.Sleep(t.logs.ctx, wait.Backoff(failures)) // the head has not changed
 			failures++
 		case errors.Is(err, ErrNotFound):
 			t.vanish(since)
-			_ = t.logs.Sleep(t.logs.ctx, backoff(failures))
+			_ = t.logs.Sleep(t.logs.ctx, wait.Backoff(failures))
 			failures++
 		case errors.Is(err, ErrClosed):
 			t.mu.Lock()
@@ -533,13 +534,8 @@ func (t *tail) watch() {
 			if failures == 0 {
 				t.logs.Logger().Warn("cannot watch the session", "session", t.session, "error", err)
 			}
-			_ = t.logs.Sleep(t.logs.ctx, backoff(failures))
+			_ = t.logs.Sleep(t.logs.ctx, wait.Backoff(failures))
 			failures++
 		}
 	}
-}
-
-// backoff is how long to wait after so many failures in a row.
-func backoff(failures int) time.Duration {
-	return min(10*time.Millisecond<<min(failures, 7), time.Second)
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/fold"
+	"github.com/spool-run/spool/internal/wait"
 )
 
 // saveEvery is how many records a fold may have beyond its saved copy.
@@ -17,10 +18,11 @@ const FoldName = "fold"
 
 // view is the fold of a log that all its users in this process share.
 type view struct {
-	lock  lock // held by the goroutine that uses it
+	lock  wait.Lock // held by the goroutine that uses it
 	fold  *fold.Fold
 	src   *source
-	since int // records since the saved copy
+	since int   // records since the saved copy
+	bytes int64 // about what the fold takes in memory
 }
 
 // View brings the log's cached fold to the head and calls fn with it. The fold is
@@ -43,14 +45,14 @@ func (g *Log) ViewAt(ctx context.Context, just Head, fn func(f *fold.Fold) error
 			return err
 		}
 		if err = g.bringView(ctx, just); err != nil {
-			v.lock.release()
+			v.lock.Release()
 		}
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	defer v.lock.release()
+	defer v.lock.Release()
 	return fn(v.fold)
 }
 
@@ -62,7 +64,7 @@ func (g *Log) bringView(ctx context.Context, just Head) error {
 		if err := g.logs.acquire(ctx, g.logs.cold); err != nil {
 			return err
 		}
-		defer g.logs.cold.release()
+		defer g.logs.cold.Release()
 	}
 	for fresh := false; ; fresh = true {
 		if v.fold == nil {
@@ -72,12 +74,15 @@ func (g *Log) bringView(ctx context.Context, just Head) error {
 				v.fold = nil
 				return err
 			}
-			v.since = 0
+			v.since, v.bytes = 0, v.src.saved
 		} else if err := g.tail.reach(ctx, just); err != nil {
 			return err
 		}
-		n, err := foldAll(ctx, v.fold, v.src)
+		n, size, err := foldAll(ctx, v.fold, v.src)
 		v.since += n
+		if v.bytes += 2 * size; size > 0 || fresh {
+			g.logs.weigh(g, v.bytes)
+		}
 		if err == nil && just.Incarnation == v.src.r.incarnation && v.src.at < just.Seq {
 			return ErrCursorAhead.With(g.session, nil) // what the caller has seen is lost
 		}
@@ -97,20 +102,24 @@ func (g *Log) bringView(ctx context.Context, just Head) error {
 	}
 }
 
-// foldAll folds until the source has no more. Fold and source stay usable after errors
+// foldAll folds until the source has no more. It returns how many records it has folded, and
+// the size of the kept ones. Fold and source stay usable after errors
 // of the store and of ctx.
-func foldAll(ctx context.Context, f *fold.Fold, src *source) (n int, err error) {
+func foldAll(ctx context.Context, f *fold.Fold, src *source) (n int, kept int64, err error) {
 	for {
 		recs, err := src.next(ctx)
 		if err == nil && src.lossy {
 			err = ErrTrimmed.With(src.r.g.session, nil)
 		}
 		if err != nil || len(recs) == 0 {
-			return n, err
+			return n, kept, err
 		}
 		for i := range recs {
 			if err := f.Apply(recs[i]); err != nil {
-				return n, err
+				return n, kept, err
+			}
+			if recs[i].Class == chunk.Kept {
+				kept += int64(len(recs[i].Data))
 			}
 		}
 		n += len(recs)
@@ -152,6 +161,7 @@ func (g *Log) savedFold(ctx context.Context, store FoldStore, just Head, upTo ui
 	if err != nil || f.Session != g.session || f.Seq != saved.Seq {
 		return nil, nil
 	}
+	src.saved = 2 * int64(len(saved.Data))
 	return f, src
 }
 
@@ -202,7 +212,7 @@ func (g *Log) foldAt(ctx context.Context, seq uint64) (*fold.Fold, error) {
 		if src.at > seq {
 			return nil, ErrTrimmed.With(g.session, nil)
 		}
-		if _, err := foldAll(ctx, f, src); err != nil {
+		if _, _, err := foldAll(ctx, f, src); err != nil {
 			if src.lossy && tries == 0 {
 				continue
 			}

@@ -9,6 +9,7 @@ import (
 	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/encode"
 	"github.com/spool-run/spool/fold"
+	"github.com/spool-run/spool/internal/wait"
 )
 
 // queueBytes bounds what a writer queues that the store has not taken yet.
@@ -57,7 +58,7 @@ type Writer struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 
-	order lock           // held while one call encodes and queues, so that calls keep their order
+	order wait.Lock      // held while one call encodes and queues, so that calls keep their order
 	enc   encode.Encoder // used by the holder of order
 
 	mu       sync.Mutex
@@ -111,7 +112,7 @@ func (g *Log) Writer(lease Lease, o WriterOptions) *Writer {
 	if o.QueueBytes <= 0 {
 		o.QueueBytes = queueBytes
 	}
-	w := &Writer{g: g, lease: lease, name: o.Name, limit: o.QueueBytes, ordinal: o.Ordinal, order: newLock(),
+	w := &Writer{g: g, lease: lease, name: o.Name, limit: o.QueueBytes, ordinal: o.Ordinal, order: wait.NewLock(1),
 		merge: o.Merge, linger: min(o.Linger, MaxLinger)}
 	w.enc = g.encoder(chunk.Base{})
 	w.base = chunk.Base{AgentID: o.AgentID, AgentType: o.AgentType, RunID: o.RunID}
@@ -176,7 +177,7 @@ func (w *Writer) Close() error {
 func (w *Writer) put(ctx context.Context, chunks []chunk.Chunk, c *commit) (uint64, error) {
 	select {
 	case w.order <- struct{}{}:
-		defer w.order.release()
+		defer w.order.Release()
 	case <-ctx.Done():
 		return 0, ctx.Err()
 	}
@@ -348,7 +349,7 @@ func (w *Writer) flush() {
 		}
 		b, more := w.next()
 		if !more {
-			w.g.flight.release()
+			w.g.flight.Release()
 			return
 		}
 		var res Appended
@@ -356,7 +357,7 @@ func (w *Writer) flush() {
 		if w.era == 0 || w.era == w.g.tail.seen().era {
 			res, w.era, err = w.g.append(w.ctx, b.Append, 0)
 		}
-		w.g.flight.release()
+		w.g.flight.Release()
 		if err != nil {
 			if w.ctx.Err() != nil {
 				err = ErrClosed
@@ -498,7 +499,7 @@ func (g *Log) Append(ctx context.Context, lease Lease, e Entry) (Appended, error
 	if err := g.logs.acquire(ctx, g.flight); err != nil {
 		return Appended{}, err
 	}
-	defer g.flight.release()
+	defer g.flight.Release()
 	res, _, err := g.append(ctx, Append{Session: g.session, Epoch: lease.Epoch, Writer: e.Writer, Ordinal: e.Ordinal,
 		Records: recs, Row: e.Row, Settle: e.Settle}, lease.patience())
 	return res, err

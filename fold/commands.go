@@ -216,3 +216,20 @@ func (f *Fold) resumeRequested(r chunk.Record, c *chunk.ResumeRequested) {
 		f.openTurn(&Command{ID: c.CommandID, Type: r.Type, Seq: r.Seq, Mode: c.Mode, CheckpointID: c.CheckpointID})
 	}
 }
+
+// Opener returns the id of the first command that begins a turn, or "".
+func Opener(chunks []chunk.Chunk) string {
+	for _, c := range chunks {
+		switch c := c.(type) {
+		case *chunk.UserMessage:
+			return c.CommandID
+		case *chunk.HistoryRewound:
+			return c.CommandID
+		case *chunk.ResumeRequested:
+			if c.Mode != chunk.ModeContinue && !c.NoRun {
+				return c.CommandID
+			}
+		}
+	}
+	return ""
+}
