@@ -8,6 +8,8 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -123,10 +125,10 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// serves runs a container's command with its environment, on a store of this test. All of the
-// paths have to answer with 200. Then it is asked to stop, which must not take longer than the
-// container gets.
-func serves(t *testing.T, env, args []string, paths []string, grace time.Duration) {
+// serves runs a container's command with its environment, on a store of this test unless one is
+// named. All of the paths have to answer with 200. Then it is asked to stop, which must not
+// take longer than the container gets.
+func serves(t *testing.T, store string, env, args []string, paths []string, grace time.Duration) {
 	t.Helper()
 	file, err := binary()
 	if err != nil {
@@ -139,13 +141,16 @@ func serves(t *testing.T, env, args []string, paths []string, grace time.Duratio
 	if len(args) == 0 {
 		args = i.args
 	}
+	if store == "" {
+		store = "sqlite:" + filepath.Join(t.TempDir(), "spool.db")
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	c := exec.CommandContext(ctx, file, args...)
 	var log bytes.Buffer
 	c.Stderr = &log
 	c.Env = append(append(append([]string{"PATH=" + os.Getenv("PATH")}, i.env...), env...),
-		"SPOOL_ADDR=127.0.0.1:0", "SPOOL_STORE=sqlite:"+filepath.Join(t.TempDir(), "spool.db"), "ANTHROPIC_API_KEY=", "OPENAI_API_KEY=")
+		"SPOOL_ADDR=127.0.0.1:0", "SPOOL_STORE="+store, "ANTHROPIC_API_KEY=", "OPENAI_API_KEY=")
 	out, err := c.StdoutPipe()
 	if err == nil {
 		err = c.Start()
@@ -212,7 +217,42 @@ func TestDockerfile(t *testing.T) {
 	if out, err := exec.Command(file, "--version").Output(); err != nil || string(out) != "spool 1.2.3\n" {
 		t.Errorf("%q, %v", out, err)
 	}
-	serves(t, nil, nil, nil, 30*time.Second)
+	serves(t, "", nil, nil, nil, 30*time.Second)
+}
+
+// startRedis runs the command of the Redis container on a free port of this machine, which it
+// returns with its host.
+func startRedis(t *testing.T, command []string) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := l.Addr().String()
+	_, port, _ := net.SplitHostPort(addr)
+	_ = l.Close()
+	c := exec.Command(command[0], append(slices.Clone(command[1:]), "--bind", "127.0.0.1", "--port", port, "--dir", t.TempDir())...)
+	out, err := c.StdoutPipe()
+	if err == nil {
+		err = c.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = c.Process.Kill()
+		_ = c.Wait()
+	})
+	var said strings.Builder
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		said.WriteString(lines.Text() + "\n")
+		if strings.Contains(lines.Text(), "Ready to accept connections") {
+			go func() { _, _ = io.Copy(io.Discard, out) }()
+			return addr
+		}
+	}
+	t.Fatalf("Redis did not start\n%s", &said)
+	return ""
 }
 
 func TestCompose(t *testing.T) {
@@ -226,6 +266,7 @@ func TestCompose(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	redis := startRedis(t, project.Services["redis"].Command)
 	n := 0
 	for name, s := range project.Services {
 		for of := range s.DependsOn {
@@ -249,7 +290,11 @@ func TestCompose(t *testing.T) {
 		if s.StopGracePeriod == nil {
 			t.Fatalf("%s has no grace period", name)
 		}
-		serves(t, env, s.Command, []string{"/healthz", "/readyz"}, time.Duration(*s.StopGracePeriod))
+		store := *s.Environment["SPOOL_STORE"]
+		if !strings.Contains(store, "redis:6379") {
+			t.Fatalf("%s is on %s", name, store)
+		}
+		serves(t, strings.Replace(store, "redis:6379", redis, 1), env, s.Command, []string{"/healthz", "/readyz"}, time.Duration(*s.StopGracePeriod))
 		if !strings.Contains(project.Configs["caddy"].Content, " "+name+":8080") {
 			t.Errorf("Caddy does not know %s", name)
 		}
@@ -338,5 +383,5 @@ func TestKubernetes(t *testing.T) {
 		}
 	}
 	grace := time.Duration(*pod.Spec.TerminationGracePeriodSeconds-c.Lifecycle.PreStop.Sleep.Seconds) * time.Second
-	serves(t, env, c.Args, paths, grace)
+	serves(t, "", env, c.Args, paths, grace)
 }

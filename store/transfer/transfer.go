@@ -1,6 +1,7 @@
 // Package transfer copies sessions between stores. A copy has the sequences, floors and
 // incarnation of its source, so that cursors stay valid, and larger epochs, so that owners
-// from before are refused.
+// from before are refused. In a store that has given out larger incarnations, the copy's is
+// larger, too, and readers are told to load the session once more.
 package transfer
 
 import (
