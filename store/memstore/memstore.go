@@ -38,7 +38,7 @@ type Options struct {
 
 // Store keeps logs in memory.
 type Store struct {
-	now    func() time.Time
+	clock  *contract.Clock
 	closed chan struct{}
 
 	mu       sync.RWMutex // guards the map, never held while a session is locked
@@ -53,12 +53,11 @@ type Store struct {
 
 // New returns an empty store.
 func New(o *Options) *Store {
-	s := &Store{now: time.Now, closed: make(chan struct{}), sessions: map[string]*session{},
-		claims: claims{sessions: map[string]string{}}}
-	if o != nil && o.Now != nil {
-		s.now = o.Now
+	if o == nil {
+		o = &Options{}
 	}
-	return s
+	return &Store{clock: contract.NewClock(o.Now), closed: make(chan struct{}), sessions: map[string]*session{},
+		claims: claims{sessions: map[string]string{}}}
 }
 
 // Close ends every waiting call; all later ones fail with [spool.ErrClosed].
@@ -75,7 +74,7 @@ func (s *Store) Close() error {
 // Volatile implements [spool.Volatile].
 func (s *Store) Volatile() {}
 
-func (s *Store) nowMilli() int64 { return s.now().UnixMilli() }
+func (s *Store) nowMilli() int64 { return s.clock.Now() }
 
 // usable returns why the store cannot be used, or nil. Every method calls it first.
 func (s *Store) usable(ctx context.Context) error {

@@ -191,7 +191,7 @@ func (s *Store) Sessions(ctx context.Context, q spool.SessionQuery) (spool.Sessi
 	if limit <= 0 {
 		limit = 100
 	}
-	page := spool.SessionPage{Now: s.now().UnixMilli()}
+	page := spool.SessionPage{Now: s.clock.Now()}
 	before := contract.IdleSince(q.Idle, page.Now)
 	if q.After != "" {
 		before = min(before, after.Updated)
@@ -235,7 +235,7 @@ func (s *Store) Sessions(ctx context.Context, q spool.SessionQuery) (spool.Sessi
 
 // Usage implements [spool.Measurer].
 func (s *Store) Usage(ctx context.Context, principal string) (u spool.Usage, err error) {
-	u.Now = s.now().UnixMilli()
+	u.Now = s.clock.Now()
 	sql, args := "SELECT count(*), sum(bytes), max(bytes), min(updated) FROM session WHERE listed <= +? AND hidden = 0", []driver.Value{int64(never)}
 	if principal != "" {
 		sql, args = sql+" AND principal = +? AND principal <> ''", append(args, principal)

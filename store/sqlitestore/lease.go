@@ -91,6 +91,9 @@ func (t *tx) wanted(c *spool.Claim, owner string) (id string, err error) {
 			return id, err
 		}
 	}
+	if t.now, err = t.w.s.hear(t.c); err != nil {
+		return "", err
+	}
 	sql, args := claimable(c, t.now)
 	if err := find(sql, args...); err != nil {
 		return "", err
@@ -109,6 +112,19 @@ func (st *state) repeats(c *spool.Claim, owner string) bool {
 func (st *state) granted(c *spool.Claim, now int64) spool.Lease {
 	return spool.Lease{Session: st.id, Epoch: st.head.Epoch, Owner: c.Owner, TTL: c.TTL, Head: st.head, Row: st.row, Now: now}
 }
+
+// hear returns the time. If another process's clock is ahead of this one's, the rows that
+// it has written tell so, the index to within ten seconds: see [state.heard].
+func (s *Store) hear(c *conn) (int64, error) {
+	var at int64
+	err := c.query(func(row []driver.Value) error {
+		at, _ = row[0].(int64)
+		return nil
+	}, latest, int64(never))
+	return s.clock.After(at * listPrecision), err
+}
+
+const latest = "SELECT listed FROM session WHERE listed <= +? AND hidden = 0 ORDER BY listed DESC LIMIT 1"
 
 // claimable selects the session that can be claimed for longest.
 func claimable(c *spool.Claim, now int64) (sql string, args []driver.Value) {
@@ -159,11 +175,15 @@ func (s *Store) Release(ctx context.Context, l spool.Lease) error {
 	})
 }
 
-// due says whether there is something to claim, and if not, when the next session
+// due says whether there is something to claim now, and if not, when the next session
 // gets ready, or never.
-func (s *Store) due(ctx context.Context, c *spool.Claim, now int64) (found bool, next int64, err error) {
+func (s *Store) due(ctx context.Context, c *spool.Claim) (found bool, now, next int64, err error) {
 	next = never
 	err = s.read(ctx, func(conn *conn) error {
+		var err error
+		if now, err = s.hear(conn); err != nil {
+			return err
+		}
 		sql, args := claimable(c, now)
 		if err := conn.query(func([]driver.Value) error { found = true; return nil }, sql, args...); err != nil || found {
 			return err
@@ -178,7 +198,7 @@ func (s *Store) due(ctx context.Context, c *spool.Claim, now int64) (found bool,
 	if c.ExpiredFor > 0 { // a lease that is spared is ready already
 		next = min(next, now+contract.TTL(c.ExpiredFor))
 	}
-	return found, next, err
+	return found, now, next, err
 }
 
 // AwaitDue implements [spool.Leaser].
@@ -191,8 +211,7 @@ func (s *Store) AwaitDue(ctx context.Context, c spool.Claim) error {
 		if err := s.releaseDeadIfPossible(ctx); err != nil {
 			return false, 0, err
 		}
-		now := s.now().UnixMilli()
-		found, next, err := s.due(ctx, &c, now)
+		found, now, next, err := s.due(ctx, &c)
 		return found, contract.LookAgain(now, next), err
 	})
 }

@@ -87,7 +87,7 @@ func everyCall(t *testing.T, s *Store, round int) {
 		c.Owner = "p"
 		_, err = s.Claim(ctx, c)
 		ok(err)
-		_, _, err = s.due(ctx, &c, s.now().UnixMilli())
+		_, _, _, err = s.due(ctx, &c)
 		ok(err)
 	}
 	_, err = s.Head(ctx, id)
@@ -177,6 +177,7 @@ func TestQueryPlans(t *testing.T) {
 		readAll:  "record_seq",
 		readKept: "record_kept",
 		readBack: "record_kept",
+		latest:   "session_listed (listed<?)",
 		"SELECT min(ready) FROM session WHERE ready > +?":                                                                      "session_ready",
 		"SELECT ready, id FROM session WHERE ready IS NOT NULL AND ready <= +? ORDER BY ready LIMIT 1":                         "session_ready",
 		"SELECT ready, id FROM session WHERE ready IS NOT NULL AND ready <= +? AND agent IN ('',+?,+?) ORDER BY ready LIMIT 1": "session_ready",

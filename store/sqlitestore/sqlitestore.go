@@ -26,6 +26,7 @@ import (
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/store/contract"
 )
 
 var (
@@ -74,7 +75,7 @@ type Store struct {
 	path   string
 	paths  [len(suffixes)]string      // of the files of the database
 	files  [len(suffixes)]os.FileInfo // the files as they were opened
-	now    func() time.Time
+	clock  *contract.Clock
 	token  string // name of this store's mark in table unsynced
 	w      *writer
 	pool   pool
@@ -99,10 +100,7 @@ func open(path string, o *Options, boot string) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{path: abs, now: o.Now, closed: make(chan struct{}), pool: pool{turns: make(chan struct{}, readers)}}
-	if s.now == nil {
-		s.now = time.Now
-	}
+	s := &Store{path: abs, clock: contract.NewClock(o.Now), closed: make(chan struct{}), pool: pool{turns: make(chan struct{}, readers)}}
 	synchronous, err := o.synchronous()
 	if err != nil {
 		return nil, err

@@ -125,6 +125,7 @@ func (t *tx) session(id string) (*state, error) {
 	if st == nil {
 		st = &state{id: id, ready: never}
 	}
+	t.now = t.w.s.clock.After(st.heard())
 	t.w.cache[id] = st
 	return st, nil
 }
@@ -178,6 +179,9 @@ func (t *tx) create(st *state, principal string, hidden bool) error {
 	t.touch(st)
 	return err
 }
+
+// heard is the latest time of the store's clock that the row tells.
+func (st *state) heard() int64 { return max(st.updated, st.expires-st.ttl) }
 
 // readyAt returns the time from which the session can be claimed.
 func (st *state) readyAt() int64 {

@@ -150,7 +150,7 @@ func (w *writer) commit(group []*request) error {
 	if err := w.begin(group); err != nil {
 		return err
 	}
-	t := &tx{w: w, c: w.c, now: w.s.now().UnixMilli()}
+	t := &tx{w: w, c: w.c, now: w.s.clock.Now()}
 	err := func() error {
 		for _, r := range group {
 			if r.err = r.ctx.Err(); r.err != nil {

@@ -9,7 +9,8 @@ import (
 	"github.com/spool-run/spool/chunk"
 )
 
-// Promise: a clock that steps loses nothing, and takes no session from an owner who writes.
+// Promise: a clock that steps loses nothing, takes no session from an owner who writes, and
+// delays nothing by more than a lease's TTL.
 var clockChecks = []check{
 	{"Steps", func(t *testing.T, x *suite) {
 		if x.Advance == nil {
@@ -49,7 +50,7 @@ var clockChecks = []check{
 			t.Fatalf("claimed %+v", next)
 		}
 	}},
-	{"WhatIsDueComesBack", func(t *testing.T, x *suite) {
+	{"StepsBack", func(t *testing.T, x *suite) {
 		if x.Advance == nil {
 			return
 		}
@@ -59,16 +60,42 @@ var clockChecks = []check{
 		}
 		x.Advance(s, -time.Hour)
 		command(t, s, "b", "another")
-		if l := mustClaim(t, s, spool.Claim{Owner: "o", TTL: time.Minute}); l.Session != "b" {
-			t.Fatalf("claimed %+v", l)
-		}
-		x.Advance(s, time.Hour)
 		got := map[string]bool{}
-		for range 3 { // the lease on b has expired
+		for range 3 {
 			got[mustClaim(t, s, spool.Claim{Owner: "o", TTL: time.Minute}).Session] = true
 		}
 		if len(got) != 3 {
 			t.Fatalf("claimed %v", got)
 		}
+		x.Advance(s, -time.Hour)
+		put(t, s, spool.Append{Session: "a", Epoch: head(t, s, "a").Epoch, Writer: "w", Ordinal: 1,
+			Row: spool.Row{Status: chunk.StatusActive}})
+		_, err := claim(t, s, spool.Claim{Owner: "early"})
+		wantErr(t, err, spool.ErrNothingDue)
+		x.Advance(s, time.Minute)
+		for range 3 { // their owners have been silent for a TTL
+			l := mustClaim(t, s, spool.Claim{Owner: "next", TTL: time.Minute})
+			if l.Now < head(t, s, l.Session).Due {
+				t.Fatalf("claimed before it was due: %+v", l)
+			}
+		}
+	}},
+	{"PausesEndAfterAStepBack", func(t *testing.T, x *suite) {
+		if x.Advance == nil {
+			return
+		}
+		s := x.open(t)
+		command(t, s, "s", "c")
+		l := mustClaim(t, s, spool.Claim{Owner: "o", TTL: time.Minute})
+		put(t, s, spool.Append{Session: "s", Epoch: l.Epoch, Writer: "w", Ordinal: 1,
+			Row: spool.Row{Status: chunk.StatusPaused}, Settle: &spool.Settle{Seen: l.Head.Seq, Next: l.Now + 10*time.Minute.Milliseconds()}})
+		if err := leaser(t, s).Release(limit(t), l); err != nil {
+			t.Fatal(err)
+		}
+		x.Advance(s, -time.Hour)
+		_, err := claim(t, s, spool.Claim{Owner: "early"})
+		wantErr(t, err, spool.ErrNothingDue)
+		x.Advance(s, 10*time.Minute+time.Second)
+		mustClaim(t, s, spool.Claim{Owner: "next"})
 	}},
 }
