@@ -29,12 +29,13 @@ screenshots: deps
 fuzz:
 	scripts/fuzz 60s
 
-# The long ones: every kill, soaks of two and of five minutes, an hour of simulations, a
-# hundred cuts in a browser.
+# The long ones: every kill, soaks of two and of five minutes, a hundred runs on the nodes of
+# each store, an hour of simulations, a hundred cuts in a browser.
 chaos: deps
 	SPOOL_CHAOS=1 go test -count=1 -timeout 2h -run 'TestKill9|TestOutageAtEveryAppend|TestRecoveredRunsOnTheWire|TestProvider|TestReattach' ./runner
 	SPOOL_CHAOS=1 go test -race -count=1 -timeout 15m -run TestRunsSoak ./runner
 	SPOOL_SEEDS=1h SPOOL_LOSSES=1 go test -count=1 -timeout 2h -run TestSimulation ./sim
+	SPOOL_NODES=5m go test -race -tags nodes -count=1 -timeout 1h -v -run 'TestNodes$$' ./cmd/spool
 	SPOOL_SOAK=5m go test -race -count=1 -timeout 30m -run TestSoak ./cmd/spool
 	cd web/conformance && SPOOL_ROUNDS=20 SPOOL_EVERY=1 node --test kill9.test.mjs partial.test.mjs
 	cd web/conformance && for n in $$(seq 34); do node --test --test-name-pattern=mid-answer browser/page.test.mjs || exit 1; done

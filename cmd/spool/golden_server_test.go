@@ -41,11 +41,17 @@ func serveSpool(t *testing.T, db string, args ...string) *spoolServer {
 
 func serveSpoolGated(t *testing.T, db, gate string, args ...string) *spoolServer {
 	t.Helper()
+	return serveBinary(t, spoolPath(t), db, gate, args...)
+}
+
+// spoolPath is the build of spool that is tested.
+func spoolPath(t *testing.T) string {
+	t.Helper()
 	path, err := exec.LookPath("spool")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return serveBinary(t, path, db, gate, args...)
+	return path
 }
 
 // serveBinary does so with another build of spool.
@@ -53,8 +59,16 @@ func serveBinary(t *testing.T, path, db, gate string, args ...string) *spoolServ
 	t.Helper()
 	flags := []string{"serve", "--addr", "127.0.0.1:0", "--store", "sqlite:" + db, "--demo-rate", "0", "--model", "scripted?background=0", "--replay-grace", "1000000h",
 		"--heartbeat", "1h", "--write-timeout", "1h", "--lease-ttl", "1h", "--trace-age", "0", "--trace-records", "0", "--merlin-pacing", "none", "--linger=-1s"}
-	s := &spoolServer{t: t, cmd: exec.Command(path, append(flags, args...)...), log: &lines{}}
-	s.cmd.Env = append(os.Environ(), "SPOOL_TEST_GATE="+gate, "OPENAI_API_KEY=", "OPENAI_BASE_URL=", "OPENAI_MODEL=", "ANTHROPIC_API_KEY=", "ANTHROPIC_BASE_URL=", "ANTHROPIC_MODEL=")
+	return startSpool(t, path, []string{"SPOOL_TEST_GATE=" + gate}, append(flags, args...)...)
+}
+
+// startSpool starts a build with variables beside those of this process, but for those that
+// name a provider, and waits for the server's URL.
+func startSpool(t *testing.T, path string, env []string, args ...string) *spoolServer {
+	t.Helper()
+	s := &spoolServer{t: t, cmd: exec.Command(path, args...), log: &lines{}}
+	s.cmd.Env = append(os.Environ(), "OPENAI_API_KEY=", "OPENAI_BASE_URL=", "OPENAI_MODEL=", "ANTHROPIC_API_KEY=", "ANTHROPIC_BASE_URL=", "ANTHROPIC_MODEL=")
+	s.cmd.Env = append(s.cmd.Env, env...)
 	s.cmd.Stderr = s.log
 	out, err := s.cmd.StdoutPipe()
 	if err == nil {

@@ -1,0 +1,34 @@
+//go:build nodes
+
+package main
+
+import (
+	"path/filepath"
+	"testing"
+)
+
+// sharedStore is a store that several nodes use at once.
+type sharedStore struct {
+	name  string
+	start func(t *testing.T) storeServers
+}
+
+// storeServers are the servers of a store, which the test has started.
+type storeServers struct {
+	// addrs are where nodes connect, the first node to the first one, and so on around. A
+	// store without connections has none.
+	addrs []string
+	// url is the --store of a node whose connections go to an address.
+	url func(addr string) string
+	// crash kills the server that leads with kill -9, and starts it again. It is nil if the
+	// store has no server.
+	crash func()
+}
+
+// sharedStores are the stores of TestNodes.
+var sharedStores = []sharedStore{
+	{"sqlite", func(t *testing.T) storeServers {
+		db := filepath.Join(t.TempDir(), "nodes.db")
+		return storeServers{url: func(string) string { return "sqlite:" + db }}
+	}},
+}
