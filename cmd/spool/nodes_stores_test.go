@@ -5,6 +5,8 @@ package main
 import (
 	"path/filepath"
 	"testing"
+
+	"github.com/spool-run/spool/internal/engines"
 )
 
 // sharedStore is a store that several nodes use at once.
@@ -31,4 +33,16 @@ var sharedStores = []sharedStore{
 		db := filepath.Join(t.TempDir(), "nodes.db")
 		return storeServers{url: func(string) string { return "sqlite:" + db }}
 	}},
+	{"redis", func(t *testing.T) storeServers {
+		s := engines.Redis(t)
+		return oneServer(s, func(addr string) string { return "redis://" + addr })
+	}},
+}
+
+// oneServer is a store of one server, which has all its data after a kill.
+func oneServer(s *engines.Server, url func(addr string) string) storeServers {
+	return storeServers{addrs: []string{s.Addr()}, url: url, crash: func() {
+		s.Kill()
+		s.Start()
+	}}
 }
