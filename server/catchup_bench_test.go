@@ -48,9 +48,35 @@ func TestCatchUpAllocations(t *testing.T) {
 	}
 }
 
+// A batch of a reader that catches up is one write and one flush: each of them ends with
+// packets of its own.
+func TestCatchUpWrites(t *testing.T) {
+	const records = 10_000
+	out := counter{header: http.Header{}}
+	finishedServer(t, memstore.New(nil), records).ServeHTTP(&out, httptest.NewRequest("GET", "/stream/s", nil))
+	// A batch has at least 64 KiB. The opening and the last one may be shorter, as may be those
+	// that come from the shared frames.
+	if most := out.n/(64<<10) + 8; out.flushes > most || out.writes > most {
+		t.Errorf("%d writes and %d flushes for %d bytes, want at most %d", out.writes, out.flushes, out.n, most)
+	}
+}
+
 // finishedLog makes a log of so many records and returns a function that reads it and
 // returns the length.
 func finishedLog(tb testing.TB, store spool.Store, records int) (read func() int) {
+	srv := finishedServer(tb, store, records)
+	return func() int {
+		out := counter{header: http.Header{}}
+		srv.ServeHTTP(&out, httptest.NewRequest("GET", "/stream/s", nil))
+		if out.n < records*100 {
+			tb.Fatalf("only %d bytes", out.n)
+		}
+		return out.n
+	}
+}
+
+// finishedServer makes a log of so many records, and a server that has it.
+func finishedServer(tb testing.TB, store spool.Store, records int) *server.Server {
 	const batch = 1000
 	logs := spool.NewLogs(store, nil)
 	tb.Cleanup(func() { logs.Close() })
@@ -76,23 +102,17 @@ func finishedLog(tb testing.TB, store spool.Store, records int) (read func() int
 		post("/stream/s", body, seq)
 	}
 	post("/stream/s", `{"type":"end"}`, records)
-	return func() int {
-		out := counter{header: http.Header{}}
-		srv.ServeHTTP(&out, httptest.NewRequest("GET", "/stream/s", nil))
-		if out.n < records*100 {
-			tb.Fatalf("only %d bytes", out.n)
-		}
-		return out.n
-	}
+	return srv
 }
 
-// counter is a response of which only the length is kept.
+// counter is a response of which only the length is kept, and how it was written.
 type counter struct {
-	header http.Header
-	n      int
+	header          http.Header
+	n               int
+	writes, flushes int
 }
 
 func (c *counter) Header() http.Header         { return c.header }
 func (c *counter) WriteHeader(int)             {}
-func (c *counter) Flush()                      {}
-func (c *counter) Write(p []byte) (int, error) { c.n += len(p); return len(p), nil }
+func (c *counter) Flush()                      { c.flushes++ }
+func (c *counter) Write(p []byte) (int, error) { c.n += len(p); c.writes++; return len(p), nil }

@@ -24,8 +24,8 @@ const (
 )
 
 // writeBytes bounds one write under one deadline, so that a slow reader does not count
-// as stalled.
-const writeBytes = 32 << 10
+// as stalled. A batch of a reader that catches up fits, so it is one chunk of the response.
+const writeBytes = 72 << 10
 
 // An EventSource that is disconnected waits as long as its stream has said in its retry
 // field. Each stream says another time, so that the readers of a server that dies do not
@@ -174,7 +174,12 @@ type sink struct {
 	n       int64
 }
 
+// write sends p. Its pieces are flushed once, at the end: each flush ends with a packet of
+// its own, which wakes the client for the last bytes of a chunk.
 func (k *sink) write(p []byte) error {
+	if len(p) == 0 {
+		return nil
+	}
 	for len(p) > 0 {
 		piece := p[:min(len(p), writeBytes)]
 		p = p[len(piece):]
@@ -186,9 +191,9 @@ func (k *sink) write(p []byte) error {
 		if err != nil {
 			return err
 		}
-		if err := k.rc.Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
-			return err
-		}
+	}
+	if err := k.rc.Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return err
 	}
 	return nil
 }

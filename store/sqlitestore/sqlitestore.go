@@ -187,7 +187,9 @@ func (s *Store) read(ctx context.Context, fn func(c *conn) error) error {
 		if err := s.inPlace(); err != nil {
 			return err
 		}
-		opened, err := dial(s.path, "query_only = ON", "cache_size = -16384")
+		// Each commit of another connection empties the cache, so a large one would have to
+		// be allocated again for every log that is read.
+		opened, err := dial(s.path, "query_only = ON", "cache_size = -1024")
 		if err != nil {
 			return translate(err)
 		}
