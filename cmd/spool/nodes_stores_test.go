@@ -17,11 +17,10 @@ type sharedStore struct {
 
 // storeServers are the servers of a store, which the test has started.
 type storeServers struct {
-	// addrs are where nodes connect, the first node to the first one, and so on around. A
-	// store without connections has none.
+	// addrs are where the servers listen. A store without connections has none.
 	addrs []string
-	// url is the --store of a node whose connections go to an address.
-	url func(addr string) string
+	// url is the --store of a node that reaches the servers at other addresses.
+	url func(addrs []string) string
 	// crash kills the server that leads with kill -9, and starts it again. It is nil if the
 	// store has no server.
 	crash func()
@@ -31,7 +30,7 @@ type storeServers struct {
 var sharedStores = []sharedStore{
 	{"sqlite", func(t *testing.T) storeServers {
 		db := filepath.Join(t.TempDir(), "nodes.db")
-		return storeServers{url: func(string) string { return "sqlite:" + db }}
+		return storeServers{url: func([]string) string { return "sqlite:" + db }}
 	}},
 	{"redis", func(t *testing.T) storeServers {
 		s := engines.Redis(t)
@@ -41,7 +40,7 @@ var sharedStores = []sharedStore{
 
 // oneServer is a store of one server, which has all its data after a kill.
 func oneServer(s *engines.Server, url func(addr string) string) storeServers {
-	return storeServers{addrs: []string{s.Addr()}, url: url, crash: func() {
+	return storeServers{addrs: []string{s.Addr()}, url: func(addrs []string) string { return url(addrs[0]) }, crash: func() {
 		s.Kill()
 		s.Start()
 	}}

@@ -77,7 +77,7 @@ type clusterNode struct {
 	addr   string // HOST:PORT, the same after every start
 	store  string
 	server *spoolServer
-	proxy  *netcut.Proxy // of its connections to the store; nil if there are none
+	net    []*netcut.Proxy // its connections to each of the store's servers
 }
 
 // nodesRun is a session with one turn.
@@ -100,19 +100,19 @@ func newCluster(t *testing.T, s sharedStore) *cluster {
 		}
 	}
 	c.rnd = rand.New(rand.NewPCG(c.seed, 0))
-	for i := range nodeCount {
+	for range nodeCount {
 		n := &clusterNode{addr: engines.Loopback(engines.FreePort(t))}
 		n.url = "http://" + n.addr
-		to := ""
-		if addrs := c.servers.addrs; len(addrs) > 0 {
-			p, err := netcut.Start(addrs[i%len(addrs)])
+		var through []string
+		for _, addr := range c.servers.addrs {
+			p, err := netcut.Start(addr)
 			if err != nil {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { _ = p.Close() })
-			n.proxy, to = p, p.Addr()
+			n.net, through = append(n.net, p), append(through, p.Addr())
 		}
-		n.store = c.servers.url(to)
+		n.store = c.servers.url(through)
 		c.nodes = append(c.nodes, n)
 		c.start(n)
 	}
@@ -265,7 +265,7 @@ func (c *cluster) shuffled() []clusterFault {
 		}},
 		{"a run is stopped", (*cluster).stop},
 	}
-	if c.nodes[0].proxy != nil {
+	if len(c.servers.addrs) > 0 {
 		list = append(list, connectionFaults...)
 	}
 	if c.servers.crash != nil {
@@ -281,7 +281,11 @@ func (c *cluster) shuffled() []clusterFault {
 
 // connectionFaults happen to the connections of a node with the store.
 var connectionFaults = []clusterFault{
-	{"connections are cut", func(c *cluster) { c.victim().proxy.Cut() }},
+	{"connections are cut", func(c *cluster) {
+		for _, p := range c.victim().net {
+			p.Cut()
+		}
+	}},
 	{"connections are cut in a request", func(c *cluster) {
 		c.cut(netcut.Request, 1+c.rnd.Int64N(600))
 	}},
@@ -294,17 +298,37 @@ var connectionFaults = []clusterFault{
 
 // during has a fault of a node's connections last for longer than a lease.
 func (c *cluster) during(begin func(*netcut.Proxy)) {
-	p := c.victim().proxy
-	begin(p)
+	n := c.victim()
+	for _, p := range n.net {
+		begin(p)
+	}
 	time.Sleep(2 * nodeLease)
-	p.Restore()
+	for _, p := range n.net {
+		p.Restore()
+	}
 }
 
+// cut cuts the node's connections with the first server that gets or sends so many bytes.
 func (c *cluster) cut(d netcut.Direction, n int64) {
+	victim := c.victim()
+	first := make(chan struct{}, len(victim.net))
+	for _, p := range victim.net {
+		cut := p.CutAfter(d, n)
+		go func() {
+			select {
+			case <-cut:
+				first <- struct{}{}
+			case <-c.t.Context().Done():
+			}
+		}()
+	}
 	select {
-	case <-c.victim().proxy.CutAfter(d, n):
+	case <-first:
 	case <-time.After(patience):
 		c.t.Error("nothing is sent to the store")
+	}
+	for _, p := range victim.net {
+		p.Restore()
 	}
 }
 
