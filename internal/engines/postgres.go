@@ -1,0 +1,109 @@
+//go:build unix
+
+package engines
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"syscall"
+	"testing"
+)
+
+// Postgres starts a PostgreSQL server with the database "postgres" and the role "spool", which
+// needs no password. It does not sync to the disk, which only a loss of power would tell.
+// Further arguments are settings: "-c", "max_connections=50". Stop shuts it down in PostgreSQL's
+// fast mode; StopWith(syscall.SIGQUIT) is the immediate mode.
+func Postgres(t testing.TB, args ...string) *Server {
+	t.Helper()
+	return Start(t, Engine{
+		Name: "postgres",
+		Prepare: func(dir string) error {
+			if err := giveToPostgres(dir); err != nil {
+				return err
+			}
+			init := asPostgres(postgresProgram("initdb"), "-D", filepath.Join(dir, "data"), "-U", "spool", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
+			init.Dir = dir
+			if out, err := init.CombinedOutput(); err != nil {
+				return fmt.Errorf("initdb: %w\n%s", err, out)
+			}
+			return nil
+		},
+		Command: func(dir string, port int) *exec.Cmd {
+			all := []string{"-D", filepath.Join(dir, "data"), "-p", strconv.Itoa(port), "-k", dir,
+				"-c", "listen_addresses=127.0.0.1", "-c", "fsync=off", "-c", "shared_buffers=64MB", "-c", "max_connections=400"}
+			cmd := asPostgres(postgresProgram("postgres"), append(all, args...)...)
+			cmd.Dir = dir
+			return cmd
+		},
+		Ready: func(ctx context.Context, addr string) error {
+			host, port, err := net.SplitHostPort(addr)
+			if err != nil {
+				return err
+			}
+			return exec.CommandContext(ctx, postgresProgram("pg_isready"), "-q", "-h", host, "-p", port, "-U", "spool", "-d", "postgres").Run()
+		},
+		Stop: syscall.SIGINT,
+	})
+}
+
+// PostgresURL is the address of the server's database.
+func PostgresURL(addr string) string {
+	return "postgres://spool@" + addr + "/postgres?sslmode=disable"
+}
+
+// postgresProgram finds a program of the newest PostgreSQL. Debian has only some of them in the
+// path.
+func postgresProgram(name string) string {
+	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/" + name)
+	if len(found) > 0 {
+		return slices.Max(found)
+	}
+	return name
+}
+
+// asPostgres is a command that does not run as root, which PostgreSQL refuses.
+func asPostgres(name string, args ...string) *exec.Cmd {
+	cmd := exec.Command(name, args...)
+	if uid, gid, err := postgresUser(); err == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}
+	}
+	return cmd
+}
+
+var errNotRoot = errors.New("not root")
+
+// postgresUser returns the user that runs the server if this process is root's.
+func postgresUser() (uid, gid int, err error) {
+	if os.Getuid() != 0 {
+		return 0, 0, errNotRoot
+	}
+	u, err := user.Lookup("postgres")
+	if err != nil {
+		return 0, 0, err
+	}
+	uid, err = strconv.Atoi(u.Uid)
+	if err != nil {
+		return 0, 0, err
+	}
+	gid, err = strconv.Atoi(u.Gid)
+	return uid, gid, err
+}
+
+func giveToPostgres(dir string) error {
+	uid, gid, err := postgresUser()
+	if errors.Is(err, errNotRoot) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return os.Chown(dir, uid, gid)
+}
