@@ -38,6 +38,8 @@ var drivers = []driver{
 	{scheme: "sqlite", form: "sqlite:PATH", open: openSQLite, exists: existsSQLite},
 	{scheme: "redis", form: "redis://HOST", open: openRedis},
 	{scheme: "rediss", open: openRedis},
+	{scheme: "postgres", form: "postgres://HOST/DATABASE", open: openPostgres},
+	{scheme: "postgresql", open: openPostgres},
 	{scheme: "memory", form: "memory", open: openMemory, brief: true},
 }
 

@@ -107,3 +107,25 @@ func giveToPostgres(dir string) error {
 	}
 	return os.Chown(dir, uid, gid)
 }
+
+// PostgresRecover makes a stopped server's next start end as a promotion does: in a new
+// timeline.
+func PostgresRecover(t testing.TB, s *Server) {
+	t.Helper()
+	data := filepath.Join(s.Dir(), "data")
+	signal := filepath.Join(data, "recovery.signal")
+	err := os.WriteFile(signal, nil, 0o600)
+	if err == nil {
+		err = giveToPostgres(signal)
+	}
+	if err == nil {
+		var f *os.File
+		if f, err = os.OpenFile(filepath.Join(data, "postgresql.auto.conf"), os.O_APPEND|os.O_WRONLY, 0); err == nil {
+			_, err = f.WriteString("restore_command = 'false'\n")
+			err = errors.Join(err, f.Close())
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}

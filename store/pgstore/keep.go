@@ -176,10 +176,10 @@ func (s *Store) Sessions(ctx context.Context, q spool.SessionQuery) (spool.Sessi
 	var page spool.SessionPage
 	err = s.read(ctx, func(ctx context.Context, c *pgx.Conn) error {
 		page = spool.SessionPage{}
-		if err := c.QueryRow(ctx, clock).Scan(&page.Now); err != nil {
+		var err error
+		if page.Now, err = s.time(ctx, c); err != nil {
 			return err
 		}
-		page.Now += s.offset()
 		sql, args := listing(&q, after, limit, page.Now)
 		rows, err := c.Query(ctx, sql, args...)
 		if err != nil {
@@ -245,14 +245,15 @@ func (s *Store) Session(ctx context.Context, session string) (spool.SessionInfo,
 
 // Usage implements [spool.Measurer].
 func (s *Store) Usage(ctx context.Context, principal string) (u spool.Usage, err error) {
-	sql, args := "SELECT count(*), coalesce(sum(bytes), 0)::bigint, coalesce(max(bytes), 0), coalesce(min(updated), 0), ("+clock+") FROM session WHERE listed IS NOT NULL AND NOT hidden", []any(nil)
+	sql, args := "SELECT count(*), coalesce(sum(bytes), 0)::bigint, coalesce(max(bytes), 0), coalesce(min(updated), 0) FROM session WHERE listed IS NOT NULL AND NOT hidden", []any(nil)
 	if principal != "" {
 		sql, args = sql+" AND principal = $1 AND principal <> ''", []any{principal}
 	}
 	err = s.read(ctx, func(ctx context.Context, c *pgx.Conn) error {
-		err := c.QueryRow(ctx, sql, args...).Scan(&u.Sessions, &u.Bytes, &u.Largest, &u.Oldest, &u.Now)
-		u.Now += s.offset()
-		return err
+		if u.Now, err = s.time(ctx, c); err != nil {
+			return err
+		}
+		return c.QueryRow(ctx, sql, args...).Scan(&u.Sessions, &u.Bytes, &u.Largest, &u.Oldest)
 	})
 	return u, err
 }

@@ -74,7 +74,11 @@ func (t *tx) wanted(c *spool.Claim) (*state, error) {
 			return st, nil
 		}
 	}
-	sql, args := claimable(c, t.now)
+	now, err := t.s.time(t.ctx, t.c)
+	if err != nil {
+		return nil, err
+	}
+	sql, args := claimable(c, now)
 	id = ""
 	if err := none(t.c.QueryRow(t.ctx, sql+" FOR UPDATE SKIP LOCKED", args...).Scan(&id)); err != nil {
 		return nil, err
@@ -141,10 +145,10 @@ func (s *Store) Release(ctx context.Context, l spool.Lease) error {
 // gets ready, or never.
 func (s *Store) due(ctx context.Context, c *spool.Claim) (found bool, now, next int64, err error) {
 	err = s.read(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-		if err := conn.QueryRow(ctx, clock).Scan(&now); err != nil {
+		var err error
+		if now, err = s.time(ctx, conn); err != nil {
 			return err
 		}
-		now += s.offset()
 		sql, args := claimable(c, now)
 		b := &pgx.Batch{}
 		b.Queue(sql, args...).Query(func(rows pgx.Rows) error {

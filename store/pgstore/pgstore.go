@@ -80,6 +80,7 @@ type Store struct {
 	shift           func() time.Duration
 	times           func() int
 	losses          atomic.Int64
+	clock           ticker
 
 	hub      *watch.Hub
 	claimers watch.Claimers

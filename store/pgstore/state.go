@@ -146,12 +146,33 @@ func (t *tx) lock(begin bool, needs []need) error {
 	if len(ids) > 0 {
 		b.Queue("SELECT s.id, w.name, w.ordinal, w.first, w.last FROM unnest($1::text[], $2::text[]) AS q (id, name) JOIN session s ON s.id = q.id JOIN writer w ON w.sid = s.sid AND w.name = q.name", ids, names).Query(t.scanWriters)
 	}
+	floor := t.s.clock.floor()
 	b.Queue(clock).QueryRow(func(row pgx.Row) error {
-		err := row.Scan(&t.now)
-		t.now += t.s.offset()
-		return err
+		var wall int64
+		if err := row.Scan(&wall); err != nil {
+			return err
+		}
+		for _, st := range t.states { // other processes' times
+			floor = max(floor, st.updated, st.expires-st.ttl)
+		}
+		t.now = t.s.clock.at(wall+t.s.offset(), floor)
+		return nil
 	})
 	return t.c.SendBatch(t.ctx, b).Close()
+}
+
+// heard is a time that other processes have given out, to within ten seconds.
+const heard = "SELECT " + listPrecisionText + " * coalesce((SELECT listed FROM session WHERE listed IS NOT NULL AND NOT hidden ORDER BY listed DESC LIMIT 1), 0)"
+
+// time asks for the time.
+func (s *Store) time(ctx context.Context, c *pgx.Conn) (int64, error) {
+	floor := s.clock.floor()
+	var wall, other int64
+	err := c.QueryRow(ctx, "SELECT ("+clock+"), ("+heard+")").Scan(&wall, &other)
+	if err != nil {
+		return 0, err
+	}
+	return s.clock.at(wall+s.offset(), max(floor, other)), nil
 }
 
 func (t *tx) scanWriters(rows pgx.Rows) error {
@@ -222,7 +243,10 @@ func (st *state) readyAt() int64 {
 
 // listPrecision is how exactly the indexes of listings know when a session was updated,
 // in milliseconds.
-const listPrecision = 10_000
+const (
+	listPrecision     = 10_000
+	listPrecisionText = "10000"
+)
 
 // renew extends the lease, if it was not released. An extension by less than a
 // thirty-second of the TTL is not worth an update of the index.
@@ -256,7 +280,7 @@ const (
 	saveSession   = `UPDATE session SET alive = $2, seq = $3, incarnation = $4, trace_floor = $5, floor = $6, epoch = $7, status = $8, due = $9,
  pending = $10, hidden = $11, principal = $12, version = $13, sid = $14, last_command = $15, agent = $16, title = $17, updated = $18::bigint, bytes = $19,
  lease_claim = $20, lease_owner = $21, lease_ttl = $22, lease_expires = $23, ready = nullif($24::bigint, 9223372036854775807), trace_trimmed = $25,
- trimmed = $26, writers = $27, listed = CASE WHEN $2 THEN $18::bigint / 10000 END WHERE id = $1`
+ trimmed = $26, writers = $27, listed = CASE WHEN $2 THEN $18::bigint / ` + listPrecisionText + ` END WHERE id = $1`
 	saveWriter = "INSERT INTO writer (sid, name, ordinal, first, last) VALUES ($1, $2, $3, $4, $5) ON CONFLICT (sid, name) DO UPDATE SET ordinal = excluded.ordinal, first = excluded.first, last = excluded.last"
 )
 
