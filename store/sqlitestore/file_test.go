@@ -275,12 +275,14 @@ func TestNeighboursOfAFailure(t *testing.T) {
 }
 
 // An append writes a page of each table and index that it changes, and no more:
-// the record's two, the session's and the writer's.
+// the record's two, the session's and the writer's. The appends are a second apart: that
+// each renews the lease changes the index of what can be claimed every quarter of a TTL only,
+// and the indexes of listings change every ten seconds.
 func TestPagesPerAppend(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "spool.db")
 	now := time.Now()
 	s := mustOpen(t, path, &Options{Now: func() time.Time { return now }}, "boot")
-	l, err := s.Claim(t.Context(), spool.Claim{Owner: "o", Session: "s", Force: true, TTL: time.Minute})
+	l, err := s.Claim(t.Context(), spool.Claim{Owner: "o", Session: "s", Force: true, TTL: spool.DefaultLeaseTTL})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -293,13 +295,52 @@ func TestPagesPerAppend(t *testing.T) {
 	}
 	before := frames()
 	for n := range uint64(100) {
-		a := spool.Append{Session: "s", Epoch: l.Epoch, Writer: "w", Ordinal: n + 1, Records: []chunk.Record{{Class: chunk.Trace, Data: []byte(`{"type":"text_delta","delta":"hello"}`)}}}
+		now = now.Add(time.Second)
+		a := spool.Append{Session: "s", Epoch: l.Epoch, Writer: "w", Ordinal: n + 1, Row: spool.Row{Status: chunk.StatusActive}, Records: []chunk.Record{{Class: chunk.Trace, Data: []byte(`{"type":"text_delta","delta":"hello"}`)}}}
 		if _, err := s.Append(t.Context(), a); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if n := frames() - before; n > 450 {
+	if n := frames() - before; n > 500 {
 		t.Errorf("100 appends wrote %d pages, want about 4 each", n)
+	}
+}
+
+// Between two updates of the index a lease is as long as ever, for those who claim and for
+// those who wait.
+func TestLeaseBeyondIndex(t *testing.T) {
+	now := time.UnixMilli(1e12)
+	s := mustOpen(t, filepath.Join(t.TempDir(), "spool.db"), &Options{Now: func() time.Time { return now }}, "boot")
+	l, err := s.Claim(t.Context(), spool.Claim{Owner: "o", Session: "s", Force: true, TTL: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	begin := func(ordinal uint64) {
+		t.Helper()
+		a := spool.Append{Session: "s", Epoch: l.Epoch, Writer: "w", Ordinal: ordinal, Row: spool.Row{Status: chunk.StatusActive}, Records: []chunk.Record{{Data: []byte(`{}`)}}}
+		if _, err := s.Append(t.Context(), a); err != nil {
+			t.Fatal(err)
+		}
+	}
+	begin(1)
+	now = now.Add(10 * time.Second)
+	begin(2) // until 70 s; the index says 60
+	st, err := s.state(t.Context(), "s")
+	if err != nil || st.expires-st.ready != 10_000 {
+		t.Fatalf("%+v, %v", st, err)
+	}
+	now = now.Add(59 * time.Second)
+	for _, session := range []string{"", "s"} {
+		if l, err := s.Claim(t.Context(), spool.Claim{Owner: "p", Session: session, TTL: time.Minute}); !errors.Is(err, spool.ErrNothingDue) {
+			t.Errorf("claimed a second before the lease expired: %+v, %v", l, err)
+		}
+	}
+	if found, _, next, err := s.due(t.Context(), &spool.Claim{Owner: "p", TTL: time.Minute}); found || next != st.expires || err != nil {
+		t.Errorf("due: %v, at %d, %v, want at %d", found, next, err, st.expires)
+	}
+	now = now.Add(time.Second)
+	if _, err := s.Claim(t.Context(), spool.Claim{Owner: "p", TTL: time.Minute}); err != nil {
+		t.Errorf("not claimed once the lease had expired: %v", err)
 	}
 }
 

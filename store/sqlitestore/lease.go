@@ -128,7 +128,7 @@ const latest = "SELECT listed FROM session WHERE listed <= +? AND hidden = 0 ORD
 
 // claimable selects the session that can be claimed for longest.
 func claimable(c *spool.Claim, now int64) (sql string, args []driver.Value) {
-	sql, args = "SELECT ready, id FROM session WHERE ready IS NOT NULL AND ready <= +?", []driver.Value{now}
+	sql, args = "SELECT ready, id FROM session WHERE ready IS NOT NULL AND ready <= +?1 AND +lease_expires <= +?1", []driver.Value{now}
 	if c.ExpiredFor > 0 {
 		sql, args = sql+" AND +lease_expires <= +?", append(args, now-contract.TTL(c.ExpiredFor))
 	}
@@ -175,6 +175,13 @@ func (s *Store) Release(ctx context.Context, l spool.Lease) error {
 	})
 }
 
+// When the next session can be claimed: the index has been brought to the end of its lease, or
+// has fallen behind it.
+const (
+	nextReady   = "SELECT min(ready) FROM session WHERE ready > +?"
+	nextExpired = "SELECT min(lease_expires) FROM session WHERE ready IS NOT NULL AND ready <= +?1 AND +lease_expires > +?1"
+)
+
 // due says whether there is something to claim now, and if not, when the next session
 // gets ready, or never.
 func (s *Store) due(ctx context.Context, c *spool.Claim) (found bool, now, next int64, err error) {
@@ -188,12 +195,16 @@ func (s *Store) due(ctx context.Context, c *spool.Claim) (found bool, now, next 
 		if err := conn.query(func([]driver.Value) error { found = true; return nil }, sql, args...); err != nil || found {
 			return err
 		}
-		return conn.query(func(row []driver.Value) error {
+		sooner := func(row []driver.Value) error {
 			if v, ok := row[0].(int64); ok {
-				next = v
+				next = min(next, v)
 			}
 			return nil
-		}, "SELECT min(ready) FROM session WHERE ready > +?", now)
+		}
+		if err := conn.query(sooner, nextReady, now); err != nil {
+			return err
+		}
+		return conn.query(sooner, nextExpired, now)
 	})
 	if c.ExpiredFor > 0 { // a lease that is spared is ready already
 		next = min(next, now+contract.TTL(c.ExpiredFor))

@@ -22,7 +22,7 @@ const (
 // blobs but no log yet. trace_trimmed and trimmed tell how far the records below
 // trace_floor and floor have been removed. lease_owner begins with a token and a space if
 // its process keeps the file PATH-owner-TOKEN locked. ready is the time from which the session
-// can be claimed. listed is updated in units of ten seconds, and NULL for a deleted
+// can be claimed, but not before its lease has expired. listed is updated in units of ten seconds, and NULL for a deleted
 // session: listings walk its indexes, which therefore change at most once in ten seconds.
 // bytes is the size of the session's records and blobs.
 const schema = `

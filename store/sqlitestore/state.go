@@ -31,8 +31,9 @@ type state struct {
 	expires int64
 
 	traceTrimmed, trimmed uint64
-	ready                 int64 // as stored
+	claimable             int64 // readyAt when the row was last stored
 	// As stored, of the indexed columns.
+	ready     int64
 	principal string
 	status    chunk.Status
 	listed    int64
@@ -79,6 +80,7 @@ func scanState(row []driver.Value) *state {
 	if v, ok := row[20].(int64); ok {
 		st.ready = v
 	}
+	st.claimable = st.readyAt()
 	st.principal, st.status, st.listed = st.row.Principal, st.head.Status, st.listedAt()
 	st.claimed = st.claim
 	return st
@@ -123,7 +125,7 @@ func (t *tx) session(id string) (*state, error) {
 		return nil, err
 	}
 	if st == nil {
-		st = &state{id: id, ready: never}
+		st = &state{id: id, ready: never, claimable: never}
 	}
 	t.now = t.w.s.clock.After(st.heard())
 	t.w.cache[id] = st
@@ -212,10 +214,9 @@ func number(b bool) int64 {
 	return 0
 }
 
-// renew extends the lease, if it was not released. An extension by less than a
-// thirty-second of the TTL is not worth an update of the index.
+// renew extends the lease, if it was not released.
 func (st *state) renew(now int64) {
-	if st.owner != "" && now+st.ttl-st.expires >= st.ttl/32 {
+	if st.owner != "" {
 		st.expires = now + st.ttl
 	}
 }
@@ -234,13 +235,14 @@ func (t *tx) save(st *state) error {
 	if !st.dirty {
 		return nil
 	}
-	ready := st.readyAt()
-	if ready < st.ready {
+	claimable := st.readyAt()
+	if claimable < st.claimable {
 		t.sooner++
 	}
+	ready := st.indexReady(claimable)
 	listed := st.listedAt()
 	indexed := ready != st.ready || st.row.Principal != st.principal || st.head.Status != st.status || listed != st.listed || st.claim != st.claimed
-	st.ready, st.principal, st.status, st.listed = ready, st.row.Principal, st.head.Status, listed
+	st.claimable, st.ready, st.principal, st.status, st.listed = claimable, ready, st.row.Principal, st.head.Status, listed
 	st.claimed = st.claim
 	h := &st.head
 	values := []driver.Value{
@@ -282,6 +284,16 @@ func (t *tx) save(st *state) error {
 	}
 	st.dirty = false
 	return nil
+}
+
+// indexReady returns what to store as ready for a session that can be claimed at a time. Each
+// append renews a lease, and only every quarter of a TTL is that worth an update of the index.
+// In between, ready is earlier than the end of the lease, which claims look at as well.
+func (st *state) indexReady(at int64) int64 {
+	if at == st.expires && at >= st.ready && at-st.ready < st.ttl/4 {
+		return st.ready
+	}
+	return at
 }
 
 // orNull returns NULL for never.
