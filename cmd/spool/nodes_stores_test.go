@@ -36,6 +36,7 @@ var sharedStores = []sharedStore{
 		s := engines.Redis(t)
 		return oneServer(s, func(addr string) string { return "redis://" + addr })
 	}},
+	{"postgres", func(t *testing.T) storeServers { return oneServer(engines.Postgres(t), engines.PostgresURL) }},
 }
 
 // oneServer is a store of one server, which has all its data after a kill.
