@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/chunk"
@@ -40,11 +41,26 @@ func (w *world) truth(session string) *truth {
 	return t
 }
 
-// plan is the shortest stream of the last turn.
+// shows reports whether a reader shows a turn of the log that is not the last one.
+func (t *truth) shows(r reader) bool {
+	for _, turn := range t.fold.Turns {
+		other := *t
+		if other.turn = turn; r.compare(&other) == "" && other.err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// plan is the shortest stream of the turn.
 func (t *truth) plan(p wire.Profile) (stream []byte) {
 	projector := p.Projector(wire.Subject{Turn: t.turn.ID, Agent: t.fold.Session, Resolve: func(v json.RawMessage) (json.RawMessage, error) { return v, nil }})
+	end := t.fold.Seq
+	if i := slices.Index(t.fold.Turns, t.turn); i+1 < len(t.fold.Turns) {
+		end = t.fold.Turns[i+1].Runs[0].Start - 1 // a message ends a pause, and is before what that adds
+	}
 	for _, r := range t.records {
-		if r.Seq <= t.turn.Start() {
+		if r.Seq <= t.turn.Start() || r.Seq > end {
 			continue
 		}
 		if _, err := projector.Apply(nil, r); err != nil {
@@ -63,16 +79,15 @@ func (t *truth) plan(p wire.Profile) (stream []byte) {
 }
 
 // compare holds what readers show of a turn that is over against the log.
-func (u *user) compare(readers []reader, losses int) {
+func (u *user) compare(readers []reader) {
 	t := u.w.truth(u.name)
-	if t.turn == nil && u.w.store.lost() > losses {
-		return
-	}
 	for _, r := range readers {
 		if t.err == nil && t.turn != nil {
 			wrong := r.compare(t)
-			if (u.w.store.lost() > losses || u.again) && wrong != "" { // it may show the turn before
-				u.says("%s, of a turn that was lost: %s", r, wrong)
+			// After a loss a turn that was over may have gone on, which a reader then shows.
+			// Positions that only count name no incarnation: they cannot tell.
+			if _, counted := r.(*counter); wrong != "" && u.w.store.lost() > 0 && (counted || t.shows(r)) {
+				u.says("%s does not show turn %s", r, t.turn.ID)
 				continue
 			}
 			if wrong != "" {

@@ -2,7 +2,7 @@
 // store, users, readers of every wire and producers, all in one process and in virtual
 // time. One seed decides what goes wrong: lost, late and doubled calls of the store,
 // outages, clocks that are wrong, nodes that die, drain and come back, connections that
-// are cut, and, with SPOOL_LOSSES, a store that is set back. When it is over, everything must be as
+// are cut, and a store that is set back. When it is over, everything must be as
 // docs/guarantees.md says.
 //
 // A failure prints its seed, what went wrong until then, and how to repeat it. A seed
@@ -26,9 +26,8 @@ import (
 )
 
 const (
-	envSeed   = "SPOOL_SEED"   // only this seed
-	envSeeds  = "SPOOL_SEEDS"  // how many seeds, or for how long: 5000, 1h
-	envLosses = "SPOOL_LOSSES" // if set, the store is also set back
+	envSeed  = "SPOOL_SEED"  // only this seed
+	envSeeds = "SPOOL_SEEDS" // how many seeds, or for how long: 5000, 1h
 )
 
 // Whatever goes wrong between nodes, store and clients: every run settles, each reader
@@ -61,7 +60,7 @@ func TestSimulation(t *testing.T) {
 		done++
 	}
 	t.Logf("%d seeds: %v", done, seen)
-	for _, what := range append(names[:setBack], "executor_superseded", "executor_handed_over", "step_discarded", "run_suspended", "stop_requested", "interrupt_requested",
+	for _, what := range append(names[:], "executor_superseded", "executor_handed_over", "step_discarded", "run_suspended", "stop_requested", "interrupt_requested",
 		"resume_requested", "history_rewound", "tool_approval_response", "tool_result_submitted", "subagent_end", "answer_started",
 		"read on aisdk 6", "read on aisdk 7", "read on aisdk, counted", "read on merlin-v1", "read on merlin-v2") {
 		if done >= 100 && seen[what] == 0 {

@@ -27,7 +27,7 @@ type user struct {
 	cursor spool.Cursor
 	run    string // that is open
 	stopAt int    // after so many records; -1: not
-	again  bool   // the message of this turn was lost, and sent again
+	losses int    // of the store, when it was last asked whether the turn is over
 	still  bool   // the conversation is over: it only reads
 }
 
@@ -70,7 +70,6 @@ func (u *user) live() {
 
 // turn sends a message and follows its answer, on all devices, until everything rests.
 func (u *user) turn() error {
-	losses := u.w.store.lost()
 	u.message++
 	m := client.Message{ID: fmt.Sprintf("%s-u%d", u.name, u.message)}
 	m.Text = scenes[u.chance.below(int64(len(scenes)))] + " in " + m.ID
@@ -78,7 +77,7 @@ func (u *user) turn() error {
 		m.ID, m.Edits = "", fmt.Sprintf("%s-u%d", u.name, u.message-1)
 		u.message--
 	}
-	u.stopAt, u.again = -1, false
+	u.stopAt = -1
 	if u.chance.happens(0.3) {
 		u.stopAt = len(u.seen) + int(u.chance.below(40))
 	}
@@ -114,7 +113,9 @@ func (u *user) turn() error {
 	if err != nil {
 		return err
 	}
-	u.compare(readers, losses)
+	if u.w.store.lost() == u.losses { // or some have left a log that was set back since
+		u.compare(readers)
+	}
 	return nil
 }
 
@@ -139,6 +140,7 @@ func (u *user) follow(id string, m client.Message) error {
 		if err := u.w.ctx.Err(); err != nil {
 			return fmt.Errorf("the log is not at rest after %d records, cursor %v: %w", len(u.seen), u.cursor, err)
 		}
+		u.losses = u.w.store.lost()
 		gone, err := u.readLog()
 		if err != nil {
 			return err
@@ -160,7 +162,6 @@ func (u *user) follow(id string, m client.Message) error {
 				return fmt.Errorf("message %s was taken and is not there", id)
 			}
 			u.says("%s is lost", id)
-			u.again = true
 			if m.Edits != "" {
 				m.Edits, m.ID = "", id
 			}

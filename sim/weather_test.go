@@ -2,7 +2,6 @@ package sim_test
 
 import (
 	"math/rand/v2"
-	"os"
 	"time"
 )
 
@@ -60,9 +59,8 @@ func newWeather(rnd *rand.Rand) weather {
 			w.trouble[i] = 1 + rnd.IntN(4)
 		}
 	}
-	// What is lost cannot be checked, so most seeds lose nothing. The users do not cope with
-	// every loss yet: now and then one waits for a turn that is gone.
-	if rnd.IntN(4) > 0 || os.Getenv(envLosses) == "" {
+	// What is lost cannot be checked, so most seeds lose nothing.
+	if rnd.IntN(4) > 0 {
 		w.trouble[setBack] = 0
 	}
 	return w
