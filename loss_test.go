@@ -268,6 +268,40 @@ func loss(t *testing.T, noticed bool, grown int) {
 	}
 }
 
+// A loss that the store does not notice and one process does is told to all others: also
+// to those that look only when the log has grown beyond what they knew.
+func TestLossIsToldToAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLosing(t, true)
+		known := l.here.Known()
+		elsewhere := l.process().Reader(spool.ReadOptions{Follow: true, Max: 1000})
+		if recs, err := elsewhere.Next(t.Context()); err != nil || uint64(len(recs)) != known.Seq {
+			t.Fatalf("%d records, %v", len(recs), err)
+		}
+		l.store.Set(l.early)
+		time.Sleep(time.Minute) // of the bubble's clock: its watchers look
+		h, err := l.store.Head(t.Context(), "s")
+		if err != nil || h.Incarnation <= known.Incarnation || h.Epoch <= known.Epoch {
+			t.Fatalf("the head after the loss is %+v, %v", h, err)
+		}
+		next := l.process()
+		l.write(l.claim(next), "new", 200)
+		if _, err := elsewhere.Next(t.Context()); !errors.Is(err, spool.ErrCursorAhead) {
+			t.Errorf("a reader of another process: %v", err)
+		}
+		late := l.process().Reader(spool.ReadOptions{After: spool.Cursor{Seq: known.Seq, Incarnation: known.Incarnation}, Follow: true})
+		if _, err := late.Next(t.Context()); !errors.Is(err, spool.ErrCursorAhead) {
+			t.Errorf("a client that comes back: %v", err)
+		}
+		l.wg.Wait()
+		l.same(l.here)
+		l.same(next)
+		if again, err := l.store.Head(t.Context(), "s"); err != nil || again.Incarnation != h.Incarnation {
+			t.Errorf("it was raised from %+v to %+v, %v", h, again, err)
+		}
+	})
+}
+
 // If the owner's own append is the first thing that tells of a loss, it is its last one,
 // also if it is as long as what was lost.
 func TestOwnerLearnsOfALoss(t *testing.T) {

@@ -113,7 +113,7 @@ type SessionInfo struct {
 // raises the epoch and ends the lease.
 //
 // A driver implements Store and, as far as its engine can, [Leaser], [Lister],
-// [Trimmer], [Expirer], [Measurer], [FoldStore], [BlobStore], [Importer], [Prober] and [Volatile]; package storetest holds the suite
+// [Trimmer], [Expirer], [Measurer], [FoldStore], [BlobStore], [Importer], [Prober], [Raiser] and [Volatile]; package storetest holds the suite
 // that all of them pass.
 type Store interface {
 	// Append writes a batch atomically and numbers it. Errors: [ErrSuperseded],
@@ -344,6 +344,14 @@ type Importer interface {
 	// [ErrSuperseded], [ErrExists] for a visible session, [chunk.ErrInvalid] for a part that
 	// does not fit, [chunk.ErrTooLarge] as for [Append].
 	Import(ctx context.Context, i Import) (Head, error)
+}
+
+// Raiser is the role of stores that can be told of a loss that they have not noticed.
+type Raiser interface {
+	// RaiseAbove raises the session's incarnation and epoch above those of known, a head
+	// from before the loss, and ends the lease, unless the incarnation is above known's
+	// already. It returns the head. [ErrNotFound] for an unknown session, [ErrUnsupported].
+	RaiseAbove(ctx context.Context, session string, known Head) (Head, error)
 }
 
 // Volatile is the role of stores that keep everything in memory.

@@ -129,12 +129,36 @@ func (t *tail) restartLocked(h Head, base uint64) {
 		if h.Incarnation <= t.head.Incarnation {
 			t.logs.Logger().Error("the store has lost records", "session", t.session,
 				"known", t.head.Seq, "stored", h.Seq, "incarnation", h.Incarnation)
+			known := t.head
+			t.logs.o.Go(func() { t.logs.spawn(func() { t.raise(known) }) }) // spawn takes a lock
 		}
 	}
 	t.head, t.known, t.missing = h, true, false
 	t.base, t.recs, t.size = base, nil, 0
 	t.cached.Set(0)
 	t.broadcastLocked()
+}
+
+// raise tells the store of a loss that only this process has noticed. All others, and their
+// readers, learn of it by the incarnation.
+func (t *tail) raise(known Head) {
+	store, ok := t.logs.store.(Raiser)
+	if !ok {
+		return
+	}
+	var h Head
+	since, ctx := t.seen(), WaitForStore(t.logs.ctx)
+	err := t.logs.retry(ctx, t.session, func() error {
+		return t.logs.call(ctx, t.session, func(ctx context.Context) (err error) {
+			h, err = store.RaiseAbove(ctx, t.session, known)
+			return err
+		})
+	})
+	if err == nil {
+		t.observe(h, since)
+	} else if !errors.Is(err, ErrUnsupported) {
+		t.logs.Logger().Warn("cannot tell the store of a loss", "session", t.session, "error", err)
+	}
 }
 
 // owner is the owner of a lease in this process.

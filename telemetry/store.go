@@ -48,6 +48,16 @@ func (t *Telemetry) Store(s FullStore) FullStore {
 	return m
 }
 
+// RaiseAbove implements [spool.Raiser].
+func (m *measured) RaiseAbove(ctx context.Context, session string, known spool.Head) (h spool.Head, err error) {
+	raiser, ok := m.FullStore.(spool.Raiser)
+	if !ok {
+		return h, spool.ErrUnsupported.With(session, nil)
+	}
+	m.call(ctx, "raise_above", func() error { h, err = raiser.RaiseAbove(ctx, session, known); return err })
+	return h, err
+}
+
 // inMemory is the role [spool.Volatile].
 type inMemory struct{}
 

@@ -87,6 +87,17 @@ func SetDue(h *spool.Head, command *uint64, a *spool.Append, now int64) {
 	}
 }
 
+// RaiseAbove raises a head above one that was given out before a loss, as
+// [spool.Raiser] says. It reports whether it changed anything: then there is no lease any
+// more, and no append is a repeat.
+func RaiseAbove(h *spool.Head, known spool.Head) bool {
+	if h.Incarnation > known.Incarnation {
+		return false
+	}
+	h.Incarnation, h.Epoch = known.Incarnation+Generation, max(h.Epoch, known.Epoch)+Generation
+	return true
+}
+
 // RaiseFloors changes the floors as a trim asks. Floors never fall.
 func RaiseFloors(h *spool.Head, traceFloor, floor uint64) {
 	h.Floor = max(h.Floor, min(floor, h.Seq))

@@ -2,9 +2,11 @@ package memstore
 
 import (
 	"container/heap"
+	"context"
 	"maps"
 	"slices"
 
+	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/store/contract"
 )
 
@@ -58,6 +60,28 @@ func (s *Store) Raise() {
 		s.due.update(ss)
 		ss.mu.Unlock()
 	}
+}
+
+// RaiseAbove implements [spool.Raiser].
+func (s *Store) RaiseAbove(ctx context.Context, session string, known spool.Head) (spool.Head, error) {
+	if err := s.usable(ctx); err != nil {
+		return spool.Head{}, err
+	}
+	ss := s.find(session)
+	if ss == nil {
+		return spool.Head{}, spool.ErrNotFound.With(session, nil)
+	}
+	defer ss.mu.Unlock()
+	if !ss.exists {
+		return spool.Head{}, spool.ErrNotFound.With(session, nil)
+	}
+	if contract.RaiseAbove(&ss.head, known) {
+		s.claims.replace(ss.id, ss.lease.claim, "")
+		ss.lease, ss.writers = lease{}, nil
+		ss.changed()
+		s.due.update(ss)
+	}
+	return ss.head, nil
 }
 
 // raise begins another generation of the session's incarnations and epochs.

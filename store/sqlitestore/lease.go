@@ -182,6 +182,28 @@ const (
 	nextExpired = "SELECT min(lease_expires) FROM session WHERE ready IS NOT NULL AND ready <= +?1 AND +lease_expires > +?1"
 )
 
+// RaiseAbove implements [spool.Raiser].
+func (s *Store) RaiseAbove(ctx context.Context, session string, known spool.Head) (spool.Head, error) {
+	h := new(spool.Head)
+	err := s.write(ctx, 1, func(t *tx) error {
+		st, err := t.existing(session)
+		if err != nil {
+			return err
+		}
+		if contract.RaiseAbove(&st.head, known) {
+			if err := t.c.exec("DELETE FROM writer WHERE sid = +?", st.sid); err != nil {
+				return err
+			}
+			st.writers = map[string]*written{}
+			st.release()
+			t.touch(st)
+		}
+		*h = st.head
+		return nil
+	})
+	return *h, err
+}
+
 // due says whether there is something to claim now, and if not, when the next session
 // gets ready, or never.
 func (s *Store) due(ctx context.Context, c *spool.Claim) (found bool, now, next int64, err error) {

@@ -101,6 +101,37 @@ func setBack(run func(*testing.T, *past)) func(*testing.T, *suite) {
 // Promise: if the engine is set back to an earlier state, nothing that was given out is
 // given out again, and those who knew what is lost are told.
 var rewindChecks = []check{
+	{"OthersNotice", func(t *testing.T, x *suite) {
+		s := x.open(t)
+		raiser, ok := s.(spool.Raiser)
+		if !ok {
+			return
+		}
+		_, err := raiser.RaiseAbove(limit(t), "none", spool.Head{Incarnation: 1})
+		wantErr(t, err, spool.ErrNotFound)
+		l := own(t, s, "s", "o")
+		a := spool.Append{Session: "s", Epoch: l.Epoch, Writer: "w", Ordinal: 1, Records: recs(chunk.Trace, "r", 3), Row: spool.Row{Status: chunk.StatusActive}}
+		known := put(t, s, a).Head
+		waits := startWait(limit(t), s, "s", known)
+		known.Seq, known.Epoch = known.Seq+100, known.Epoch+5 // what was lost
+		h, err := raiser.RaiseAbove(limit(t), "s", known)
+		if err != nil || h.Incarnation <= known.Incarnation || h.Epoch <= known.Epoch || h.Seq != 3 {
+			t.Fatalf("raised to %+v, %v", h, err)
+		}
+		if again, err := raiser.RaiseAbove(limit(t), "s", known); err != nil || again != h || head(t, s, "s") != h {
+			t.Fatalf("raised again to %+v, %v; was %+v", again, err, h)
+		}
+		if got := <-waits; got.err != nil || got.head != h {
+			t.Fatalf("Wait gave %+v, %v", got.head, got.err)
+		}
+		_, err = s.Append(limit(t), a)
+		wantErr(t, err, spool.ErrSuperseded)
+		wantErr(t, leaser(t, s).Renew(limit(t), l), spool.ErrSuperseded)
+		if next := mustClaim(t, s, spool.Claim{Owner: "next"}); next.Epoch <= h.Epoch {
+			t.Fatalf("claimed %+v", next)
+		}
+		wantTexts(t, log(t, s, "s", 0, 10), texts(a.Records)...)
+	}},
 	{"OldOwnersAreRefused", setBack(func(t *testing.T, p *past) {
 		for what, l := range map[string]spool.Lease{"kept": p.early, "lost": p.late} {
 			for ordinal := uint64(1); ordinal <= 3; ordinal++ { // a repeat is none: what it repeats may be lost

@@ -172,6 +172,19 @@ func (r *Rewound) Release(ctx context.Context, l spool.Lease) error {
 	return r.call(func(e Engine) error { return e.Release(ctx, l) })
 }
 
+// RaiseAbove implements [spool.Raiser].
+func (r *Rewound) RaiseAbove(ctx context.Context, session string, known spool.Head) (h spool.Head, err error) {
+	err = r.call(func(e Engine) (err error) {
+		raiser, ok := e.(spool.Raiser)
+		if !ok {
+			return spool.ErrUnsupported.With(session, nil)
+		}
+		h, err = raiser.RaiseAbove(ctx, session, known)
+		return err
+	})
+	return h, err
+}
+
 func (r *Rewound) Sessions(ctx context.Context, q spool.SessionQuery) (p spool.SessionPage, err error) {
 	err = r.call(func(e Engine) (err error) { p, err = e.Sessions(ctx, q); return err })
 	return p, err
