@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/agent"
@@ -90,5 +91,65 @@ func TestCommandWakesOneRunner(t *testing.T) {
 				t.Logf("%.2f claims a command", float64(n)/commands)
 			}
 		})
+	}
+}
+
+// granting is a store that grants a claim only when the test says so, and whose caller may have
+// left by then.
+type granting struct {
+	spool.Leaser
+	asked chan struct{}
+	grant chan struct{}
+}
+
+type grantingStore struct {
+	spool.Store
+	*granting
+}
+
+func (g *granting) Claim(ctx context.Context, claim spool.Claim) (spool.Lease, error) {
+	g.asked <- struct{}{}
+	<-g.grant
+	lease, err := g.Leaser.Claim(context.WithoutCancel(ctx), claim)
+	if ctx.Err() != nil {
+		return spool.Lease{}, ctx.Err()
+	}
+	return lease, err
+}
+
+// A session whose claim is under way while its runner is told to stop is not lost to the
+// others until the lease expires.
+func TestClaimAtTheEnd(t *testing.T) {
+	t.Parallel()
+	for _, grace := range []time.Duration{0, time.Hour} {
+		store := memstore.New(nil)
+		slow := &granting{Leaser: store, asked: make(chan struct{}, 1), grant: make(chan struct{})}
+		logs := spool.NewLogs(grantingStore{store, slow}, nil)
+		log, err := logs.Log("s")
+		if err == nil {
+			_, err = log.Command(t.Context(), spool.Row{}, say("u", "hello"))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := runner.New(logs, []*agent.Agent{demo(nil)}, &runner.Options{LeaseTTL: time.Hour, DrainGrace: grace})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- r.Run(ctx) }()
+		<-slow.asked
+		stop()
+		close(slow.grant)
+		if err := <-ended; err != nil {
+			t.Fatal(err)
+		}
+		if _, err := store.Claim(t.Context(), spool.Claim{Owner: "another"}); err != nil {
+			t.Errorf("grace %v: %v", grace, err)
+		}
+		if err := logs.Close(); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

@@ -202,9 +202,12 @@ func (r *Runner) claimLoop(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		}
-		lease, err := r.logs.Claim(ctx, claim)
+		lease, err := r.claim(ctx, claim)
 		if err == nil {
 			misses = 0
+			if ctx.Err() != nil {
+				r.stopStarting()
+			}
 			r.wg.Add(1)
 			r.logs.Go(func() {
 				defer func() { <-r.slots; r.wg.Done() }()
@@ -234,6 +237,30 @@ func (r *Runner) claimLoop(ctx context.Context) error {
 			_ = r.logs.Sleep(ctx, min(10*time.Millisecond<<min(misses, 9), 2*time.Second))
 		}
 	}
+}
+
+// claimEnds is how long a claim may take after its runner was told to stop.
+const claimEnds = 2 * time.Second
+
+// claim claims a session. A claim that is under way when ctx ends is not cancelled at once:
+// the store might grant it, and nobody would serve the session until that lease expires. A
+// runner that drains releases it.
+func (r *Runner) claim(ctx context.Context, c spool.Claim) (spool.Lease, error) {
+	if ctx.Err() != nil {
+		return spool.Lease{}, ctx.Err()
+	}
+	try, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	defer context.AfterFunc(ctx, func() {
+		t := time.NewTimer(claimEnds)
+		defer t.Stop()
+		select {
+		case <-t.C:
+			cancel()
+		case <-try.Done():
+		}
+	})()
+	return r.logs.Claim(try, c)
 }
 
 func (r *Runner) failed(session string, err error) {

@@ -169,6 +169,9 @@ func TestBehindProxies(t *testing.T) {
 			t.Parallel()
 			t.Run("streams", func(t *testing.T) { p.streams(t) })
 			t.Run("two servers", func(t *testing.T) { p.replaced(t) })
+			if p.version == "HTTP/2.0" && !p.h2c { // the store is no matter of the proxy
+				t.Run("two servers on Redis", func(t *testing.T) { p.replaced(t, "--store", "redis://"+engines.Redis(t).Addr()) })
+			}
 		})
 	}
 }
@@ -286,13 +289,13 @@ func (s *spoolServer) statusOf(t *testing.T, path, body string) int {
 	return res.StatusCode
 }
 
-// replaced has two servers on one file, which are replaced in turn while users send messages
-// and read the answers.
-func (p proxied) replaced(t *testing.T) {
+// replaced has two servers on one store, a SQLite file unless the flags name another, which are
+// replaced in turn while users send messages and read the answers.
+func (p proxied) replaced(t *testing.T, flags ...string) {
 	const users, handOvers = 3, 3
 	db := filepath.Join(t.TempDir(), "spool.db")
 	start := func(addr string) *spoolServer {
-		return serveSpool(t, db, p.flags("--addr", addr, "--demo-rate", "200", "--drain-grace", "1h", "--heartbeat", "1s", "--lease-ttl", "10s")...)
+		return serveSpool(t, db, p.flags(append(flags, "--addr", addr, "--demo-rate", "200", "--drain-grace", "1h", "--heartbeat", "1s", "--lease-ttl", "1h")...)...)
 	}
 	nodes := []*spoolServer{start("127.0.0.1:0"), start("127.0.0.1:0")}
 	var addrs []string

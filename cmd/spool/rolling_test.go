@@ -112,7 +112,7 @@ func rollingTurn(ctx context.Context, s *client.Session, handed *atomic.Int64, m
 			break
 		}
 		if err != nil {
-			return err
+			return fmt.Errorf("%w, after %v", err, types)
 		}
 		if last++; e.Seq != last {
 			return fmt.Errorf("record %d comes after %d", e.Seq, last-1)

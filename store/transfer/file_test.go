@@ -208,8 +208,8 @@ func TestForgedFiles(t *testing.T) {
 // another session's with the same id.
 func TestInterruptedImports(t *testing.T) {
 	from, other := memstore.New(nil), memstore.New(nil)
-	fill(t, from, "s", 120, 50)
-	fill(t, other, "s", 80, 10)
+	fill(t, from, "s", 80, 30)
+	fill(t, other, "s", 40, 10)
 	file, another := export(t, from, "s"), export(t, other, "s")
 	whole := &cutting{store: open(t)}
 	if _, _, err := transfer.Import(t.Context(), bytes.NewReader(file), whole, nil); err != nil {
