@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 )
 
 // Redis starts a redis-server that writes every command to its append-only file before it
@@ -51,6 +52,33 @@ func RedisReplica(t testing.TB, of *Server, args ...string) *Server {
 			return s
 		}
 	}
+}
+
+// RedisCluster starts three primaries, which form a cluster without replicas.
+func RedisCluster(t testing.TB) []*Server {
+	t.Helper()
+	var servers []*Server
+	args := []string{"--cluster", "create"}
+	for range 3 {
+		s := Redis(t, "--cluster-enabled", "yes", "--appendonly", "no")
+		servers, args = append(servers, s), append(args, s.Addr())
+	}
+	if out, err := exec.Command("redis-cli", append(args, "--cluster-yes")...).CombinedOutput(); err != nil {
+		t.Fatalf("redis-cli: %v: %s", err, out)
+	}
+	for _, s := range servers {
+		for {
+			info, err := redisCall(t.Context(), s.Addr(), "CLUSTER INFO")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if strings.Contains(info, "cluster_state:ok") {
+				break
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+	}
+	return servers
 }
 
 // redisReady answers when the server has loaded its data.

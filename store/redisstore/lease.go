@@ -1,8 +1,10 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"time"
 
@@ -65,7 +67,7 @@ func (s *Store) lease(ctx context.Context, l *spool.Lease, what string) error {
 
 // agenda is what can be claimed.
 type agenda struct {
-	buckets []int // in which a claim may find something
+	buckets []int // in which a claim may find something, first what is due for longest
 	now     int64
 	next    int64 // when there is something in the others
 }
@@ -74,6 +76,7 @@ type agenda struct {
 func (s *Store) ready(ctx context.Context, c *spool.Claim) (agenda, error) {
 	g := agenda{next: contract.Never}
 	args := append([]string{c.ID, strconv.FormatInt(contract.TTL(c.ExpiredFor), 10), c.Session}, agents(c)...)
+	since := map[int]int64{}
 	for b := range s.tags {
 		if c.Session != "" && b != s.bucket(c.Session) {
 			continue
@@ -85,10 +88,12 @@ func (s *Store) ready(ctx context.Context, c *spool.Claim) (agenda, error) {
 		g.now = max(g.now, r.milli(1))
 		if r.text(0) == "1" {
 			g.buckets = append(g.buckets, b)
+			since[b] = r.milli(2)
 		} else if next := r.milli(2); next < never {
 			g.next = min(g.next, next)
 		}
 	}
+	slices.SortFunc(g.buckets, func(a, b int) int { return cmp.Compare(since[a], since[b]) })
 	return g, nil
 }
 

@@ -136,9 +136,8 @@ func (s *Store) states(ctx context.Context, sessions []string, found func(string
 			return err
 		}
 		for i, id := range ids {
-			if now := r.row(i, id); now.version > 0 {
-				found(id, now.state(nil))
-			}
+			now := r.row(i, id)
+			found(id, now.state(nil))
 		}
 	}
 	return nil

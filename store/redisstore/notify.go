@@ -168,8 +168,18 @@ func (f *feed) confirm(m rueidis.PubSubSubscription) {
 	}
 }
 
-// message takes a notification.
 func (f *feed) message(m rueidis.PubSubMessage) {
+	times := 1
+	if f.s.o.deliver != nil {
+		times = f.s.o.deliver()
+	}
+	for range times {
+		f.take(m)
+	}
+}
+
+// take takes a notification.
+func (f *feed) take(m rueidis.PubSubMessage) {
 	_, name, _ := strings.Cut(m.Channel, "}:n")
 	session, ok := strings.CutPrefix(name, ":")
 	if !ok {

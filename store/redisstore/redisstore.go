@@ -44,7 +44,8 @@ type Options struct {
 	// [spool.ErrUnavailable]. It may be stored nevertheless. 0 means a second.
 	ReplicaTimeout time.Duration
 
-	offset func() time.Duration // tests: what the server's clock is set off by
+	offset  func() time.Duration // tests: what the server's clock is set off by
+	deliver func() int           // tests: how often each notification is delivered
 }
 
 const (
@@ -153,7 +154,8 @@ func (s *Store) options(name string) (*rueidis.ClientOption, error) {
 		return nil, chunk.ErrInvalid.Because("the URL of the Redis server cannot be used")
 	}
 	client.DisableCache = true
-	client.DisableRetry = true // what may be repeated the caller repeats
+	client.DisableRetry = true    // what may be repeated the caller repeats
+	client.PipelineMultiplex = -1 // one connection, which keeps the order of calls
 	client.ConnWriteTimeout = callTimeout
 	client.Dialer.Timeout = callTimeout
 	return &client, nil

@@ -107,13 +107,19 @@ func (s *Store) try(ctx context.Context, bucket int, sc *script, session string,
 	// A server without the script has lost its memory, and perhaps records. Every process
 	// checks that before it loads the script.
 	command := byHash
+	var lost error
 	for range 3 {
 		out, err := s.execute(ctx, sc, command())
-		if e, ok := rueidis.IsRedisErr(err); ok && e.IsNoScript() {
+		e, ok := rueidis.IsRedisErr(err)
+		if ok && e.IsNoScript() {
 			if err := s.check(ctx); err != nil {
 				return nil, err
 			}
 			command = byText
+			continue
+		}
+		if err != nil && !ok && !sc.writes && ctx.Err() == nil {
+			lost = err // the connection, and nothing else
 			continue
 		}
 		if err != nil {
@@ -132,6 +138,9 @@ func (s *Store) try(ctx context.Context, bucket int, sc *script, session string,
 			continue
 		}
 		return list[1:], refused(code, session, list[1:])
+	}
+	if lost != nil {
+		return nil, translate(lost)
 	}
 	return nil, spool.ErrUnavailable.Because("Redis forgets its scripts").With(session, spool.ErrNotStored)
 }
@@ -182,12 +191,22 @@ func (s *Store) acknowledged(ctx context.Context, c rueidis.Completed) (out ruei
 			return err
 		}
 		n, err := results[1].AsInt64()
-		if err == nil && n < int64(s.o.Replicas) {
+		if err == nil && n < int64(s.o.Replicas) && !refusal(out) {
 			err = spool.ErrUnavailable.Because(strconv.FormatInt(n, 10) + " of " + strconv.Itoa(s.o.Replicas) + " replicas have the write")
 		}
 		return err
 	})
 	return out, err
+}
+
+// refusal reports whether an answer is that of a script which changed nothing.
+func refusal(m rueidis.RedisMessage) bool {
+	list, err := m.ToArray()
+	if err != nil || len(list) == 0 {
+		return false
+	}
+	code, _ := list[0].ToString()
+	return code != "ok"
 }
 
 // check has every bucket's server compared with the one that was noted.

@@ -35,7 +35,7 @@ elseif s.alive == 1 then
 	end
 end
 
-local was = s.ver > 0 and copy(s) or nil
+local was = copy(s)
 create(s, ARGV[9], 0)
 s.upd = now
 local first = s.seq + 1

@@ -13,5 +13,8 @@ if noted[1] ~= id then
 	local clock = redis.call('TIME')
 	local base = math.max(tonumber(noted[2] or '0') + 1048576, clock[1] * 1048576)
 	redis.call('HSET', P .. ':g', 'id', id, 'base', string.format('%.0f', base))
+	if not noted[2] then
+		redis.call('HSET', P .. ':g', 'swept', string.format('%.0f', base)) -- there are no leases
+	end
 end
 return {'ok', id}

@@ -11,7 +11,7 @@ local function matches(s) return ARGV[12] == '1' or s.agent == '' or agents[s.ag
 local function claimable(s) return readyAt(s) <= now and matches(s) and not spared(s, spare) end
 
 local function take(s)
-	local was = s.ver > 0 and copy(s) or nil
+	local was = copy(s)
 	create(s, ARGV[10], tonumber(ARGV[9]))
 	endLease(s)
 	redis.call('DEL', key('w', s.id))

@@ -142,12 +142,16 @@ local function save(s, was, records)
 	redis.call(ARGV[2], key('n', s.id), published(s, records))
 end
 
+-- copy returns what of a row save compares; nil if the session never was.
 local function copy(s)
+	if not s.raw.ver then
+		return nil
+	end
 	return {alive = s.alive, upd = s.upd, hid = s.hid, prin = s.prin, agent = s.agent}
 end
 
--- load returns a session's row; one that never was has the version 0. If records may have
--- been lost since it was written, its numbers are raised first, and its lease ends.
+-- load returns a session's row, which is not stored yet if the session never was. If records
+-- may have been lost since it was written, its numbers are raised first, and its lease ends.
 local function load(sid)
 	local s = {id = sid, raw = {}}
 	local values = redis.call('HMGET', key('h', sid), unpack(FIELDS))
@@ -160,14 +164,15 @@ local function load(sid)
 			s[f] = tonumber(v or '0')
 		end
 	end
-	if s.ver == 0 then
-		s.base, s.ready = base, NEVER
+	if not s.raw.ver then
+		s.base, s.ready, s.ver = base, NEVER, base
 	elseif s.base < base then
 		s.base = base
 		if s.inc > 0 then
 			s.inc, s.ep = math.max(s.inc + 1, base), math.max(s.ep + 1, base)
 		end
 		endLease(s)
+		s.ver = math.max(s.ver, base)
 		redis.call('DEL', key('w', sid))
 		save(s, copy(s))
 	end

@@ -1,5 +1,5 @@
 -- When a claim may find something. ARGV: claim, spare, session or nothing, any agent,
--- agents…
+-- agents… It answers whether, now, and since when or when.
 local spare = tonumber(ARGV[4])
 local agents = {}
 for i = 7, #ARGV do
@@ -18,7 +18,7 @@ if ARGV[5] ~= '' then
 	return {'ok', at <= now and '1' or '0', n(now), n(at)}
 end
 if tonumber(redis.call('HGET', P .. ':g', 'swept') or '0') < base or ARGV[3] ~= '' and redis.call('HEXISTS', P .. ':c', ARGV[3]) == 1 then
-	return {'ok', '1', n(now), n(now)}
+	return {'ok', '1', n(now), '0'} -- before all others
 end
 local at, from = NEVER, 0
 while true do
@@ -28,7 +28,7 @@ while true do
 		local agent, expires = v[1] or '', tonumber(v[2] or '0')
 		if wanted(agent) then
 			if not spared({exp = expires}, spare) then
-				return {'ok', '1', n(now), n(now)}
+				return {'ok', '1', n(now), n(tonumber(redis.call('ZSCORE', P .. ':d', sid)))}
 			end
 			at = math.min(at, expires + spare)
 		end

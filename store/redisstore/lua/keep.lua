@@ -7,9 +7,6 @@ if ARGV[4] == 'f' then
 	redis.call('HSET', key('f', s.id), ARGV[5], ARGV[6])
 elseif redis.call('HSETNX', key('b', s.id), ARGV[5], ARGV[6]) == 1 then
 	s.bytes = s.bytes + #ARGV[6]
-	if s.ver == 0 then
-		s.ver = 1 -- the session is to come
-	end
 	store(s)
 end
 return {'ok'}
