@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+
+	"github.com/spool-run/spool"
 )
 
 // feed is a connection with subscriptions. When it breaks it is made again, and everything
@@ -19,7 +21,7 @@ type feed struct {
 	channels map[string]*channel
 	run      sync.WaitGroup
 	running  bool
-	wake     chan struct{} // capacity 1: there is something to subscribe to
+	closed   bool
 }
 
 // channel is one that is subscribed to.
@@ -28,7 +30,7 @@ type channel struct {
 }
 
 func newFeed(s *Store) *feed {
-	return &feed{s: s, channels: map[string]*channel{}, wake: make(chan struct{}, 1)}
+	return &feed{s: s, channels: map[string]*channel{}}
 }
 
 // feedOf returns the feed of a bucket.
@@ -47,6 +49,10 @@ func (s *Store) subscribe(ctx context.Context, session string) (func(), error) {
 // subscribe returns when the subscription is confirmed.
 func (f *feed) subscribe(ctx context.Context, name string) error {
 	f.mu.Lock()
+	if f.closed {
+		f.mu.Unlock()
+		return spool.ErrClosed
+	}
 	c := f.channels[name]
 	fresh := c == nil
 	if fresh {
@@ -193,4 +199,10 @@ func (f *feed) take(m rueidis.PubSubMessage) {
 	}
 }
 
-func (f *feed) close() { f.run.Wait() }
+// close waits for the loop, which ends with the store.
+func (f *feed) close() {
+	f.mu.Lock()
+	f.closed = true
+	f.mu.Unlock()
+	f.run.Wait()
+}

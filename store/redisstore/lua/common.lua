@@ -2,16 +2,24 @@
 -- is set off by, and ARGV[2] the command that publishes.
 local P = KEYS[1]
 local NEVER = 9007199254740991
-local base = redis.call('HGET', P .. ':g', 'base')
-if not base then
+local noted = redis.call('HMGET', P .. ':g', 'base', 'last', 'ahead')
+if not noted[1] then
 	return {'nobase'} -- the database is empty: see check.lua
 end
-base = tonumber(base)
+local base = tonumber(noted[1])
 
 local function n(x) return string.format('%.0f', x) end
 
 local clock = redis.call('TIME')
-local now = clock[1] * 1000 + math.floor(clock[2] / 1000) + tonumber(ARGV[1])
+local wall = clock[1] * 1000 + math.floor(clock[2] / 1000) + tonumber(ARGV[1])
+
+-- The store's clock never goes back: where the server's has, it goes on from the last time
+-- that was noted, which is each tenth of a second.
+local last, ahead = tonumber(noted[2] or '0'), tonumber(noted[3] or '0')
+local now = math.max(wall + ahead, last)
+if now - last >= 100 or now ~= wall + ahead then
+	redis.pcall('HSET', P .. ':g', 'last', n(now), 'ahead', n(now - wall)) -- a full memory refuses it
+end
 
 -- The fields of a row, in the order in which they are answered.
 local FIELDS = {'alive', 'seq', 'inc', 'ep', 'tf', 'fl', 'st', 'due', 'pend', 'hid', 'prin', 'agent', 'title', 'upd', 'bytes', 'ver',
