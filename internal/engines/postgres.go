@@ -43,14 +43,8 @@ func Postgres(t testing.TB, args ...string) *Server {
 			cmd.Dir = dir
 			return cmd
 		},
-		Ready: func(ctx context.Context, addr string) error {
-			host, port, err := net.SplitHostPort(addr)
-			if err != nil {
-				return err
-			}
-			return exec.CommandContext(ctx, postgresProgram("pg_isready"), "-q", "-h", host, "-p", port, "-U", "spool", "-d", "postgres").Run()
-		},
-		Stop: syscall.SIGINT,
+		Ready: postgresReady,
+		Stop:  syscall.SIGINT,
 	})
 }
 
@@ -128,4 +122,40 @@ func PostgresRecover(t testing.TB, s *Server) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// PgBouncer starts a pooler before a PostgreSQL server. mode is "session" or "transaction".
+func PgBouncer(t testing.TB, of *Server, mode string) *Server {
+	t.Helper()
+	host, port, err := net.SplitHostPort(of.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Start(t, Engine{
+		Name:    "pgbouncer",
+		Prepare: giveToPostgres,
+		Command: func(dir string, own int) *exec.Cmd {
+			config := fmt.Sprintf("[databases]\n* = host=%s port=%s user=spool\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = %d\nunix_socket_dir =\nauth_type = any\npool_mode = %s\nmax_client_conn = 200\ndefault_pool_size = 50\n",
+				host, port, own, mode)
+			file := filepath.Join(dir, "pgbouncer.ini")
+			if err := os.WriteFile(file, []byte(config), 0o644); err != nil {
+				t.Error(err)
+			}
+			program := "pgbouncer"
+			if _, err := exec.LookPath(program); err != nil {
+				program = "/usr/sbin/pgbouncer"
+			}
+			return asPostgres(program, file)
+		},
+		Ready: postgresReady,
+		Stop:  syscall.SIGINT,
+	})
+}
+
+func postgresReady(ctx context.Context, addr string) error {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return err
+	}
+	return exec.CommandContext(ctx, postgresProgram("pg_isready"), "-q", "-h", host, "-p", port, "-U", "spool", "-d", "postgres").Run()
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/chunk"
@@ -38,4 +40,30 @@ func TestSchema(t *testing.T) {
 	if _, err := Schema("a b"); !errors.Is(err, chunk.ErrInvalid) {
 		t.Error(err)
 	}
+}
+
+// A call that the server does not answer fails with an error of the store, and one that its
+// caller has cancelled with the caller's.
+func TestWhyACallEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &Store{}
+		s.ctx, s.stop = context.WithCancel(context.Background())
+		end := func(ctx context.Context, cause func(), want error) {
+			t.Helper()
+			ctx, cancel := s.bound(ctx)
+			defer cancel()
+			cause()
+			<-ctx.Done()
+			if err := s.ended(ctx, ctx.Err()); !errors.Is(err, want) {
+				t.Errorf("%v, want %v", err, want)
+			}
+		}
+		end(t.Context(), func() {}, spool.ErrUnavailable)
+		mine, leave := context.WithCancel(t.Context())
+		end(mine, leave, context.Canceled)
+		late, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		end(late, func() {}, context.DeadlineExceeded)
+		end(t.Context(), s.stop, spool.ErrClosed)
+	})
 }

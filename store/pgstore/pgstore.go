@@ -330,7 +330,7 @@ func (s *Store) ended(ctx context.Context, err error) error {
 		return spool.ErrClosed
 	}
 	if ctx.Err() != nil && chunk.CodeOf(err) == "" {
-		return ctx.Err()
+		return context.Cause(ctx) // the caller's, or that of bound
 	}
 	return translate(err)
 }
