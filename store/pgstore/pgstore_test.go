@@ -66,7 +66,11 @@ func newPlace(t testing.TB, server string) *place {
 
 func (p *place) open(t testing.TB) spool.Store {
 	t.Helper()
-	s, err := Open(t.Context(), p.url(p.proxy.Addr()), &Options{
+	addr := p.server
+	if p.proxy != nil {
+		addr = p.proxy.Addr()
+	}
+	s, err := Open(t.Context(), p.url(addr), &Options{
 		Connections: 4,
 		shift:       func() time.Duration { return time.Duration(p.shift.Load()) },
 		times:       func() int { return int(p.times.Load()) },
