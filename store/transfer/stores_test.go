@@ -10,19 +10,27 @@ import (
 
 	"github.com/spool-run/spool/internal/engines"
 	"github.com/spool-run/spool/store/memstore"
+	"github.com/spool-run/spool/store/pgstore"
 	"github.com/spool-run/spool/store/redisstore"
 	"github.com/spool-run/spool/store/transfer"
 )
 
 // stores open an empty store of each kind.
 func stores(t *testing.T) map[string]func(t testing.TB) store {
-	redis, n := engines.Redis(t, "--appendfsync", "no"), 0
+	redis, postgres, n := engines.Redis(t, "--appendfsync", "no"), engines.Postgres(t), 0
 	return map[string]func(t testing.TB) store{
 		"memory": func(testing.TB) store { return memstore.New(nil) },
 		"sqlite": open,
 		"redis": func(t testing.TB) store {
 			n++
 			s, err := redisstore.Open(fmt.Sprintf("redis://%s/0?prefix=t%d", redis.Addr(), n), nil)
+			must(t, err)
+			t.Cleanup(func() { s.Close() })
+			return s
+		},
+		"postgres": func(t testing.TB) store {
+			n++
+			s, err := pgstore.Open(t.Context(), fmt.Sprintf("%s&schema=t%d", engines.PostgresURL(postgres.Addr()), n), nil)
 			must(t, err)
 			t.Cleanup(func() { s.Close() })
 			return s
