@@ -32,7 +32,7 @@ type serveCmd struct {
 	TLSCert     string           `name:"tls-cert" placeholder:"FILE" help:"Serve HTTPS with this certificate, in PEM format, with its chain. HTTP/2 is offered, too. The file and that of --tls-key are loaded again when they change."`
 	TLSKey      string           `name:"tls-key" placeholder:"FILE" help:"The key of --tls-cert, in PEM format."`
 	H2C         bool             `name:"h2c" help:"Accept HTTP/2 in clear text, too, for a proxy that speaks it. Browsers do not."`
-	Store       string           `default:"sqlite:spool.db" help:"sqlite:PATH (with ?sync=normal the last writes may be lost when the power fails), redis://HOST, postgres://HOST/DATABASE or memory."`
+	Store       string           `default:"sqlite:spool.db" help:"sqlite:PATH (with ?sync=normal the last writes may be lost when the power fails), redis://HOST, postgres://HOST/DATABASE, nats://HOST or memory."`
 	Model       string           `help:"scripted (with ?background=0 its answers are not resumed when this process is lost, but made again), openai:NAME, openai-responses:NAME (with ?background=1 the provider keeps working when the connection or this process is lost, and the answer is resumed), anthropic:NAME or replay:PATH (a recorded provider stream, or a folder of them from which the message names one); default from the environment (OPENAI_ or ANTHROPIC_ with API_KEY, BASE_URL, MODEL), else scripted."`
 	DemoRate    float64          `default:"40" help:"Deltas per second of the scripted model; 0 is as fast as possible."`
 	ReplayRate  float64          `default:"0" help:"Events per second of a replayed recording; 0 is as recorded."`

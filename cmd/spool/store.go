@@ -40,6 +40,7 @@ var drivers = []driver{
 	{scheme: "rediss", open: openRedis},
 	{scheme: "postgres", form: "postgres://HOST/DATABASE", open: openPostgres},
 	{scheme: "postgresql", open: openPostgres},
+	{scheme: "nats", form: "nats://HOST", open: openNATS},
 	{scheme: "memory", form: "memory", open: openMemory, brief: true},
 }
 
