@@ -27,6 +27,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	setClock(os.Getenv(envClock))
 	testscript.Main(m, map[string]func(){
 		"spool": main,
 	})

@@ -129,7 +129,7 @@ func (c *serveCmd) Run(ctx context.Context, std streams) error {
 
 // logs returns the logs of a store, behind the test gate if there is one.
 func (c *serveCmd) logs(store closableStore, export *exporter, log *slog.Logger) *spool.Logs {
-	o := &spool.Options{Logger: log, Policy: spool.Policy{Limits: spool.Limits{TTL: c.SessionTTL, MaxBytes: int64(c.MaxSession), MaxTurns: c.MaxTurns,
+	o := &spool.Options{Logger: log, Now: now, Policy: spool.Policy{Limits: spool.Limits{TTL: c.SessionTTL, MaxBytes: int64(c.MaxSession), MaxTurns: c.MaxTurns,
 		MaxPrincipalSessions: c.MaxSessions, MaxPrincipalBytes: int64(c.MaxTotal)}}}
 	if c.Gate == "" {
 		return spool.NewLogs(export.store(store), o)

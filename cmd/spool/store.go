@@ -5,6 +5,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/store/memstore"
@@ -44,7 +45,12 @@ var drivers = []driver{
 	{scheme: "memory", form: "memory", open: openMemory, brief: true},
 }
 
-func openMemory(storeName) (closableStore, error) { return memstore.New(nil), nil }
+// now is the clock of this process. Tests set it wrong.
+var now = time.Now
+
+func openMemory(storeName) (closableStore, error) {
+	return memstore.New(&memstore.Options{Now: now}), nil
+}
 
 // storeName is the URL-like name of a store, and the flag or argument that has it.
 type storeName struct {
@@ -117,7 +123,7 @@ func withoutPassword(name string) string {
 }
 
 func openSQLite(n storeName) (closableStore, error) {
-	o := &sqlitestore.Options{}
+	o := &sqlitestore.Options{Now: now}
 	switch sync := n.query.Get("sync"); sync {
 	case "", sqlitestore.SyncFull, sqlitestore.SyncNormal:
 		o.Sync = sync
