@@ -115,9 +115,12 @@ func (p *producer) claim() error {
 	return err
 }
 
-func (p *producer) send(text string) error {
-	_, err := p.post("/stream/s", `{"type":"text_delta","delta":"`+text+`"}`)
-	p.sent++
+func (p *producer) send(text string) error { return p.sendAll(1, text) }
+
+// sendAll sends n deltas in one request.
+func (p *producer) sendAll(n int, text string) error {
+	_, err := p.post("/stream/s", strings.Repeat(`{"type":"text_delta","delta":"`+text+`"}`+"\n", n))
+	p.sent += n
 	return err
 }
 

@@ -3,6 +3,7 @@
 // the median of their ratios.
 //
 //	go run . fanout   one stream to 1, 200 and 1,000 readers, against a bare handler
+//	go run . catchup  a stream of 20,000 records to one reader, against a bare handler
 //	go run . attach   a finished long answer, compacted against delta by delta
 //	go run . ingest   provider streams of 20,000 deltas, against the official SDKs
 //	go run . herd     2,000 readers of one session that come back after a restart
@@ -24,6 +25,7 @@ import (
 func main() {
 	runs := flag.Int("runs", 5, "runs of each side")
 	messages := flag.Int("messages", 2000, "messages of one fan-out run")
+	records := flag.Int("records", 20000, "records of one run of catching up")
 	readers := flag.Int("readers", 2000, "readers that come back")
 	words := flag.Int("words", 400, "words of one latency run")
 	serve := flag.String("serve", "", "internal: be the server of this kind")
@@ -35,6 +37,9 @@ func main() {
 	what := flag.Arg(0)
 	if what == "" || what == "fanout" {
 		fail(fanout(*runs, *messages))
+	}
+	if what == "" || what == "catchup" {
+		fail(catchup(*runs, *records))
 	}
 	if what == "" || what == "attach" {
 		fail(attach(*runs))

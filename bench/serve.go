@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -55,11 +56,13 @@ func serveKind(kind string, args []string) error {
 	case "bare":
 		h = newBare()
 	case "spool":
-		s, err := newSpool()
+		h = newSpool(memstore.New(nil))
+	case "spool-sqlite":
+		store, err := sqlitestore.Open(filepath.Join(arg(0), "spool.db"), nil)
 		if err != nil {
 			return err
 		}
-		h = s
+		h = newSpool(store)
 	default:
 		return fmt.Errorf("no server of kind %q", kind)
 	}
@@ -92,8 +95,10 @@ func newBare() http.Handler {
 		}
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		b.n++
-		b.frames = fmt.Appendf(b.frames, "id: %d\ndata: %s\n\n", b.n, body)
+		for line := range bytes.Lines(body) {
+			b.n++
+			b.frames = fmt.Appendf(b.frames, "id: %d\ndata: %s\n", b.n, line)
+		}
 		close(b.wake)
 		b.wake = make(chan struct{})
 		fmt.Fprintf(w, `{"first":%d,"last":%d}`, b.n, b.n)
@@ -128,9 +133,9 @@ func (b *bare) stream(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// newSpool is the real server on the memory store, as producers and readers meet it.
-func newSpool() (http.Handler, error) {
-	return server.New(spool.NewLogs(memstore.New(nil), nil), nil), nil
+// newSpool is the real server, as producers and readers meet it.
+func newSpool(store spool.Store) http.Handler {
+	return server.New(spool.NewLogs(store, nil), nil)
 }
 
 // newChat is the real server with a provider.
