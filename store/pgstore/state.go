@@ -277,32 +277,8 @@ func (t *tx) add(st *state, r chunk.Record) {
 
 const (
 	insertRecords = "INSERT INTO record (sid, seq, type, agent, time, trace, data) SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[], $5::bigint[], $6::smallint[], $7::bytea[])"
-	saveSession   = `UPDATE session SET alive = $2, seq = $3, incarnation = $4, trace_floor = $5, floor = $6, epoch = $7, status = $8, due = $9,
- pending = $10, hidden = $11, principal = $12, version = $13, sid = $14, last_command = $15, agent = $16, title = $17, updated = $18::bigint, bytes = $19,
- lease_claim = $20, lease_owner = $21, lease_ttl = $22, lease_expires = $23, ready = nullif($24::bigint, 9223372036854775807), trace_trimmed = $25,
- trimmed = $26, writers = $27, listed = CASE WHEN $2 THEN $18::bigint / ` + listPrecisionText + ` END WHERE id = $1`
-	saveWriter = "INSERT INTO writer (sid, name, ordinal, first, last) VALUES ($1, $2, $3, $4, $5) ON CONFLICT (sid, name) DO UPDATE SET ordinal = excluded.ordinal, first = excluded.first, last = excluded.last"
+	saveWriters   = "INSERT INTO writer (sid, name, ordinal, first, last) SELECT * FROM unnest($1::bigint[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[]) ON CONFLICT (sid, name) DO UPDATE SET ordinal = excluded.ordinal, first = excluded.first, last = excluded.last"
 )
-
-// save queues the statements that write a row.
-func (t *tx) save(b *pgx.Batch, st *state) {
-	if st.forget {
-		b.Queue("DELETE FROM writer WHERE sid = $1", st.sid)
-	}
-	ready := st.readyAt()
-	if ready < st.ready {
-		t.sooner++
-	}
-	h := &st.head
-	b.Queue(saveSession, st.id, st.alive, h.Seq, h.Incarnation, h.TraceFloor, h.Floor, h.Epoch, string(h.Status), h.Due, h.Pending, h.Hidden,
-		h.Principal, st.version, st.sid, st.command, st.row.Agent, st.row.Title, st.updated, st.bytes, st.claim, st.owner, st.ttl, st.expires,
-		ready, st.traceTrimmed, st.trimmed, st.writers)
-	for name, w := range st.known {
-		if w.dirty {
-			b.Queue(saveWriter, st.sid, name, w.ordinal, w.first, w.last)
-		}
-	}
-}
 
 // commit writes all that was changed, and tells this process's and the others' waiters.
 func (t *tx) commit() error {
@@ -310,8 +286,8 @@ func (t *tx) commit() error {
 	if x := &t.rows; len(x.sid) > 0 {
 		b.Queue(insertRecords, x.sid, x.seq, x.typ, x.agent, x.time, x.trace, x.data)
 	}
-	for _, st := range t.order {
-		t.save(b, st)
+	if len(t.order) > 0 {
+		t.save(b)
 	}
 	b.QueuedQueries = append(b.QueuedQueries, t.last.QueuedQueries...)
 	for _, payload := range t.notes() {
