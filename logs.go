@@ -166,8 +166,8 @@ func (l *Logs) Log(session string) (*Log, error) {
 // weigh says how many bytes a log's fold takes.
 func (l *Logs) weigh(g *Log, fold int64) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	l.warm.Weigh(&g.warm, leastLog+fold)
+	l.mu.Unlock()
 }
 
 // forgotten names a log that was garbage-collected.

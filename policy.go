@@ -21,10 +21,9 @@ type Limits struct {
 	// be taken.
 	MaxBytes int64
 	MaxTurns int
-	// MaxPrincipalBytes and MaxPrincipalSessions are the size and the number of all
-	// sessions of the session's principal, from which on none of them begins a further turn
-	// or no further one begins. For a session of nobody they limit all sessions of the store.
-	// Stores need the role [Measurer], which reads a row of each session that is counted.
+	// MaxPrincipalBytes and MaxPrincipalSessions are the size and the number of all sessions
+	// of the session's principal, or, for a session of nobody, of the store, from which on
+	// none of them begins a further turn, or no further one begins. See [Measurer].
 	MaxPrincipalBytes    int64
 	MaxPrincipalSessions int
 }

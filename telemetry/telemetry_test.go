@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
 
@@ -236,6 +237,50 @@ func TestTakenOverRunIsOneTrace(t *testing.T) {
 	}
 	for _, s := range steps {
 		within(t, c, s, root)
+	}
+}
+
+// So does one to which a run is handed over in good order, which is not told that it began.
+func TestHandedOverRunIsOneTrace(t *testing.T) {
+	c := newCollector(t)
+	r := agent.RunInfo{Session: "s", Agent: "lead", RunID: "r", Started: time.Now()}
+	for i, events := range []func(runner.Observer){
+		func(o runner.Observer) {
+			o.RunStarted(r)
+			o.StepStarted(r, 1)
+			o.ToolStarted(r, agent.ToolCall{ID: "c1", Name: "slow"})
+			o.ToolEnded(r, agent.ToolCall{ID: "c1", Name: "slow"})
+			o.StepCommitted(r, 1)
+			o.RunHandedOver(r)
+			o.Released("s")
+		},
+		func(o runner.Observer) {
+			o.StepStarted(r, 2)
+			o.StepCommitted(r, 2)
+			r.Outcome, r.Steps = chunk.OutcomeCompleted, 2
+			o.RunFinished(r, nil)
+			o.Released("s")
+		},
+	} {
+		tel, err := telemetry.New(t.Context(), telemetry.Options{Endpoint: c.URL})
+		if err != nil {
+			t.Fatal(err)
+		}
+		events(tel.Observer())
+		if err := tel.Shutdown(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if n := len(c.named("invoke_agent lead")); n != i {
+			t.Errorf("%d first spans after %d owners:\n%s", n, i+1, c.tree())
+		}
+	}
+	root := c.one(t, "invoke_agent lead")
+	has(t, root, map[string]string{"spool.run.outcome": "completed", "spool.run.recovered": "false", "spool.run.steps": "2"})
+	for _, s := range c.named("step") {
+		within(t, c, s, root)
+	}
+	if len(c.named("step")) != 2 || len(c.named("execute_tool slow")) != 1 {
+		t.Error(c.tree())
 	}
 }
 
