@@ -4,6 +4,7 @@ package main
 
 import (
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/spool-run/spool/internal/engines"
@@ -37,6 +38,22 @@ var sharedStores = []sharedStore{
 		return oneServer(s, func(addr string) string { return "redis://" + addr })
 	}},
 	{"postgres", func(t *testing.T) storeServers { return oneServer(engines.Postgres(t), engines.PostgresURL) }},
+	{"nats", func(t *testing.T) storeServers {
+		servers := engines.NATSCluster(t, 3)
+		var addrs []string
+		for _, s := range servers {
+			addrs = append(addrs, s.Addr())
+		}
+		return storeServers{
+			addrs: addrs,
+			url:   func(addrs []string) string { return "nats://" + strings.Join(addrs, ",") + "?replicas=3" },
+			crash: func() {
+				leader := engines.NATSLeader(t, servers)
+				leader.Kill()
+				leader.Start()
+			},
+		}
+	}},
 }
 
 // oneServer is a store of one server, which has all its data after a kill.

@@ -39,6 +39,11 @@ var natsServer = sync.OnceValues(func() (string, error) {
 // config has further lines of its configuration.
 func NATS(t testing.TB, config ...string) *Server {
 	t.Helper()
+	return natsStart(t, natsReady, config...)
+}
+
+func natsStart(t testing.TB, ready func(context.Context, string) error, config ...string) *Server {
+	t.Helper()
 	program, err := natsServer()
 	if err != nil {
 		t.Fatal(err)
@@ -52,36 +57,42 @@ func NATS(t testing.TB, config ...string) *Server {
 		Command: func(dir string, port int) *exec.Cmd {
 			return exec.Command(program, "-a", "127.0.0.1", "-p", strconv.Itoa(port), "-c", filepath.Join(dir, "nats.conf"))
 		},
-		Ready: natsReady,
+		Ready: ready,
 		Stop:  syscall.SIGTERM,
 	})
 }
 
 // natsReady asks for the account's JetStream, which answers once it has its streams.
 func natsReady(ctx context.Context, addr string) error {
+	_, err := natsAsk(ctx, addr, "$JS.API.INFO")
+	return err
+}
+
+// natsAsk sends a request without a body and returns the answer's.
+func natsAsk(ctx context.Context, addr, subject string) (string, error) {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "tcp", addr)
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer conn.Close()
 	if deadline, ok := ctx.Deadline(); ok {
 		_ = conn.SetDeadline(deadline)
 	}
-	if _, err := fmt.Fprint(conn, "CONNECT {\"verbose\":false,\"headers\":true,\"no_responders\":true}\r\nSUB in 1\r\nPUB $JS.API.INFO in 0\r\n\r\n"); err != nil {
-		return err
+	if _, err := fmt.Fprintf(conn, "CONNECT {\"verbose\":false,\"headers\":true,\"no_responders\":true}\r\nSUB in 1\r\nPUB %s in 0\r\n\r\n", subject); err != nil {
+		return "", err
 	}
 	r := bufio.NewReader(conn)
 	for {
 		line, err := r.ReadString('\n')
 		if err != nil {
-			return err
+			return "", err
 		}
 		switch {
 		case strings.HasPrefix(line, "MSG in"):
-			return nil
+			return r.ReadString('\n')
 		case strings.HasPrefix(line, "HMSG in"), strings.HasPrefix(line, "-ERR"):
-			return fmt.Errorf("nats answers %q", line)
+			return "", fmt.Errorf("nats answers %q", line)
 		}
 	}
 }
