@@ -32,7 +32,7 @@ func (s *Store) api(ctx context.Context, call string, request, answer any) error
 			return err
 		}
 	}
-	m, err := s.nc.RequestWithContext(ctx, "$JS.API."+call, body)
+	m, err := s.request(ctx, "$JS.API."+call, body)
 	if err != nil {
 		return err
 	}
@@ -52,6 +52,20 @@ func (s *Store) api(ctx context.Context, call string, request, answer any) error
 		return fmt.Errorf("%s: %s (%d)", call, e.Description, e.Code)
 	}
 	return json.Unmarshal(m.Data, answer)
+}
+
+// request asks again while there is no connection or no leader: what it asks for may happen
+// twice.
+func (s *Store) request(ctx context.Context, subject string, body []byte) (*nats.Msg, error) {
+	for {
+		m, err := s.nc.RequestWithContext(ctx, subject, body)
+		if err == nil || ctx.Err() != nil || s.ctx.Err() != nil {
+			return m, err
+		}
+		if pause(ctx, 50*time.Millisecond) != nil {
+			return nil, err
+		}
+	}
 }
 
 // query names a message.

@@ -102,13 +102,16 @@ func (x *index) sync(ctx context.Context) error {
 	}
 }
 
+func (x *index) begun() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.consumer != nil
+}
+
 func (x *index) start(ctx context.Context) error {
 	x.starting.Lock()
 	defer x.starting.Unlock()
-	x.mu.Lock()
-	begun := x.consumer != nil
-	x.mu.Unlock()
-	if begun {
+	if x.begun() {
 		return nil
 	}
 	until, cancel := context.WithTimeout(ctx, x.s.o.Timeout)

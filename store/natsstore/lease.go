@@ -142,12 +142,18 @@ func (s *Store) AwaitDue(ctx context.Context, c spool.Claim) error {
 	if err := s.usable(ctx); err != nil {
 		return err
 	}
-	if err := s.index.sync(ctx); err != nil {
-		return err
-	}
 	return s.index.claimers.Await(ctx, s.ctx.Done(), spool.ErrClosed, func() (bool, time.Duration, error) {
+		if !s.index.begun() { // or it was forgotten, after a loss
+			if err := s.index.sync(ctx); err != nil {
+				return false, 0, err
+			}
+		}
 		now := s.clock.Now()
 		id, next := s.index.next(&c, now)
-		return id != "", contract.LookAgain(now, next), nil
+		again := contract.LookAgain(now, next)
+		if again < 0 {
+			again = time.Second // in case the index is forgotten
+		}
+		return id != "", again, nil
 	})
 }

@@ -3,6 +3,7 @@
 package natsstore
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -10,7 +11,9 @@ import (
 	"time"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/internal/engines"
+	"github.com/spool-run/spool/internal/netcut"
 	"github.com/spool-run/spool/store/storetest"
 )
 
@@ -19,6 +22,7 @@ type clocked struct {
 	*Store
 	url   string
 	clock *storetest.Clock
+	proxy *netcut.Proxy // to the server
 }
 
 var prefixes atomic.Int64
@@ -30,18 +34,24 @@ func TestMain(m *testing.M) {
 	})
 }
 
+// openAt opens a store behind a proxy of its own.
 func openAt(t testing.TB, url, prefix string, clock *storetest.Clock) clocked {
 	t.Helper()
 	o := &Options{Prefix: prefix}
 	if clock != nil {
 		o.Now = clock.Now
 	}
-	s, err := Open(url, o)
+	p, err := netcut.Start(strings.TrimPrefix(url, "nats://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Close() })
+	s, err := Open("nats://"+p.Addr(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
-	return clocked{s, url, clock}
+	return clocked{s, url, clock, p}
 }
 
 func TestStoreNATS(t *testing.T) {
@@ -69,5 +79,54 @@ func TestStoreNATS(t *testing.T) {
 			c.deliver.Store(int32(times))
 			return func() { c.deliver.Store(1) }
 		},
+		Break: func(t testing.TB, s spool.Store) func() {
+			p := s.(clocked).proxy
+			p.Refuse()
+			p.Cut()
+			return p.Restore
+		},
 	})
+}
+
+// The server is killed under an owner, three times: what was acknowledged is there, in order
+// and once, and the session goes on under the same incarnation.
+func TestNATSServerKilled(t *testing.T) {
+	server := engines.NATS(t)
+	s := openAt(t, "nats://"+server.Addr(), "killed", nil)
+	l, err := s.Claim(t.Context(), spool.Claim{Owner: "o", Session: "s", Force: true, TTL: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const rounds, each = 3, 50
+	var last spool.Head
+	for n := range rounds * each {
+		if n%each == each/2 {
+			server.Kill()
+			server.Start()
+		}
+		a := spool.Append{Session: "s", Epoch: l.Epoch, Writer: "w", Ordinal: uint64(n + 1),
+			Records: []chunk.Record{{Type: chunk.TypeTextDelta, Class: chunk.Trace, Data: []byte(fmt.Sprint(n))}}}
+		for {
+			res, err := s.Append(t.Context(), a)
+			if err == nil {
+				last = res.Head
+				break
+			}
+			if !errors.Is(err, spool.ErrUnavailable) {
+				t.Fatal(err)
+			}
+		}
+	}
+	if last.Seq != rounds*each || last.Incarnation != l.Head.Incarnation {
+		t.Fatalf("head %+v after %d appends; claimed at %+v", last, rounds*each, l.Head)
+	}
+	recs, _, err := s.Read(t.Context(), "s", 0, 0)
+	if err != nil || len(recs) != rounds*each {
+		t.Fatalf("%d records, %v", len(recs), err)
+	}
+	for n, r := range recs {
+		if string(r.Data) != fmt.Sprint(n) {
+			t.Fatalf("record %d is %s", n, r.Data)
+		}
+	}
 }
