@@ -1,9 +1,6 @@
 package spool
 
-import (
-	"strconv"
-	"strings"
-)
+import "github.com/spool-run/spool/internal/position"
 
 // Cursor is a position in a log that a reader has seen. It is exclusive: "after 42".
 // The zero Cursor is the start of the log, in any incarnation.
@@ -23,19 +20,7 @@ type Cursor struct {
 func (c Cursor) String() string { return string(c.AppendText(nil)) }
 
 // AppendText appends the text form to dst.
-func (c Cursor) AppendText(dst []byte) []byte {
-	if c.InPlan {
-		dst = append(dst, 'p')
-		dst = strconv.AppendUint(dst, c.PlanFrames, 10)
-		dst = append(dst, '-')
-	}
-	dst = strconv.AppendUint(dst, c.Seq, 10)
-	if c.Incarnation > 1 {
-		dst = append(dst, '.')
-		dst = strconv.AppendUint(dst, c.Incarnation, 10)
-	}
-	return dst
-}
+func (c Cursor) AppendText(dst []byte) []byte { return position.Position(c).Append(dst) }
 
 // AppendID appends the line "id: CURSOR\n" of an SSE event.
 func (c Cursor) AppendID(dst []byte) []byte {
@@ -44,47 +29,11 @@ func (c Cursor) AppendID(dst []byte) []byte {
 
 // ParseCursor reads a cursor's text form. It fails with [ErrCursorMalformed].
 func ParseCursor(s string) (Cursor, error) {
-	var c Cursor
-	rest := s
-	if after, ok := strings.CutPrefix(rest, "p"); ok {
-		k, tail, found := strings.Cut(after, "-")
-		n, valid := parseDecimal(k)
-		if !found || !valid {
-			return Cursor{}, ErrCursorMalformed
-		}
-		c.InPlan, c.PlanFrames, rest = true, n, tail
-	}
-	seq, incarnation, dotted := strings.Cut(rest, ".")
-	n, valid := parseDecimal(seq)
-	if !valid {
+	p, ok := position.Parse(s)
+	if !ok {
 		return Cursor{}, ErrCursorMalformed
 	}
-	c.Seq = n
-	if dotted {
-		n, valid := parseDecimal(incarnation)
-		if !valid || n < 2 {
-			return Cursor{}, ErrCursorMalformed
-		}
-		c.Incarnation = n
-	}
-	return c, nil
-}
-
-// parseDecimal accepts what AppendUint writes and nothing else: no sign, no
-// leading zero, at most 2^53-1 so that every client can hold it.
-func parseDecimal(s string) (uint64, bool) {
-	if s == "" || len(s) > 16 || (s[0] == '0' && len(s) > 1) {
-		return 0, false
-	}
-	var n uint64
-	for i := range len(s) {
-		d := s[i] - '0'
-		if d > 9 {
-			return 0, false
-		}
-		n = n*10 + uint64(d)
-	}
-	return n, n < 1<<53
+	return Cursor(p), nil
 }
 
 // InIncarnation reports whether the cursor is a position in the incarnation that the
