@@ -89,7 +89,15 @@ func (s *Store) examine(ctx context.Context) error {
 	if err != nil {
 		return s.failed(ctx, "", err)
 	}
-	isLoss := i.State.Last < told || !created.IsZero() && !created.Equal(i.Created)
+	isLoss := !created.IsZero() && !created.Equal(i.Created)
+	if !isLoss && i.State.Last < told {
+		// A leader that was just elected may not have applied all that it has. What it
+		// stores now comes after it.
+		if i.State.Last, err = s.probe(ctx); err != nil {
+			return s.failed(ctx, "", err)
+		}
+		isLoss = i.State.Last <= told
+	}
 	for (isLoss && stored <= generation) || stored < generation {
 		next := max(stored, generation) + 1
 		if seq, err = s.setGeneration(ctx, next, seq); err == nil {

@@ -220,17 +220,22 @@ func (s *Store) Probe(ctx context.Context) error {
 	if err := s.usable(ctx); err != nil {
 		return err
 	}
+	if _, err := s.probe(ctx); err != nil {
+		return s.failed(ctx, "", err)
+	}
+	return nil
+}
+
+// probe stores a message, removes it, and returns its sequence.
+func (s *Store) probe(ctx context.Context) (uint64, error) {
 	until, cancel := context.WithTimeout(ctx, s.o.Timeout)
 	defer cancel()
 	subject := s.prefix + ".probe"
 	ack, err := s.js.PublishMsg(until, &nats.Msg{Subject: subject}, jetstream.WithRetryAttempts(0))
-	if err == nil {
-		err = s.purge(until, s.log, subject, ack.Sequence)
-	}
 	if err != nil {
-		return s.failed(ctx, "", err)
+		return 0, err
 	}
-	return nil
+	return ack.Sequence, s.purge(until, s.log, subject, ack.Sequence)
 }
 
 // tend keeps the clock right.

@@ -93,6 +93,33 @@ func TestStoreNATS(t *testing.T) {
 func TestNATSServerKilled(t *testing.T) {
 	server := engines.NATS(t)
 	s := openAt(t, "nats://"+server.Addr(), "killed", nil)
+	appendUnderKills(t, s.Store, func() {
+		server.Kill()
+		server.Start()
+	})
+}
+
+// The same of a cluster of three servers whose leader is killed.
+func TestNATSLeaderKilled(t *testing.T) {
+	servers := engines.NATSCluster(t, 3)
+	var urls []string
+	for _, s := range servers {
+		urls = append(urls, "nats://"+s.Addr())
+	}
+	s, err := Open(strings.Join(urls, ","), &Options{Replicas: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	appendUnderKills(t, s, func() {
+		leader := engines.NATSLeader(t, servers)
+		leader.Kill()
+		leader.Start()
+	})
+}
+
+func appendUnderKills(t *testing.T, s *Store, kill func()) {
+	t.Helper()
 	l, err := s.Claim(t.Context(), spool.Claim{Owner: "o", Session: "s", Force: true, TTL: time.Hour})
 	if err != nil {
 		t.Fatal(err)
@@ -101,8 +128,7 @@ func TestNATSServerKilled(t *testing.T) {
 	var last spool.Head
 	for n := range rounds * each {
 		if n%each == each/2 {
-			server.Kill()
-			server.Start()
+			kill()
 		}
 		a := spool.Append{Session: "s", Epoch: l.Epoch, Writer: "w", Ordinal: uint64(n + 1),
 			Records: []chunk.Record{{Type: chunk.TypeTextDelta, Class: chunk.Trace, Data: []byte(fmt.Sprint(n))}}}
