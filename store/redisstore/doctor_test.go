@@ -14,7 +14,7 @@ import (
 func TestDoctor(t *testing.T) {
 	t.Parallel()
 	server := engines.Redis(t, "--appendonly", "yes", "--appendfsync", "always")
-	url := fresh(server.Addr())
+	url := newPlace(t, server, false, "").url
 	var stores [2]*Store
 	for i := range stores {
 		var err error

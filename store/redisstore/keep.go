@@ -212,4 +212,5 @@ var _ interface {
 	spool.BlobStore
 	spool.Importer
 	spool.Prober
+	spool.Raiser
 } = (*Store)(nil)

@@ -65,6 +65,17 @@ func (s *Store) lease(ctx context.Context, l *spool.Lease, what string) error {
 	return err
 }
 
+// RaiseAbove implements [spool.Raiser].
+func (s *Store) RaiseAbove(ctx context.Context, session string, known spool.Head) (spool.Head, error) {
+	r, err := s.run(ctx, s.bucket(session), raiseScript, session, session, decimal(known.Incarnation), decimal(known.Epoch), strconv.Itoa(contract.Generation))
+	if err != nil {
+		return spool.Head{}, err
+	}
+	now := r.row(0, session)
+	s.hub.Apply(session, now.state(nil))
+	return now.info.Head, nil
+}
+
 // agenda is what can be claimed.
 type agenda struct {
 	buckets []int // in which a claim may find something, first what is due for longest

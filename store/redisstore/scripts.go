@@ -45,6 +45,7 @@ var (
 	deleteScript = newScript("delete", true)
 	keepScript   = newScript("keep", true)
 	importScript = newScript("import", true)
+	raiseScript  = newScript("raise", true)
 	readScript   = newScript("read", false)
 	rowsScript   = newScript("rows", false)
 	dueScript    = newScript("due", false)
