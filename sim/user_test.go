@@ -127,6 +127,7 @@ func (u *user) send(m client.Message) error {
 			return err
 		}
 		u.says("a turn that was over goes on")
+		u.pause("it is busy", nil)
 		if err := u.follow("", m); err != nil {
 			return err
 		}
@@ -168,6 +169,7 @@ func (u *user) follow(id string, m client.Message) error {
 			if err := u.send(m); err != nil {
 				return err
 			}
+			u.pause("sent again", nil)
 			continue
 		}
 		pending := snap.Pending()
@@ -183,6 +185,7 @@ func (u *user) follow(id string, m client.Message) error {
 			u.pause("answering", nil) // the answers may be refused
 		case snap.Status == chunk.StatusPaused:
 			u.resume()
+			u.pause("resuming", nil)
 		default:
 			return nil
 		}

@@ -381,6 +381,12 @@ type lagging struct {
 	due    *memstore.Store
 }
 
+// now is the store's clock, which does not go back where that of the place does.
+func (l *lagging) now() time.Time {
+	page, _ := l.Store.Sessions(context.Background(), spool.SessionQuery{Max: 1})
+	return time.UnixMilli(page.Now)
+}
+
 func (l *lagging) Sessions(ctx context.Context, q spool.SessionQuery) (spool.SessionPage, error) {
 	after, err := contract.ParsePlace(q.After)
 	if err != nil {
@@ -394,11 +400,11 @@ func (l *lagging) Sessions(ctx context.Context, q spool.SessionQuery) (spool.Ses
 		if l.listed == nil {
 			l.listed = map[spool.SessionQuery]*memstore.Store{}
 		}
-		l.listed[key] = l.Fork(&memstore.Options{Now: l.place.clock.Now})
+		l.listed[key] = l.Fork(&memstore.Options{Now: l.now})
 	}
 	l.mu.Unlock()
 	if index == nil {
-		index = memstore.New(&memstore.Options{Now: l.place.clock.Now})
+		index = memstore.New(&memstore.Options{Now: l.now})
 	}
 	if _, err := l.Store.Sessions(ctx, q); err != nil {
 		return spool.SessionPage{}, err
@@ -431,7 +437,7 @@ func (l *lagging) Claim(ctx context.Context, c spool.Claim) (spool.Lease, error)
 	}
 	l.mu.Lock()
 	index := l.due
-	l.due = l.Fork(&memstore.Options{Now: l.place.clock.Now})
+	l.due = l.Fork(&memstore.Options{Now: l.now})
 	l.mu.Unlock()
 	if contract.CheckClaim(&c) == nil {
 		if index == nil {
