@@ -92,7 +92,7 @@ func TestSimulatorFinds(t *testing.T) {
 		{"a reader that skips an event", spoiled{reader: everyHundredth()}, "on aisdk"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			for seed := uint64(1); seed <= 40; seed++ {
+			for seed := uint64(1); seed <= 200; seed++ {
 				if r := simulate(t, seed, tt.spoiled); strings.Contains(strings.Join(r.wrong, "\n"), tt.want) && len(r.wrong) > 0 {
 					t.Logf("seed %d: %s", seed, r.wrong[0])
 					return

@@ -91,11 +91,11 @@ func (u *user) turn() error {
 		reading.Go(r.read)
 		<-r.taken
 		if r.busy {
-			if err := u.send(m); err != nil {
+			if err := u.send(&m); err != nil {
 				return err
 			}
 		}
-	} else if err := u.send(m); err != nil {
+	} else if err := u.send(&m); err != nil {
 		return err
 	}
 	id := m.ID + m.Edits
@@ -119,16 +119,20 @@ func (u *user) turn() error {
 	return nil
 }
 
-func (u *user) send(m client.Message) error {
+// send sends a message, under another id if it was refused.
+func (u *user) send(m *client.Message) error {
 	u.says("sends %q as %s%s", m.Text, m.ID, m.Edits)
 	for {
-		_, err := u.session.Send(u.w.ctx, m)
+		_, err := u.session.Send(u.w.ctx, *m)
 		if !errors.Is(err, spool.ErrBusy) || u.w.store.lost() == 0 {
 			return err
 		}
 		u.says("a turn that was over goes on")
 		u.pause("it is busy", nil)
-		if err := u.follow("", m); err != nil {
+		if m.ID != "" {
+			m.ID += "+" // that one is refused for good
+		}
+		if err := u.follow("", *m); err != nil {
 			return err
 		}
 	}
@@ -166,9 +170,10 @@ func (u *user) follow(id string, m client.Message) error {
 			if m.Edits != "" {
 				m.Edits, m.ID = "", id
 			}
-			if err := u.send(m); err != nil {
+			if err := u.send(&m); err != nil {
 				return err
 			}
+			id = m.ID + m.Edits
 			u.pause("sent again", nil)
 			continue
 		}
