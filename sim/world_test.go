@@ -16,7 +16,7 @@ import (
 )
 
 // patience is how long, in virtual time, a user may take. Whoever needs longer is stuck.
-const patience = 6 * time.Hour
+const patience = time.Hour
 
 // world is one simulation.
 type world struct {

@@ -183,7 +183,8 @@ func TestCutAfter(t *testing.T) {
 			again := dial(t, p)
 			send(t, again, "7890")
 			expect(t, again, "7890")
-			if n := e.received() - len("hi") - len("7890"); n != test.arrives {
+			// A reset may overtake what is not read yet.
+			if n := e.received() - len("hi") - len("7890"); n > test.arrives || n < test.arrives && test.direction != netcut.Both {
 				t.Errorf("%d bytes arrived, want %d", n, test.arrives)
 			}
 		})
