@@ -317,6 +317,7 @@ func TestOwnerLearnsOfALoss(t *testing.T) {
 				t.Errorf("the owner: %v", err)
 			}
 			l.wg.Wait()
+			synctest.Wait() // the incarnation is raised
 			l.same(l.here)
 		})
 	}
@@ -331,7 +332,8 @@ func TestCommandAfterALoss(t *testing.T) {
 		if err != nil || res.First != kept+1 {
 			t.Errorf("%+v, %v", res, err)
 		}
-		if err := l.here.ViewAt(t.Context(), res.Head, func(f *fold.Fold) error {
+		synctest.Wait() // the incarnation is raised
+		if err := l.here.View(t.Context(), func(f *fold.Fold) error {
 			if f.Seq != kept+1 || f.Verdict("d").State == fold.VerdictUnknown || f.Verdict("c").State != fold.VerdictUnknown {
 				t.Errorf("the fold at %d has %v and %v", f.Seq, f.Verdict("c"), f.Verdict("d"))
 			}
