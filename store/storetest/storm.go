@@ -27,6 +27,8 @@ var stormChecks = []check{
 		ctx := limit(t)
 		var mu sync.Mutex
 		granted := map[string]string{} // by session and epoch
+		var asked sync.WaitGroup       // until each claimer was given a lease or refused once
+		asked.Add(claimers)
 		parallel(claimers, func(i int) {
 			for n := range turns {
 				c := spool.Claim{ID: fmt.Sprintf("c%d-%d", i, n), Owner: fmt.Sprint("o", i), TTL: time.Hour}
@@ -34,6 +36,9 @@ var stormChecks = []check{
 					c.Session, c.Force = fmt.Sprint("s", n%sessions), true
 				}
 				l, err := leaser(t, s).Claim(ctx, c)
+				if n == 0 {
+					asked.Done()
+				}
 				for errors.Is(err, spool.ErrNothingDue) {
 					if err = leaser(t, s).AwaitDue(ctx, c); err == nil {
 						l, err = leaser(t, s).Claim(ctx, c)
@@ -50,6 +55,9 @@ var stormChecks = []check{
 				mu.Unlock()
 				if twice {
 					t.Errorf("claims %s and %s were both given %s", other, c.ID, lease)
+				}
+				if n == 0 {
+					asked.Wait() // so that there are always more claimers than sessions
 				}
 				for k, word := range []string{"begin", "end"} {
 					for range 5 {
