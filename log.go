@@ -135,9 +135,7 @@ func (g *Log) encoder(base chunk.Base) encode.Encoder {
 	e := encode.Encoder{Session: g.session, Base: base, Now: g.logs.Now}
 	if store, ok := g.logs.store.(BlobStore); ok {
 		e.Put = func(ctx context.Context, hash string, data []byte) error {
-			return g.logs.retry(ctx, g.session, func() error {
-				return g.logs.call(ctx, g.session, func(ctx context.Context) error { return store.PutBlob(ctx, g.session, hash, data) })
-			})
+			return g.logs.ask(ctx, g.session, func(ctx context.Context) error { return store.PutBlob(ctx, g.session, hash, data) })
 		}
 	}
 	return e
@@ -157,16 +155,11 @@ func (g *Log) Blob(ctx context.Context, v json.RawMessage) (json.RawMessage, err
 		return nil, ErrUnsupported.With(g.session, nil)
 	}
 	var data []byte
-	err := g.logs.retry(ctx, g.session, func() error {
-		return g.logs.call(ctx, g.session, func(ctx context.Context) (err error) {
-			data, err = blobs.GetBlob(ctx, g.session, hash)
-			return err
-		})
+	err := g.logs.ask(ctx, g.session, func(ctx context.Context) (err error) {
+		data, err = blobs.GetBlob(ctx, g.session, hash)
+		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return data, nil
+	return data, err
 }
 
 // Append makes one append of records that are encoded already, and repeats it while the
@@ -261,11 +254,9 @@ func (g *Log) NewTitle(ctx context.Context, first *chunk.Message) (string, error
 		return title, nil
 	}
 	var info SessionInfo
-	err := g.logs.retry(ctx, g.session, func() error {
-		return g.logs.call(ctx, g.session, func(ctx context.Context) (err error) {
-			info, err = lister.Session(ctx, g.session)
-			return err
-		})
+	err := g.logs.ask(ctx, g.session, func(ctx context.Context) (err error) {
+		info, err = lister.Session(ctx, g.session)
+		return err
 	})
 	if err != nil && !errors.Is(err, ErrNotFound) || info.Title != "" {
 		return "", err

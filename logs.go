@@ -225,8 +225,8 @@ func (l *Logs) Close() error {
 func (l *Logs) Closed() bool { return l.ctx.Err() != nil }
 
 // Claim asks the store for a session to own. While the outcome is unknown the claim is
-// repeated. Errors: [ErrNothingDue],
-// [ErrUnsupported] if the store cannot coordinate runners, or the store's.
+// repeated. Errors: [ErrNothingDue], [ErrUnsupported] if the store cannot coordinate runners,
+// or the store's.
 func (l *Logs) Claim(ctx context.Context, c Claim) (Lease, error) {
 	leaser, ok := l.store.(Leaser)
 	if !ok {

@@ -60,6 +60,11 @@ func (l *Logs) retry(ctx context.Context, session string, fn func() error) error
 	}
 }
 
+// ask makes a call as call does, and repeats it as retry says.
+func (l *Logs) ask(ctx context.Context, session string, read func(context.Context) error) error {
+	return l.retry(ctx, session, func() error { return l.call(ctx, session, read) })
+}
+
 // patienceOf is for how long a claim, a renewal or a wait goes without an answer before it
 // is asked again: so a store that hangs is noticed before any lease has expired of which
 // it still took the renewal.

@@ -128,8 +128,7 @@ type Store interface {
 	// incarnation. A page may be shorter than max, as [MaxReadBytes] says; only an empty
 	// one is the end. Records in between never miss: Read fails with [ErrTrimmed] if one
 	// may have been trimmed (after < TraceFloor). For an unknown session it
-	// returns no records and the zero Head. For an after beyond the head it returns no
-	// records.
+	// returns no records and the zero Head, and none for an after beyond the head.
 	Read(ctx context.Context, session string, after uint64, max int) ([]chunk.Record, Head, error)
 
 	// ReadKept is Read for kept records only. It also works below TraceFloor, for
@@ -216,8 +215,7 @@ type Claim struct {
 // the store's clock inside the claim.
 type Leaser interface {
 	// Claim returns a lease with a new, larger epoch. If it names no session, it may find
-	// one up to a second late. It fails with [ErrNothingDue], or
-	// with [ErrExists], see SamePrincipal.
+	// one up to a second late. It fails with [ErrNothingDue], or with [ErrExists], see SamePrincipal.
 	Claim(ctx context.Context, c Claim) (Lease, error)
 	// Renew extends the lease by its TTL; [ErrSuperseded] if it was taken or released.
 	// Any append under a lease that was not released renews it, too, even after its

@@ -54,12 +54,13 @@ type tail struct {
 	appends atomic.Uint64 // attempts of this process
 
 	lock     wait.Lock // held by the goroutine that reads the store for all readers
+	asking   wait.Lock // held by the one that asks for the head
 	started  uint64    // refreshes, under mu
 	finished uint64
 }
 
 func newTail(l *Logs, session string) *tail {
-	t := &tail{logs: l, session: session, max: l.o.TailBytes, era: 1, lock: wait.NewLock(1)}
+	t := &tail{logs: l, session: session, max: l.o.TailBytes, era: 1, lock: wait.NewLock(1), asking: wait.NewLock(1)}
 	t.cached = budget.NewShare(&l.cache, t)
 	return t
 }
@@ -148,11 +149,9 @@ func (t *tail) raise(known Head) {
 	}
 	var h Head
 	since, ctx := t.seen(), WaitForStore(t.logs.ctx)
-	err := t.logs.retry(ctx, t.session, func() error {
-		return t.logs.call(ctx, t.session, func(ctx context.Context) (err error) {
-			h, err = store.RaiseAbove(ctx, t.session, known)
-			return err
-		})
+	err := t.logs.ask(ctx, t.session, func(ctx context.Context) (err error) {
+		h, err = store.RaiseAbove(ctx, t.session, known)
+		return err
 	})
 	if err == nil {
 		t.observe(h, since)
@@ -313,10 +312,10 @@ func (t *tail) refreshOnce(ctx context.Context) error {
 	t.mu.Lock()
 	asked := t.started
 	t.mu.Unlock()
-	if err := t.logs.acquire(ctx, t.lock); err != nil {
+	if err := t.logs.acquire(ctx, t.asking); err != nil {
 		return err
 	}
-	defer t.lock.Release()
+	defer t.asking.Release()
 	t.mu.Lock()
 	if t.finished > asked {
 		t.mu.Unlock()

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"sync/atomic"
 
 	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/fold"
@@ -18,11 +19,14 @@ const FoldName = "fold"
 
 // view is the fold of a log that all its users in this process share.
 type view struct {
-	lock  wait.Lock // held by the goroutine that uses it
-	fold  *fold.Fold
-	src   *source
-	since int   // records since the saved copy
-	bytes int64 // about what the fold takes in memory
+	lock     wait.Lock // held by the goroutine that uses it
+	fold     *fold.Fold
+	src      *source
+	at       uint64        // the head that the fold was brought to; 0: records of an append may be missing
+	since    int           // records since the saved copy
+	bytes    int64         // about what the fold takes in memory
+	failures atomic.Uint64 // how often the store gave no answer
+	failed   error         // the last time
 }
 
 // View brings the log's cached fold to the head and calls fn with it. The fold is
@@ -38,27 +42,50 @@ func (g *Log) View(ctx context.Context, fn func(f *fold.Fold) error) error {
 // store is asked. If the store has lost records of that head, ViewAt fails with
 // [ErrCursorAhead].
 func (g *Log) ViewAt(ctx context.Context, just Head, fn func(f *fold.Fold) error) error {
-	v := &g.view
-	err := g.logs.retry(ctx, g.session, func() error {
-		err := g.logs.acquire(ctx, v.lock)
-		if err != nil {
-			return err
-		}
-		if err = g.bringView(ctx, just); err != nil {
-			v.lock.Release()
-		}
-		return err
-	})
-	if err != nil {
+	if err := g.logs.retry(ctx, g.session, func() error { return g.lockView(ctx, just) }); err != nil {
 		return err
 	}
-	defer v.lock.Release()
-	return fn(v.fold)
+	defer g.view.lock.Release()
+	return fn(g.view.fold)
+}
+
+// lockView takes the view's lock, and brings the fold to the head. If the store gives no
+// answer to one caller, it gives none to those who wait for that one: they do not ask one
+// after the other. A fold that holds what its caller knows is good without an answer.
+func (g *Log) lockView(ctx context.Context, just Head) (err error) {
+	v, at := &g.view, just
+	if at == (Head{}) {
+		if err := g.tail.refresh(ctx); err != nil {
+			return err
+		}
+		if at = g.tail.current(); at == (Head{}) {
+			return ErrNotFound.With(g.session, nil)
+		}
+	}
+	failures := v.failures.Load()
+	if err := g.logs.acquire(ctx, v.lock); err != nil {
+		return err
+	}
+	if v.failures.Load() != failures {
+		err = v.failed
+	} else if err = g.bringView(ctx, at); err == nil && just.Incarnation == v.src.r.incarnation && v.at < just.Seq {
+		err = ErrCursorAhead.With(g.session, nil) // what the caller has seen is lost
+	} else if errors.Is(err, ErrUnavailable) && ctx.Err() == nil {
+		v.failed = err
+		v.failures.Add(1)
+	}
+	if errors.Is(err, ErrUnavailable) && v.at > 0 && v.at >= just.Seq && v.src.r.incarnation == just.Incarnation && v.src.r.era == g.tail.seen().era {
+		return nil
+	}
+	if err != nil {
+		v.lock.Release()
+	}
+	return err
 }
 
 // bringView folds the new records. If the log was trimmed or has a new incarnation, it
 // makes a new fold.
-func (g *Log) bringView(ctx context.Context, just Head) error {
+func (g *Log) bringView(ctx context.Context, at Head) error {
 	v := &g.view
 	if v.fold == nil {
 		if err := g.logs.acquire(ctx, g.logs.cold); err != nil {
@@ -70,21 +97,20 @@ func (g *Log) bringView(ctx context.Context, just Head) error {
 		if v.fold == nil {
 			fresh = true
 			var err error
-			if v.fold, v.src, err = g.openFold(ctx, just, 0); err != nil {
-				v.fold = nil
+			if v.fold, v.src, err = g.openFold(ctx, at, 0); err != nil {
+				v.fold, v.at = nil, 0
 				return err
 			}
-			v.since, v.bytes = 0, v.src.saved
-		} else if err := g.tail.reach(ctx, just); err != nil {
-			return err
+			v.at, v.since, v.bytes = 0, 0, v.src.saved
 		}
 		n, size, err := foldAll(ctx, v.fold, v.src)
-		v.since += n
+		if v.since += n; err == nil {
+			v.at = v.src.at
+		} else if v.fold.Seq > v.at {
+			v.at = 0
+		}
 		if v.bytes += 2 * size; size > 0 || fresh {
 			g.logs.weigh(g, v.bytes)
-		}
-		if err == nil && just.Incarnation == v.src.r.incarnation && v.src.at < just.Seq {
-			return ErrCursorAhead.With(g.session, nil) // what the caller has seen is lost
 		}
 		if err == nil {
 			if v.since >= saveEvery {
@@ -94,7 +120,7 @@ func (g *Log) bringView(ctx context.Context, just Head) error {
 		}
 		overtaken := errors.Is(err, ErrTrimmed) || errors.Is(err, ErrCursorAhead)
 		if overtaken || errors.Is(err, chunk.ErrInvalidChunk) {
-			v.fold, v.src = nil, nil
+			v.fold, v.src, v.at = nil, nil, 0
 		}
 		if fresh || !overtaken {
 			return err
@@ -103,8 +129,7 @@ func (g *Log) bringView(ctx context.Context, just Head) error {
 }
 
 // foldAll folds until the source has no more. It returns how many records it has folded, and
-// the size of the kept ones. Fold and source stay usable after errors
-// of the store and of ctx.
+// the size of the kept ones. Fold and source stay usable after errors of the store and of ctx.
 func foldAll(ctx context.Context, f *fold.Fold, src *source) (n int, kept int64, err error) {
 	for {
 		recs, err := src.next(ctx)
