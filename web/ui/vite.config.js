@@ -9,7 +9,7 @@ export default defineConfig({
   base: './', // the page may be mounted under a prefix
   plugins: [react()],
   resolve: {
-    alias: { '@spool-run/client': fileURLToPath(new URL('../client/src/index.ts', import.meta.url)) },
+    alias: Object.fromEntries(['client', 'react'].map(name => [`@spool-run/${name}`, fileURLToPath(new URL(`../${name}/src/index.ts`, import.meta.url))])),
     dedupe: ['ai', 'react', 'react-dom'],
   },
   build: { target: 'es2022', modulePreload: false, chunkSizeWarningLimit: 1000, reportCompressedSize: false },

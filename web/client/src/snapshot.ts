@@ -13,6 +13,8 @@ export interface Snapshot<Message = UIMessage, State = unknown> {
   streamSequence: number;
   timestamp: number;
   checkpointId: string | null;
+  /** The latest checkpoint. */
+  checkpoint?: { id: string; stepCount: number; streamSequence: number };
   /** The position before the latest turn. */
   startSequence?: number;
   existingMessageId?: string;

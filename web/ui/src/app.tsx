@@ -1,21 +1,20 @@
+import { newID } from '@spool-run/react';
 import { useCallback, useEffect, useRef, useState } from 'react';
-import { addressOf, deleteSession, loadServerInfo, loadSessions, newID, sessionFromAddress, type ServerInfo, type SessionRow } from './api';
+import { addressOf, deleteSession, loadServerInfo, loadSessions, sessionFromAddress, type ServerInfo, type SessionRow } from './api';
 import { Conversation } from './conversation';
 import { Guard } from './guard';
 import { IconMenu, IconPlus, Logo } from './icons';
-import { Session } from './session';
+import { openSession, type Session } from './session';
 import { SessionList } from './session-list';
 
-function openSession(id: string | undefined): Session {
-  return new Session(id ?? newID(), id === undefined);
-}
+const sessionOf = (id: string | undefined): Session => openSession(id ?? newID(), id === undefined);
 
 // How many chats are listed at first, and how many the server lists at once.
 const page = 100;
 const most = 1000;
 
 export function App() {
-  const [session, setSession] = useState(() => openSession(sessionFromAddress()));
+  const [session, setSession] = useState(() => sessionOf(sessionFromAddress()));
   const [{ rows: sessions, more }, setSessions] = useState<{ rows: SessionRow[]; more: boolean }>({ rows: [], more: false });
   const [limit, setLimit] = useState(page);
   const [info, setInfo] = useState<ServerInfo>();
@@ -55,11 +54,11 @@ export function App() {
   const go = useCallback((id: string | undefined) => {
     setDrawer(false);
     if (addressOf(id) !== location.pathname + location.search) history.pushState(null, '', addressOf(id));
-    setSession(openSession(id));
+    setSession(sessionOf(id));
   }, []);
 
   useEffect(() => {
-    const back = () => setSession(openSession(sessionFromAddress()));
+    const back = () => setSession(sessionOf(sessionFromAddress()));
     addEventListener('popstate', back);
     addEventListener('hashchange', back);
     return () => {

@@ -1,7 +1,7 @@
+import type { WhenBusy } from '@spool-run/react';
 import { useEffect, useLayoutEffect, useRef } from 'react';
 import { IconPause, IconSend, IconStop } from './icons';
 import { WhenBusyChoice } from './queue';
-import type { WhenBusy } from './session';
 
 interface Props {
   value: string;

@@ -1,5 +1,4 @@
-import { useChat } from '@ai-sdk/react';
-import { isConnectionLost, isResyncError } from '@spool-run/client';
+import { useSessionMessages, type WhenBusy } from '@spool-run/react';
 import { useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState, useSyncExternalStore, type ReactNode } from 'react';
 import { Announcer } from './announcer';
 import { addressOf, type Message, type ServerInfo } from './api';
@@ -9,7 +8,7 @@ import { IconBranch, IconDown, IconPlus } from './icons';
 import { MessageView, type History } from './message';
 import { Waiting } from './progress';
 import { Queue } from './queue';
-import type { Session, WhenBusy } from './session';
+import type { Session } from './session';
 import { ChildNote, rootOf } from './subagent';
 import { Welcome } from './welcome';
 
@@ -42,9 +41,8 @@ const remembered = (): WhenBusy => {
 
 export function Conversation({ session, info, behind, title, menu, onFirst, onNew, onOpen, nameOf }: Props) {
   const state = useSyncExternalStore(session.subscribe, session.getState);
-  const chat = useChat<Message>({ chat: session.chat, experimental_throttle: 50 });
-  const { messages, error } = chat;
-  const status = state.following && chat.status === 'ready' ? 'submitted' : chat.status;
+  const messages = useSessionMessages<Message>(session);
+  const { status } = state;
   const [draft, setDraft] = useState('');
   const [eager, setEager] = useState(false); // to send, before the session was here
   const [whenBusy, setWhenBusy] = useState(remembered);
@@ -56,8 +54,7 @@ export function Conversation({ session, info, behind, title, menu, onFirst, onNe
       if (text.trim() === '') return;
       onFirst();
       setDraft('');
-      if (busy) void session.sendNow(text.trim(), whenBusy);
-      else session.send(text.trim());
+      session.send(text.trim(), busy ? { whenBusy } : {});
     },
     [session, onFirst, busy, whenBusy],
   );
@@ -80,16 +77,12 @@ export function Conversation({ session, info, behind, title, menu, onFirst, onNe
     document.title = messages.length > 0 ? `${heading} · Spool` : 'Spool';
   }, [heading, messages.length]);
 
-  useEffect(() => session.shows(messages.at(-1)));
-
   const view = useStickyScroll(messages);
-  const onEdit = useCallback((id: string, text: string) => session.send(text, id), [session]);
+  const onEdit = useCallback((id: string, text: string) => session.send(text, { messageId: id }), [session]);
   const onRegenerate = useCallback((id: string) => session.regenerate(id), [session]);
   const onStop = useCallback(() => void session.stop(), [session]);
   const { interrupting, timeline } = state;
-  const onPause = useCallback(() => {
-    if (!interrupting) void session.interrupt();
-  }, [session, interrupting]);
+  const onPause = useCallback(() => void session.interrupt(), [session]);
   const onWhenBusy = (value: WhenBusy) => {
     setWhenBusy(value);
     try {
@@ -116,8 +109,6 @@ export function Conversation({ session, info, behind, title, menu, onFirst, onNe
   const root = rootOf(session.id);
   const last = messages.at(-1);
   const waiting = busy && last?.role === 'user';
-  const told = last?.role === 'assistant' && last.parts.some(p => p.type === 'data-error');
-  const problem = state.problem ?? (status === 'error' && error && !told && !isResyncError(error) && !isConnectionLost(error) ? error.message : undefined);
 
   return (
     <main className="main" data-status={status} data-phase={state.phase} data-connection={state.connection} data-recovering={state.recovering || undefined} data-child={root !== undefined || undefined} inert={behind}>
@@ -198,14 +189,12 @@ export function Conversation({ session, info, behind, title, menu, onFirst, onNe
             </button>
           </p>
         )}
-        {problem && (
+        {state.problem && (
           <p className="callout failure problem" role="alert">
-            <span>{problem.slice(0, 400)}</span>
-            {state.problem && (
-              <button type="button" onClick={session.dismiss}>
-                Dismiss
-              </button>
-            )}
+            <span>{state.problem.message.slice(0, 400)}</span>
+            <button type="button" onClick={session.dismiss}>
+              Dismiss
+            </button>
           </p>
         )}
         {root !== undefined ? <ChildNote root={root} onOpen={onOpen} /> : <Composer

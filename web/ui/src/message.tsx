@@ -1,3 +1,4 @@
+import { nothingStale, overlay, type Stale, type Timeline } from '@spool-run/react';
 import { isToolUIPart } from 'ai';
 import { memo, useEffect, useMemo, useRef, useState, type ReactNode } from 'react';
 import type { Message } from './api';
@@ -7,10 +8,8 @@ import { asText, Guard } from './guard';
 import { IconChevron, IconEdit, IconPlay, IconRedo } from './icons';
 import { Markdown } from './markdown';
 import { asProgress, ProgressTree, Waiting, type ProgressEntry } from './progress';
-import { nothingStale, overlay, type Stale } from './recovery';
 import type { Session } from './session';
 import { familyOf, grouped, SubAgentView, type Family } from './subagent';
-import type { Timeline } from './timeline';
 import { ToolCall, Value } from './tool';
 
 /** What of the session's past the page can go back to, and how an answer that broke off goes on. */

@@ -1,5 +1,5 @@
-import type { WhenBusy } from './session';
-import type { Waiting } from './timeline';
+import type { Timeline, WhenBusy } from '@spool-run/react';
+import type { Message } from './api';
 
 const says: Record<string, string> = {
   queue: 'Answered after this answer',
@@ -8,7 +8,7 @@ const says: Record<string, string> = {
 };
 
 /** The messages that wait behind a run, in the order in which they will be answered. */
-export function Queue({ waiting }: { waiting: Waiting[] }) {
+export function Queue({ waiting }: { waiting: Timeline<Message>['waiting'] }) {
   if (waiting.length === 0) return null;
   return (
     <ul className="queue" aria-label="Queued messages">

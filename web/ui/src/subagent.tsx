@@ -1,12 +1,11 @@
+import { agentOf, extentOf, type Agent } from '@spool-run/react';
 import { isToolUIPart } from 'ai';
 import { isValidElement, useEffect, useState, useSyncExternalStore, type ReactElement, type ReactNode } from 'react';
 import { addressOf, type Message } from './api';
 import { Guard } from './guard';
 import { IconAgent, IconCheck, IconChevron, IconCross, IconOpen } from './icons';
 import { Waiting } from './progress';
-import { extentOf } from './recovery';
-import type { Session } from './session';
-import { agentOf, type Agent } from './subagent-data';
+import { viewOf, type Session } from './session';
 
 type MessagePart = Message['parts'][number];
 
@@ -98,18 +97,19 @@ export function SubAgentView(props: Props) {
 
 function SubAgentSection({ data, family, partsOf }: Props) {
   const { session } = family;
+  const { unfolded } = viewOf(session);
   const told = useSyncExternalStore(session.agents.subscribe, () => session.agents.get(data.sessionId));
   const agent = family.live && told && extentOf(told.messages) >= extentOf(data.messages) ? told : data;
-  const [chosen, setChosen] = useState(() => session.unfolded.get(data.sessionId));
+  const [chosen, setChosen] = useState(() => unfolded.get(data.sessionId));
   const waits = agent.status === 'paused' && (agent.pending?.length ?? 0) > 0;
   const working = family.live && agent.status === 'active';
   // What one has seen at work stays open; what was done before stands aside.
   useEffect(() => {
-    if ((working || waits) && !session.unfolded.has(data.sessionId)) session.unfolded.set(data.sessionId, true);
-  }, [session, data.sessionId, working, waits]);
-  const open = chosen ?? session.unfolded.get(data.sessionId) ?? agent.status !== 'ended';
+    if ((working || waits) && !unfolded.has(data.sessionId)) unfolded.set(data.sessionId, true);
+  }, [unfolded, data.sessionId, working, waits]);
+  const open = chosen ?? unfolded.get(data.sessionId) ?? agent.status !== 'ended';
   const toggle = () => {
-    session.unfolded.set(data.sessionId, !open);
+    unfolded.set(data.sessionId, !open);
     setChosen(!open);
   };
   const task = agent.messages.find(m => m.role === 'user');

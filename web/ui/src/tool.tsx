@@ -3,7 +3,7 @@ import { useRef, useState } from 'react';
 import { asText } from './guard';
 import { IconCheck, IconChevron, IconCross } from './icons';
 import { Bar, type ProgressEntry } from './progress';
-import type { Session } from './session';
+import { refusal, viewOf, type Session } from './session';
 
 const words: Record<string, string> = {
   'input-streaming': 'writing arguments',
@@ -29,7 +29,8 @@ interface Props {
 export function ToolCall({ part, live, session, progress, stale }: Props) {
   const [open, setOpen] = useState(false);
   const [sending, setSending] = useState(false);
-  const refused = session?.refused.get(part.toolCallId);
+  const refusals = session && viewOf(session).refused;
+  const refused = refusals?.get(part.toolCallId);
   const [answered, setAnswered] = useState(false);
   const head = useRef<HTMLElement>(null);
   const name = part.type === 'dynamic-tool' ? part.toolName : part.type.slice('tool-'.length);
@@ -42,12 +43,12 @@ export function ToolCall({ part, live, session, progress, stale }: Props) {
   const approval = waits && part.state === 'approval-requested' ? part.approval.id : undefined;
   const located = waits && part.state === 'input-available' && name === 'get_location';
 
-  const answer = async (send: Promise<string | undefined>) => {
+  const answer = async (send: Promise<void>) => {
     setSending(true);
-    session?.refused.delete(part.toolCallId);
+    refusals?.delete(part.toolCallId);
     head.current?.focus(); // what had the focus goes away
-    const why = await send;
-    if (why !== undefined) session?.refused.set(part.toolCallId, why);
+    const why = await refusal(send);
+    if (why !== undefined) refusals?.set(part.toolCallId, why);
     setAnswered(why === undefined);
     setSending(false);
   };
@@ -84,7 +85,7 @@ export function ToolCall({ part, live, session, progress, stale }: Props) {
           </button>
         </div>
       )}
-      {located && <Place sending={sending} onSend={place => void answer(session.submit(part.toolCallId, { place }))} />}
+      {located && <Place sending={sending} onSend={place => void answer(session.submit(part.toolCallId, { output: { place } }))} />}
       {refused && (
         <p className="tool-refused" role="status">
           {refused}

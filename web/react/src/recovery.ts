@@ -1,13 +1,12 @@
 import type { SubAgentTracker } from '@spool-run/client';
-import { isToolUIPart } from 'ai';
-import type { Message } from './api';
-import { agentOf } from './subagent-data';
+import { isToolUIPart, type UIMessage } from 'ai';
+import { agentOf } from './subagent-data.js';
 
 // A run that another process takes over may take words back and write them again, and a
 // stream that is replayed begins with nothing. Until what comes says as much as what was
 // shown, the page shows what it has shown.
 
-type Part = Message['parts'][number];
+type Part = UIMessage['parts'][number];
 
 /** Parts that are shown though the log has them no more, and how many of their first characters it has again. */
 export type Stale = ReadonlyMap<Part, number>;
@@ -35,7 +34,7 @@ export function extentOf(messages: readonly { parts: Part[] }[] | undefined): nu
 }
 
 /** A message as it is shown, with what its sub-agents have said meanwhile. */
-export function asShown(message: Message, agents: SubAgentTracker<Part>): Message {
+export function asShown<Message extends UIMessage>(message: Message, agents: SubAgentTracker<Message['parts'][number]>): Message {
   const parts = message.parts.map(part => {
     const data = agentOf(part);
     const told = data && agents.get(data.sessionId);
@@ -49,7 +48,7 @@ export function asShown(message: Message, agents: SubAgentTracker<Part>): Messag
  * kind that it says as much as. Nothing of what has come is left out but parts that say
  * less than those they will replace.
  */
-export function overlay(shown: Message, come: Message): { message: Message; stale: Stale } {
+export function overlay<Message extends UIMessage>(shown: Message, come: Message): { message: Message; stale: Stale } {
   const waiting = new Map<string, Part[]>();
   for (const part of come.parts) {
     const list = waiting.get(part.type);
@@ -69,7 +68,7 @@ export function overlay(shown: Message, come: Message): { message: Message; stal
 }
 
 /** Whether what has come says all that was shown, and more. */
-export function overtakes(come: Message, shown: Message): boolean {
+export function overtakes(come: UIMessage, shown: UIMessage): boolean {
   return overlay(shown, come).stale.size === 0 && extentOf([come]) > extentOf([shown]);
 }
 

@@ -1,7 +1,7 @@
 import { isSubAgentData, type SubAgentData } from '@spool-run/client';
-import type { Message } from './api';
+import type { UIMessage } from 'ai';
 
-type MessagePart = Message['parts'][number];
+type MessagePart = UIMessage['parts'][number];
 export type Agent = SubAgentData<MessagePart>;
 
 /** The sub-agent that a part tells of, if it does. */
