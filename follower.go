@@ -1,6 +1,7 @@
 package spool
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"weak"
@@ -111,11 +112,8 @@ func (f *Follower) take(ctx context.Context) (Batch, reached, error) {
 	for {
 		p.mu.Lock()
 		if p.err != nil || !f.whole && f.after < p.keptTo {
-			err := p.err
+			err := cmp.Or(p.err, error(ErrTrimmed.With(p.g.session, nil)))
 			p.mu.Unlock()
-			if err == nil {
-				err = ErrTrimmed.With(p.g.session, nil)
-			}
 			return Batch{}, reached{}, err
 		}
 		b, state := p.ring.after(f.after, p.at)
@@ -231,6 +229,7 @@ func (f *Follower) catchUp(ctx context.Context) (Batch, error) {
 		f.own = &ownProjector{proj: f.p.o.New(), src: src}
 	}
 	o := f.own
+	direct, renders := o.proj.(Renderer)
 	seg := &segment{}
 	if f.p.o.Stateless {
 		seg = &o.seg
@@ -257,11 +256,15 @@ func (f *Follower) catchUp(ctx context.Context) (Batch, error) {
 			at = max(at, o.src.at)
 			break
 		}
+		at = max(at, r.Seq)
+		if renders && !f.remains && r.Seq > f.after {
+			seg.render(direct, r, o.src.r.incarnation)
+			continue
+		}
 		if o.scratch, err = o.proj.Apply(o.scratch[:0], *r); err != nil {
 			f.own = nil
 			return Batch{}, err
 		}
-		at = max(at, r.Seq)
 		if f.remains && r.Seq <= o.src.r.keptTo {
 			if f.addRemaining(seg, r.Seq) {
 				at = o.src.at
@@ -274,7 +277,7 @@ func (f *Follower) catchUp(ctx context.Context) (Batch, error) {
 	b := Batch{}
 	if len(seg.marks) > 0 {
 		b = seg.after(f.after)
-		b.Remains = f.remains
+		b.Remains, b.More = f.remains, len(o.recs) > 0
 	}
 	f.after, b.At = at, at
 	return b, nil

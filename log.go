@@ -1,6 +1,7 @@
 package spool
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -124,10 +125,7 @@ func (g *Log) command(ctx context.Context, a Append, chunks []chunk.Chunk) (Appe
 
 // patience is how long an append of unknown outcome is repeated under the lease.
 func (l Lease) patience() time.Duration {
-	if l.TTL <= 0 {
-		return giveUp
-	}
-	return l.TTL
+	return cmp.Or(max(l.TTL, 0), giveUp)
 }
 
 // encoder returns an encoder of the log's chunks.

@@ -96,23 +96,14 @@ func NewLogs(store Store, o *Options) *Logs {
 	if l.o.Go == nil {
 		l.o.Go = func(f func()) { go f() }
 	}
-	if l.o.Logger == nil {
-		l.o.Logger = slog.New(slog.DiscardHandler)
-	}
-	l.o.Logger = redact.Logger(l.o.Logger)
-	if l.o.TailBytes <= 0 {
-		l.o.TailBytes = 1 << 20
-	}
-	if l.o.CacheBytes <= 0 {
-		l.o.CacheBytes = 256 << 20
-	}
+	l.o.Logger = redact.Logger(cmp.Or(l.o.Logger, slog.New(slog.DiscardHandler)))
+	l.o.TailBytes = cmp.Or(max(l.o.TailBytes, 0), 1<<20)
+	l.o.CacheBytes = cmp.Or(max(l.o.CacheBytes, 0), 256<<20)
 	l.cache.Limit, l.cache.Least = l.o.CacheBytes, leastTail
 	if l.o.BatchRecords <= 0 || l.o.BatchRecords > MaxAppendRecords {
 		l.o.BatchRecords = MaxAppendRecords
 	}
-	if l.warm.Limit = l.o.WarmBytes; l.warm.Limit <= 0 {
-		l.warm.Limit = 64 << 20
-	}
+	l.warm.Limit = cmp.Or(max(l.o.WarmBytes, 0), 64<<20)
 	l.outage = outage.New()
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	return l

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"weak"
@@ -37,6 +38,8 @@ type Batch struct {
 	// Remains is set if the frames are those of what remains of trimmed trace: see
 	// [Projection.FollowLog].
 	Remains bool
+	// More is set if records that follow are in memory.
+	More bool
 	// Quiet is set if the log is quiet and no frame follows.
 	Quiet bool
 }
@@ -101,22 +104,14 @@ func (g *Log) Projection(o ProjectionOptions) *Projection {
 		p = &Projection{g: g, o: o, lock: wait.NewLock(1), life: o.Incarnation}
 		p.cached = budget.NewShare(&g.logs.cache, p)
 		p.ring.max = g.logs.o.TailBytes
-		for old, w := range g.projections {
-			if w.Value() == nil {
-				delete(g.projections, old)
-			}
-		}
+		maps.DeleteFunc(g.projections, func(_ string, w weak.Pointer[Projection]) bool { return w.Value() == nil })
 		if g.projections == nil {
 			g.projections = make(map[string]weak.Pointer[Projection])
 		}
 		g.projections[o.Key] = weak.Make(p)
 	}
-	if i := slices.Index(g.views, p); i >= 0 {
-		g.views = append(g.views[:i], g.views[i+1:]...)
-	} else if len(g.views) == warmViews {
-		g.views = append(g.views[:0], g.views[1:]...)
-	}
-	g.views = append(g.views, p)
+	g.views = append(slices.DeleteFunc(g.views, func(other *Projection) bool { return other == p }), p)
+	g.views = slices.Delete(g.views, 0, max(0, len(g.views)-warmViews))
 	return p
 }
 

@@ -1,6 +1,7 @@
 package spool
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -59,10 +60,7 @@ func (g *Log) Reader(o ReadOptions) *Reader {
 
 // Cursor is the position after the last record that Next returned.
 func (r *Reader) Cursor() Cursor {
-	c := Cursor{Seq: r.after, Incarnation: r.incarnation}
-	if c.Incarnation == 0 {
-		c.Incarnation = r.o.After.Incarnation
-	}
+	c := Cursor{Seq: r.after, Incarnation: cmp.Or(r.incarnation, r.o.After.Incarnation)}
 	if r.remains && r.after < r.keptTo {
 		c.Seq, c.InPlan, c.PlanFrames = r.keptTo, true, r.seen
 	}

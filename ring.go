@@ -3,6 +3,8 @@ package spool
 import (
 	"cmp"
 	"sort"
+
+	"github.com/spool-run/spool/chunk"
 )
 
 // mark is the end of a record's frames in a segment.
@@ -56,6 +58,17 @@ func (s *segment) add(seq uint64, frames []Frame, id Cursor) {
 	}
 	m.bytes, m.frames = len(s.buf), len(s.frames)
 	s.marks = append(s.marks, m)
+}
+
+// render appends the record's frame, if it has one, with an id.
+func (s *segment) render(w Renderer, r *chunk.Record, incarnation uint64) {
+	buf := Cursor{Seq: r.Seq, Incarnation: incarnation}.AppendID(s.buf)
+	from := len(buf)
+	if buf = w.Render(buf, r); len(buf) > from {
+		s.buf = buf
+		s.frames = append(s.frames, Frame{Data: buf[from:len(buf):len(buf)], Seq: r.Seq})
+		s.marks = append(s.marks, mark{seq: r.Seq, bytes: len(buf), frames: len(s.frames)})
+	}
 }
 
 // growTo makes room for n more bytes. Earlier frames stay in their memory.

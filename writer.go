@@ -2,6 +2,7 @@ package spool
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -106,16 +107,10 @@ type batch struct {
 
 // Writer returns a writer under the lease. Close it when done.
 func (g *Log) Writer(lease Lease, o WriterOptions) *Writer {
-	if o.AgentID == "" {
-		o.AgentID = g.session
-	}
-	if o.QueueBytes <= 0 {
-		o.QueueBytes = queueBytes
-	}
-	w := &Writer{g: g, lease: lease, name: o.Name, limit: o.QueueBytes, ordinal: o.Ordinal, order: wait.NewLock(1),
+	w := &Writer{g: g, lease: lease, name: o.Name, limit: cmp.Or(max(o.QueueBytes, 0), queueBytes), ordinal: o.Ordinal, order: wait.NewLock(1),
 		merge: o.Merge, linger: min(o.Linger, MaxLinger)}
 	w.enc = g.encoder(chunk.Base{})
-	w.base = chunk.Base{AgentID: o.AgentID, AgentType: o.AgentType, RunID: o.RunID}
+	w.base = chunk.Base{AgentID: cmp.Or(o.AgentID, g.session), AgentType: o.AgentType, RunID: o.RunID}
 	w.ctx, w.cancel = context.WithCancel(WaitForStore(g.logs.ctx))
 	return w
 }

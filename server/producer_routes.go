@@ -27,12 +27,8 @@ func (s *Server) produce(w http.ResponseWriter, r *request) error {
 	}
 	w.Header().Set(frontend.HeaderSession, r.session)
 	if r.asks("claim") {
-		q := r.URL.Query()
-		run, err := s.external.Claim(r.Context(), r.session, stream.ExternalClaim{
-			Row:       spool.Row{Agent: s.o.Chat.Agent, Principal: r.owner},
-			AgentType: q.Get("agent"),
-			CommandID: q.Get("commandId"),
-		})
+		row := spool.Row{Agent: s.o.Chat.Agent, Principal: r.owner}
+		run, err := s.external.Claim(r.Context(), r.session, row, r.URL.Query().Get("agent"))
 		if err != nil {
 			return err
 		}

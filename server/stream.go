@@ -82,7 +82,7 @@ func (s *Server) opening(r *http.Request) []byte {
 }
 
 func (s *Server) copy(ctx context.Context, out *sink, src chat.Source, opening []byte) string {
-	if err := out.write(opening); err != nil {
+	if err := out.send(opening); err != nil {
 		return out.reason(ctx, err)
 	}
 	// The wait is renewed at half the heartbeat: a busy stream does not make a timer
@@ -95,7 +95,11 @@ func (s *Server) copy(ctx context.Context, out *sink, src chat.Source, opening [
 		buf, err := src.Next(wait.ctx)
 		if len(buf) > 0 {
 			silent = false
-			if werr := out.write(buf); werr != nil {
+			werr := out.write(buf)
+			if werr == nil && !more(src) {
+				werr = out.flush()
+			}
+			if werr != nil {
 				return out.reason(ctx, werr)
 			}
 		}
@@ -107,7 +111,7 @@ func (s *Server) copy(ctx context.Context, out *sink, src chat.Source, opening [
 			return s.left(ctx)
 		case wait.ctx.Err() != nil && errors.Is(err, context.DeadlineExceeded):
 			if silent {
-				if err := out.write([]byte(": hb\n\n")); err != nil {
+				if err := out.send([]byte(": hb\n\n")); err != nil {
 					return out.reason(ctx, err)
 				}
 			}
@@ -124,6 +128,12 @@ func (s *Server) copy(ctx context.Context, out *sink, src chat.Source, opening [
 			return endError
 		}
 	}
+}
+
+// more reports whether a source has its next bytes at hand.
+func more(src chat.Source) bool {
+	s, ok := src.(interface{ More() bool })
+	return ok && s.More()
 }
 
 // waiter is a context that is renewed when it ends.
@@ -174,12 +184,16 @@ type sink struct {
 	n       int64
 }
 
-// write sends p. Its pieces are flushed once, at the end: each flush ends with a packet of
-// its own, which wakes the client for the last bytes of a chunk.
-func (k *sink) write(p []byte) error {
-	if len(p) == 0 {
-		return nil
+// send writes p and flushes it.
+func (k *sink) send(p []byte) error {
+	if err := k.write(p); err != nil {
+		return err
 	}
+	return k.flush()
+}
+
+// write writes p in pieces, each with a deadline of its own.
+func (k *sink) write(p []byte) error {
 	for len(p) > 0 {
 		piece := p[:min(len(p), writeBytes)]
 		p = p[len(piece):]
@@ -192,6 +206,12 @@ func (k *sink) write(p []byte) error {
 			return err
 		}
 	}
+	return nil
+}
+
+// flush ends a chunk of the response. The end is a packet of its own, which wakes the
+// client, so it waits while more is at hand.
+func (k *sink) flush() error {
 	if err := k.rc.Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return err
 	}

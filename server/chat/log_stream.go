@@ -72,9 +72,15 @@ type logStream struct {
 	g  Session
 	of *wire.LogView
 	f  *spool.Follower
+
+	more bool
 }
 
 func (s *logStream) Replaying() bool { return false }
+
+// More reports whether the next call of Next has records at hand. What this one has
+// returned need not be flushed before it.
+func (s *logStream) More() bool { return s.more }
 
 func (s *logStream) Next(ctx context.Context) ([]byte, error) {
 	out, err := s.next(ctx)
@@ -102,9 +108,11 @@ func (s *logStream) next(ctx context.Context) ([]byte, error) {
 	switch {
 	case s.of.Follow:
 		b, err := s.f.NextFollowing(ctx)
+		s.more = b.More
 		return b.Bytes, err
 	case !s.g.Child():
 		b, err := s.f.Next(ctx)
+		s.more = b.More
 		return b.Bytes, err
 	}
 	for { // a child's turn ends before its parent's

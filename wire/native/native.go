@@ -39,7 +39,10 @@ type Projector struct {
 // bufferBytes is the largest size of the buffers that several frames share.
 const bufferBytes = 16 << 10
 
-var _ spool.Projector = (*Projector)(nil)
+var (
+	_ spool.Projector = (*Projector)(nil)
+	_ spool.Renderer  = (*Projector)(nil)
+)
 
 // NewProjector returns a projector of the records of the subject's agent and the agents
 // below it. Nil options are the zero value.
@@ -58,6 +61,14 @@ func (p *Projector) Apply(dst []spool.Frame, r chunk.Record) ([]spool.Frame, err
 	from := len(p.room(frameBytes(p.framing, r.Data)))
 	p.buf = render(p.buf, p.framing, r.Seq, r.Data)
 	return append(dst, spool.Frame{Data: p.buf[from:len(p.buf):len(p.buf)], Seq: r.Seq}), nil
+}
+
+// Render implements [spool.Renderer].
+func (p *Projector) Render(dst []byte, r *chunk.Record) []byte {
+	if !p.shows(r.Type, r.Agent) {
+		return dst
+	}
+	return render(dst, p.framing, r.Seq, r.Data)
 }
 
 // room returns the buffer with room for n more bytes.

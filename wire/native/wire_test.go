@@ -211,3 +211,28 @@ func BenchmarkApply(b *testing.B) {
 		})
 	}
 }
+
+// What is rendered in place is what Apply makes frames of.
+func TestRenderIsApply(t *testing.T) {
+	t.Parallel()
+	log := append(wiretest.Agents(), wiretest.Corpus()...)
+	log = append(log, chunk.Record{Seq: 7, Type: "later", Agent: wiretest.Session, Data: json.RawMessage("{\n\"type\":\"later\"}")})
+	for name, o := range profiles {
+		for _, agent := range []string{"", ".1", ".1.1"} {
+			p := native.NewProjector(wire.Subject{Agent: wiretest.Session + agent}, &o)
+			for _, r := range log {
+				frames, err := p.Apply(nil, r)
+				if err != nil {
+					t.Fatal(err)
+				}
+				want := "before"
+				for _, f := range frames {
+					want += string(f.Data)
+				}
+				if got := p.Render([]byte("before"), &r); string(got) != want {
+					t.Errorf("%s, %s: %q, want %q", name, r.Type, got, want)
+				}
+			}
+		}
+	}
+}
