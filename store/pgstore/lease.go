@@ -179,3 +179,21 @@ func (s *Store) AwaitDue(ctx context.Context, c spool.Claim) error {
 		return found, again, err
 	})
 }
+
+// RaiseAbove implements [spool.Raiser].
+func (s *Store) RaiseAbove(ctx context.Context, session string, known spool.Head) (h spool.Head, err error) {
+	err = s.change(ctx, need{session: session}, func(t *tx) error {
+		st, err := t.existing(session)
+		if err != nil {
+			return err
+		}
+		if contract.RaiseAbove(&st.head, known) {
+			st.forgetWriters()
+			st.release()
+			t.touch(st)
+		}
+		h = st.head
+		return nil
+	})
+	return h, err
+}

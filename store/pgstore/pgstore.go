@@ -42,6 +42,7 @@ var (
 	_ spool.BlobStore = (*Store)(nil)
 	_ spool.Importer  = (*Store)(nil)
 	_ spool.Prober    = (*Store)(nil)
+	_ spool.Raiser    = (*Store)(nil)
 )
 
 // DefaultConnections is how many connections a store uses at most, besides the one that
