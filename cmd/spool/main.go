@@ -9,6 +9,7 @@
 //	spool export FROM SESSION FILE  write a session to a file
 //	spool import FILE TO            copy the session of a file into a store
 //	spool doctor                    examine a store, and say what to change
+//	spool migrations STORE          print the SQL that makes a store's tables
 //	spool ingest --from NAME        turn a provider's bytes on standard input into chunks
 //	spool project --wire NAME       turn chunks on standard input into a wire's bytes
 package main
@@ -36,16 +37,17 @@ import (
 type cli struct {
 	Version kong.VersionFlag `env:"-" help:"Print the version."`
 
-	Serve    serveCmd    `cmd:"" help:"Run the server."`
-	Chat     chatCmd     `cmd:"" help:"Talk to a running server's agent."`
-	Tail     tailCmd     `cmd:"" help:"Follow a session of a running server."`
-	Sessions sessionsCmd `cmd:"" help:"List the sessions of a running server."`
-	Copy     copyCmd     `cmd:"" help:"Copy sessions from one store to another."`
-	Export   exportCmd   `cmd:"" help:"Write a session to a file, which spool import reads into any store."`
-	Import   importCmd   `cmd:"" help:"Copy the session of a file into a store."`
-	Doctor   doctorCmd   `cmd:"" help:"Examine a store, and say what to change."`
-	Ingest   ingestCmd   `cmd:"" help:"Turn a provider's bytes on standard input into chunks, one JSON object per line."`
-	Project  projectCmd  `cmd:"" help:"Turn chunks on standard input, one JSON object per line, into a wire's bytes."`
+	Serve      serveCmd      `cmd:"" help:"Run the server."`
+	Chat       chatCmd       `cmd:"" help:"Talk to a running server's agent."`
+	Tail       tailCmd       `cmd:"" help:"Follow a session of a running server."`
+	Sessions   sessionsCmd   `cmd:"" help:"List the sessions of a running server."`
+	Copy       copyCmd       `cmd:"" help:"Copy sessions from one store to another."`
+	Export     exportCmd     `cmd:"" help:"Write a session to a file, which spool import reads into any store."`
+	Import     importCmd     `cmd:"" help:"Copy the session of a file into a store."`
+	Doctor     doctorCmd     `cmd:"" help:"Examine a store, and say what to change."`
+	Migrations migrationsCmd `cmd:"" help:"Print the SQL that makes a store's tables, or brings them up to date, for a role that may."`
+	Ingest     ingestCmd     `cmd:"" help:"Turn a provider's bytes on standard input into chunks, one JSON object per line."`
+	Project    projectCmd    `cmd:"" help:"Turn chunks on standard input, one JSON object per line, into a wire's bytes."`
 
 	Completion completionCmd `cmd:"" help:"Print a script that completes commands, flags and sessions in a shell."`
 }

@@ -33,14 +33,17 @@ type driver struct {
 	open   func(storeName) (closableStore, error)
 	brief  bool                  // nothing of it outlives the process
 	exists func(storeName) error // nil: opening it tells
+	// migrations returns the SQL that makes the tables, for the store and a role that uses
+	// them; nil: there is none.
+	migrations func(n storeName, role string) (string, error)
 }
 
 var drivers = []driver{
 	{scheme: "sqlite", form: "sqlite:PATH", open: openSQLite, exists: existsSQLite},
 	{scheme: "redis", form: "redis://HOST", open: openRedis},
 	{scheme: "rediss", open: openRedis},
-	{scheme: "postgres", form: "postgres://HOST/DATABASE", open: openPostgres},
-	{scheme: "postgresql", open: openPostgres},
+	{scheme: "postgres", form: "postgres://HOST/DATABASE", open: openPostgres, migrations: migratePostgres},
+	{scheme: "postgresql", open: openPostgres, migrations: migratePostgres},
 	{scheme: "nats", form: "nats://HOST", open: openNATS},
 	{scheme: "memory", form: "memory", open: openMemory, brief: true},
 }

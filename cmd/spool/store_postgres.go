@@ -13,3 +13,7 @@ func openPostgres(n storeName) (closableStore, error) {
 	}
 	return s, nil
 }
+
+func migratePostgres(n storeName, role string) (string, error) {
+	return pgstore.Schema(n.query.Get("schema"), role)
+}

@@ -15,15 +15,19 @@ import (
 	"time"
 
 	"github.com/spool-run/spool/client"
+	"github.com/spool-run/spool/internal/engines"
 )
 
-// earlier is the commit whose server runs beside today's: the last one before there were
-// stores for several machines.
-const earlier = "21ad0da765897e523a014ddb5212c274e933bed9"
+// The commits whose servers run beside today's: the last one before there were stores for
+// several machines, and the last one before PostgreSQL got a function that appends.
+const (
+	earlierSQLite   = "21ad0da765897e523a014ddb5212c274e933bed9"
+	earlierPostgres = "98be3f4a3a0a6ddc179f544bddeec673cb81e182"
+)
 
 // buildEarlier builds the server of an earlier commit. Where the history is cut short, the
 // last commit takes its place: then processes are replaced, but not versions.
-func buildEarlier(t *testing.T) string {
+func buildEarlier(t *testing.T, earlier string) string {
 	t.Helper()
 	dir, commit := t.TempDir(), earlier
 	if exec.Command("git", "-C", "../..", "cat-file", "-e", commit+"^{commit}").Run() != nil {
@@ -73,21 +77,31 @@ func (a *alternating) serve(t *testing.T, servers ...*spoolServer) {
 	a.mu.Unlock()
 }
 
-// Two servers of an earlier version share a file. They are replaced one after the other by
+// Two servers of an earlier version share a store. They are replaced one after the other by
 // today's, and one of those by the earlier version again, while users send messages to any of
 // them and read the answers from any. Runs go over between the versions in both directions, and
 // nobody notices: nothing is lost, doubled or recovered.
 func TestRollingUpgrade(t *testing.T) {
 	t.Parallel()
-	old := buildEarlier(t)
+	t.Run("sqlite", func(t *testing.T) {
+		t.Parallel()
+		rollUpgrade(t, earlierSQLite, "sqlite:"+filepath.Join(t.TempDir(), "upgrade.db"))
+	})
+	t.Run("postgres", func(t *testing.T) {
+		t.Parallel()
+		rollUpgrade(t, earlierPostgres, engines.PostgresURL(engines.Postgres(t).Addr()))
+	})
+}
+
+func rollUpgrade(t *testing.T, earlier, store string) {
+	old := buildEarlier(t, earlier)
 	today, err := exec.LookPath("spool")
 	if err != nil {
 		t.Fatal(err)
 	}
 	const users, handOvers = 6, 2 // in each stage
-	db := filepath.Join(t.TempDir(), "upgrade.db")
 	start := func(binary string) *spoolServer {
-		return serveBinary(t, binary, db, "", "--demo-rate", "200", "--drain-grace", "1h", "--heartbeat", "1s")
+		return serveBinary(t, binary, "", "", "--store", store, "--demo-rate", "200", "--drain-grace", "1h", "--heartbeat", "1s")
 	}
 	nodes := []*spoolServer{start(old), start(old)}
 	lb := &alternating{}

@@ -17,6 +17,13 @@ func (c *ticker) floor() int64 {
 	return c.last
 }
 
+// leads returns how far the store's clock is ahead of the server's, beside floor's answer.
+func (c *ticker) leads() (ahead, floor int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ahead, c.last
+}
+
 // at returns the time if the server's clock is at wall, and the store has given out the time
 // floor before, in another process perhaps.
 func (c *ticker) at(wall, floor int64) int64 {

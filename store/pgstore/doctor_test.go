@@ -41,7 +41,7 @@ func TestDoctor(t *testing.T) {
 	if got["append"] == "" || got["wake"] == "" {
 		t.Errorf("%v", got)
 	}
-	exec(t, server.Addr(),
+	run(t, server.Addr(),
 		"CREATE ROLE little LOGIN",
 		"GRANT USAGE ON SCHEMA spool TO little",
 		"GRANT SELECT ON ALL TABLES IN SCHEMA spool TO little",
@@ -55,7 +55,7 @@ func TestDoctor(t *testing.T) {
 		}
 	}
 	n := 0
-	exec(t, server.Addr(), "VACUUM spool.session")
+	run(t, server.Addr(), "VACUUM spool.session")
 	if err := open(engines.PostgresURL(server.Addr())).pool.QueryRow(t.Context(), "SELECT count(*) FROM session WHERE alive").Scan(&n); err != nil || n != 0 {
 		t.Errorf("%d sessions are left, %v", n, err)
 	}

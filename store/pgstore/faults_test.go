@@ -108,7 +108,7 @@ func TestServerEnds(t *testing.T) {
 		{"part of an answer cut", func() { <-proxy.CutAfter(netcut.Answer, 60) }},
 		{"all cut", func() { proxy.Cut() }},
 		{"terminated", func() {
-			exec(t, server.Addr(), "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()")
+			run(t, server.Addr(), "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()")
 		}},
 		{"fast restart", func() { server.Stop(); server.Start() }},
 		{"immediate restart", func() { server.StopWith(syscall.SIGQUIT); server.Start() }},
@@ -173,7 +173,7 @@ func TestRefusedIsNotStored(t *testing.T) {
 		t.Fatal(err)
 	}
 	for code, message := range map[string]string{codeFull: "the server's disk is full", codeReadOnly: "the server can only be read"} {
-		exec(t, server.Addr(),
+		run(t, server.Addr(),
 			"CREATE OR REPLACE FUNCTION spool.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no' USING ERRCODE = '"+code+"'; END $$",
 			"CREATE TRIGGER refuse BEFORE INSERT ON spool.record EXECUTE FUNCTION spool.refuse()")
 		_, err = s.Append(t.Context(), spool.Append{Session: "s", Epoch: a.lease.Epoch, Writer: "w", Ordinal: 2, Records: []chunk.Record{{Type: chunk.TypeTextDelta, Data: []byte(`{}`)}}})
@@ -181,11 +181,11 @@ func TestRefusedIsNotStored(t *testing.T) {
 		if !ok || !errors.Is(err, spool.ErrNotStored) || known.Message != message {
 			t.Errorf("%s: %v", code, err)
 		}
-		exec(t, server.Addr(), "DROP TRIGGER refuse ON spool.record")
+		run(t, server.Addr(), "DROP TRIGGER refuse ON spool.record")
 	}
 	// A transaction that the server undoes for the sake of another is repeated, and no caller
 	// learns of it.
-	exec(t, server.Addr(),
+	run(t, server.Addr(),
 		"CREATE SEQUENCE spool.refused",
 		"CREATE OR REPLACE FUNCTION spool.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF nextval('spool.refused') <= 2 THEN RAISE EXCEPTION 'again' USING ERRCODE = '40P01'; END IF; RETURN NEW; END $$",
 		"CREATE TRIGGER refuse BEFORE INSERT ON spool.record FOR EACH ROW EXECUTE FUNCTION spool.refuse()")

@@ -75,10 +75,9 @@ func (t *tx) take(st *state, i *spool.Import) {
 	if i.After == 0 { // there is nothing below the floors
 		st.traceTrimmed, st.trimmed = st.head.TraceFloor, st.head.Floor
 	}
-	for _, r := range i.Records {
-		t.add(st, r)
+	for n := range i.Records {
+		t.add(st, &i.Records[n])
 	}
-	st.fresh = nil // they may have gaps
 	if i.Done {
 		st.updated = i.Info.Updated
 		st.release()

@@ -106,7 +106,7 @@ func (s *Store) drop(ctx context.Context, session string, may func(st *state, no
 		st.head = contract.Deleted(st.head)
 		st.row, st.updated, st.bytes, st.command = spool.Row{}, 0, 0, 0
 		st.release()
-		st.traceTrimmed, st.trimmed, st.known, st.writers = 0, 0, nil, 0
+		st.traceTrimmed, st.trimmed, st.writers = 0, 0, 0
 		t.touch(st)
 		return nil
 	}); err != nil {

@@ -119,7 +119,7 @@ func claimable(c *spool.Claim, now int64) (sql string, args []any) {
 
 // Renew implements [spool.Leaser].
 func (s *Store) Renew(ctx context.Context, l spool.Lease) error {
-	return s.write(ctx, need{session: l.Session}, 1, 0, func(t *tx) error {
+	return s.write(ctx, need{session: l.Session}, func(t *tx) error {
 		st := t.states[l.Session]
 		if st == nil || !st.alive || st.head.Epoch != l.Epoch || st.owner == "" {
 			return spool.ErrSuperseded.With(l.Session, nil)
@@ -132,7 +132,7 @@ func (s *Store) Renew(ctx context.Context, l spool.Lease) error {
 
 // Release implements [spool.Leaser].
 func (s *Store) Release(ctx context.Context, l spool.Lease) error {
-	return s.write(ctx, need{session: l.Session}, 1, 0, func(t *tx) error {
+	return s.write(ctx, need{session: l.Session}, func(t *tx) error {
 		if st := t.states[l.Session]; st != nil && st.alive && st.head.Epoch == l.Epoch {
 			st.release()
 			t.touch(st)

@@ -3,6 +3,7 @@ package pgstore
 import (
 	"context"
 	"encoding/json"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -16,6 +17,7 @@ import (
 const (
 	maxPayload = 7900 // bytes of a notification; the engine takes fewer than 8000
 	maxHint    = 2000 // bytes of records in a notification, for each session
+	maxHints   = 20   // their number
 	relisten   = 50 * time.Millisecond
 	relistenTo = time.Second
 )
@@ -29,16 +31,20 @@ type note struct {
 }
 
 type noteHead struct {
-	Session string       `json:"session"`
-	Version int64        `json:"version"`
-	Exists  bool         `json:"exists,omitempty"`
-	Head    spool.Head   `json:"head"`
-	Records []noteRecord `json:"records,omitempty"`
+	Session string     `json:"session"`
+	Version int64      `json:"version"`
+	Exists  bool       `json:"exists,omitempty"`
+	Head    spool.Head `json:"head"`
+	// Appended are the appends of the commit, if they are small. Their records follow each
+	// other.
+	Appended []struct {
+		After   uint64       `json:"after"`
+		Records []noteRecord `json:"records"`
+	} `json:"appended,omitempty"`
 }
 
 // noteRecord is a record of which Data is any bytes.
 type noteRecord struct {
-	Seq   uint64      `json:"s"`
 	Type  chunk.Type  `json:"t"`
 	Agent string      `json:"a"`
 	Time  int64       `json:"m"`
@@ -46,7 +52,7 @@ type noteRecord struct {
 	Data  []byte      `json:"d"`
 }
 
-// notes are the payloads that tell of a transaction.
+// notes are the payloads that tell of a transaction. Those of appends are made by append_group.
 func (t *tx) notes() []string {
 	var out []string
 	n := note{From: t.s.name, Due: t.sooner}
@@ -60,22 +66,9 @@ func (t *tx) notes() []string {
 	}
 	for _, st := range t.order {
 		h := noteHead{Session: st.id, Version: st.version, Exists: st.alive, Head: st.head}
-		bytes := 0
-		for _, r := range st.fresh {
-			bytes += len(r.Data) + len(r.Type) + len(r.Agent)
-		}
-		if bytes <= maxHint && len(st.fresh) <= 20 {
-			for _, r := range st.fresh {
-				h.Records = append(h.Records, noteRecord{r.Seq, r.Type, r.Agent, r.Time, r.Class, r.Data})
-			}
-		}
 		text, err := json.Marshal(h)
 		if err != nil {
 			continue
-		}
-		if size+len(text) > maxPayload && h.Records != nil {
-			h.Records = nil
-			text, _ = json.Marshal(h)
 		}
 		if size+len(text) > maxPayload {
 			end()
@@ -95,9 +88,7 @@ func (t *tx) notes() []string {
 // committed tells this process's waiters.
 func (s *Store) committed(t *tx) {
 	for _, st := range t.order {
-		w := st.watched()
-		w.Records = st.fresh
-		s.hub.Apply(st.id, w)
+		s.hub.Apply(st.id, st.watched())
 	}
 	for range t.sooner {
 		s.claimers.Wake()
@@ -160,14 +151,16 @@ func (s *Store) hear(ctx context.Context) bool {
 // heard handles a notification.
 func (s *Store) heard(payload string) {
 	var n note
-	if json.Unmarshal([]byte(payload), &n) != nil || n.From == s.name {
+	if strings.HasPrefix(payload, `{"from":"`+s.name+`"`) || json.Unmarshal([]byte(payload), &n) != nil {
 		return
 	}
 	for range s.times() {
 		for _, h := range n.Sessions {
 			w := watch.State{Exists: h.Exists, Head: h.Head, Version: h.Version}
-			for _, r := range h.Records {
-				w.Records = append(w.Records, chunk.Record{Seq: r.Seq, Type: r.Type, Agent: r.Agent, Time: r.Time, Class: r.Class, Data: r.Data})
+			for _, a := range h.Appended {
+				for i, r := range a.Records {
+					w.Records = append(w.Records, chunk.Record{Seq: a.After + uint64(i) + 1, Type: r.Type, Agent: r.Agent, Time: r.Time, Class: r.Class, Data: r.Data})
+				}
 			}
 			s.hub.Apply(h.Session, w)
 		}

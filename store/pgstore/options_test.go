@@ -33,12 +33,14 @@ func TestAddresses(t *testing.T) {
 }
 
 func TestSchema(t *testing.T) {
-	sql, err := Schema("")
-	if err != nil || !strings.Contains(sql, "CREATE SCHEMA IF NOT EXISTS spool;") || !strings.Contains(sql, "CREATE TABLE session (") {
+	sql, err := Schema("", `a"b`)
+	if err != nil || !strings.Contains(sql, "CREATE SCHEMA spool;") || !strings.Contains(sql, "CREATE TABLE session (") || !strings.Contains(sql, `TO "a""b";`) {
 		t.Errorf("%v\n%s", err, sql)
 	}
-	if _, err := Schema("a b"); !errors.Is(err, chunk.ErrInvalid) {
-		t.Error(err)
+	for _, names := range [][2]string{{"a b", ""}, {"a", strings.Repeat("x", 64)}, {"a", "b\x00"}} {
+		if _, err := Schema(names[0], names[1]); !errors.Is(err, chunk.ErrInvalid) {
+			t.Errorf("%q: %v", names, err)
+		}
 	}
 }
 

@@ -54,7 +54,7 @@ var schemas atomic.Int64
 func newPlace(t testing.TB, server string) *place {
 	p := &place{server: server, schema: "t" + strconv.Itoa(os.Getpid()) + "_" + strconv.FormatInt(schemas.Add(1), 10)}
 	p.times.Store(1)
-	t.Cleanup(func() { exec(t, server, "DROP SCHEMA IF EXISTS "+p.schema+" CASCADE") })
+	t.Cleanup(func() { run(t, server, "DROP SCHEMA IF EXISTS "+p.schema+" CASCADE") })
 	proxy, err := netcut.Start(server)
 	if err != nil {
 		t.Fatal(err)
@@ -83,8 +83,8 @@ func (p *place) open(t testing.TB) spool.Store {
 	return instance{s, p}
 }
 
-// exec runs statements on a connection of its own.
-func exec(t testing.TB, server string, statements ...string) {
+// run runs statements on a connection of its own.
+func run(t testing.TB, server string, statements ...string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -111,7 +111,7 @@ func rewind(t testing.TB, s spool.Store) (back func()) {
 	for _, table := range tables {
 		note = append(note, fmt.Sprintf("CREATE TABLE %[1]s.%[2]s_noted AS SELECT * FROM %[1]s.%[2]s", p.schema, table))
 	}
-	exec(t, p.server, "BEGIN ISOLATION LEVEL REPEATABLE READ; "+strings.Join(note, "; ")+"; COMMIT")
+	run(t, p.server, "BEGIN ISOLATION LEVEL REPEATABLE READ; "+strings.Join(note, "; ")+"; COMMIT")
 	return func() {
 		t.Helper()
 		set := "BEGIN; "
@@ -121,7 +121,7 @@ func rewind(t testing.TB, s spool.Store) (back func()) {
 		for _, table := range tables {
 			set += fmt.Sprintf("DELETE FROM %[1]s.%[2]s; INSERT INTO %[1]s.%[2]s SELECT * FROM %[1]s.%[2]s_noted; ", p.schema, table)
 		}
-		exec(t, p.server, set+"UPDATE "+p.schema+".test_identity SET name = name || 'x'; COMMIT")
+		run(t, p.server, set+"UPDATE "+p.schema+".test_identity SET name = name || 'x'; COMMIT")
 		p.proxy.Cut()
 	}
 }
@@ -156,7 +156,7 @@ func TestStore(t *testing.T) {
 	server := engines.Postgres(t)
 	storetest.Run(t, func(t testing.TB) spool.Store {
 		p := newPlace(t, server.Addr())
-		exec(t, p.server, "CREATE SCHEMA "+p.schema, "CREATE TABLE "+p.schema+".test_identity AS SELECT 'first' AS name")
+		run(t, p.server, "CREATE SCHEMA "+p.schema, "CREATE TABLE "+p.schema+".test_identity AS SELECT 'first' AS name")
 		p.identity = testIdentity
 		return p.open(t)
 	}, suiteOptions())

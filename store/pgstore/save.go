@@ -75,8 +75,7 @@ func (x *sessions) args() (all []any) {
 // save queues the statements that write the rows that were changed.
 func (t *tx) save(b *pgx.Batch) {
 	var rows sessions
-	var sids, ordinals, firsts, lasts, forget []int64
-	var names []string
+	var forget []int64
 	for _, st := range t.order {
 		ready := st.readyAt()
 		if ready < st.ready {
@@ -86,18 +85,9 @@ func (t *tx) save(b *pgx.Batch) {
 		if st.forget {
 			forget = append(forget, st.sid)
 		}
-		for name, w := range st.known {
-			if w.dirty {
-				sids, names = append(sids, st.sid), append(names, name)
-				ordinals, firsts, lasts = append(ordinals, int64(w.ordinal)), append(firsts, int64(w.first)), append(lasts, int64(w.last))
-			}
-		}
 	}
 	if len(forget) > 0 {
 		b.Queue("DELETE FROM writer WHERE sid = ANY($1)", forget)
 	}
 	b.Queue(saveSessions, rows.args()...)
-	if len(sids) > 0 {
-		b.Queue(saveWriters, sids, names, ordinals, firsts, lasts)
-	}
 }

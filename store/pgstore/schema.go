@@ -2,6 +2,7 @@ package pgstore
 
 import (
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"regexp"
@@ -16,7 +17,8 @@ import (
 )
 
 const (
-	schemaVersion = 1
+	schemaVersion = 2 // how many migrations there are
+	formatVersion = 1 // the one that a program has to know
 	defaultSchema = "spool"
 	// versions is by how much a loss raises the versions of rows: by more than there can
 	// have been changes.
@@ -30,87 +32,16 @@ const (
 // be claimed. listed is updated in units of ten seconds, so that the indexes of listings change
 // at most once in ten seconds. bytes is the size of the session's records and blobs. identity
 // is that of the cluster to which the tables were last seen to belong, losses how often it
-// has changed.
-var migrations = [schemaVersion]string{`
-CREATE TABLE meta (
-  version integer NOT NULL,
-  identity text NOT NULL DEFAULT '',
-  losses bigint NOT NULL DEFAULT 0
-);
-INSERT INTO meta (version) VALUES (1);
-CREATE SEQUENCE session_sid;
-CREATE TABLE session (
-  id text COLLATE "C" PRIMARY KEY,
-  sid bigint NOT NULL UNIQUE DEFAULT nextval('session_sid'),
-  alive boolean NOT NULL DEFAULT false,
-  seq bigint NOT NULL DEFAULT 0,
-  incarnation bigint NOT NULL DEFAULT 0,
-  trace_floor bigint NOT NULL DEFAULT 0,
-  floor bigint NOT NULL DEFAULT 0,
-  epoch bigint NOT NULL DEFAULT 0,
-  status text COLLATE "C" NOT NULL DEFAULT '',
-  due bigint NOT NULL DEFAULT 0,
-  last_command bigint NOT NULL DEFAULT 0,
-  pending boolean NOT NULL DEFAULT false,
-  hidden boolean NOT NULL DEFAULT false,
-  agent text COLLATE "C" NOT NULL DEFAULT '',
-  principal text COLLATE "C" NOT NULL DEFAULT '',
-  title text COLLATE "C" NOT NULL DEFAULT '',
-  updated bigint NOT NULL DEFAULT 0,
-  listed bigint,
-  bytes bigint NOT NULL DEFAULT 0,
-  lease_claim text COLLATE "C" NOT NULL DEFAULT '',
-  lease_owner text COLLATE "C" NOT NULL DEFAULT '',
-  lease_ttl bigint NOT NULL DEFAULT 0,
-  lease_expires bigint NOT NULL DEFAULT 0,
-  ready bigint,
-  trace_trimmed bigint NOT NULL DEFAULT 0,
-  trimmed bigint NOT NULL DEFAULT 0,
-  version bigint NOT NULL DEFAULT 0,
-  writers integer NOT NULL DEFAULT 0
-) WITH (fillfactor = 50);
-CREATE INDEX session_ready ON session (ready) WHERE ready IS NOT NULL;
-CREATE INDEX session_claim ON session (lease_claim) WHERE lease_claim <> '';
-CREATE INDEX session_listed ON session (listed) WHERE listed IS NOT NULL;
-CREATE INDEX session_status ON session (status, listed) WHERE listed IS NOT NULL;
-CREATE INDEX session_principal ON session (principal, listed) WHERE principal <> '' AND listed IS NOT NULL;
-CREATE TABLE record (
-  sid bigint NOT NULL,
-  seq bigint NOT NULL,
-  type text COLLATE "C" NOT NULL,
-  agent text COLLATE "C" NOT NULL,
-  time bigint NOT NULL,
-  trace smallint NOT NULL,
-  data bytea NOT NULL,
-  PRIMARY KEY (sid, seq)
-);
-CREATE INDEX record_kept ON record (sid, seq) WHERE trace = 0;
-CREATE TABLE writer (
-  sid bigint NOT NULL,
-  name text COLLATE "C" NOT NULL,
-  ordinal bigint NOT NULL,
-  first bigint NOT NULL,
-  last bigint NOT NULL,
-  PRIMARY KEY (sid, name)
-) WITH (fillfactor = 50);
-CREATE TABLE fold (
-  sid bigint NOT NULL,
-  name text COLLATE "C" NOT NULL,
-  version bigint NOT NULL,
-  incarnation bigint NOT NULL,
-  seq bigint NOT NULL,
-  data bytea NOT NULL,
-  PRIMARY KEY (sid, name)
-);
-CREATE TABLE blob (
-  sid bigint NOT NULL,
-  hash text COLLATE "C" NOT NULL,
-  data bytea NOT NULL,
-  PRIMARY KEY (sid, hash)
-);
-CREATE TABLE garbage (sid bigint PRIMARY KEY);
-CREATE TABLE probe (at timestamptz NOT NULL);
-`}
+// has changed. applied counts the migrations, and version is the one that a program has to
+// know: it stays while programs of before can go on using the tables.
+var migrations = [schemaVersion]string{tablesSQL, appendSQL}
+
+var (
+	//go:embed migrations/1_tables.sql
+	tablesSQL string
+	//go:embed migrations/2_append.sql
+	appendSQL string
+)
 
 var schemaName = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,47}$`)
 
@@ -122,57 +53,82 @@ func checkSchema(name string) error {
 }
 
 // Schema returns the statements that make the tables in the schema with this name ("":
-// "spool"), for those who do not let the store make them. It fails with [chunk.ErrInvalid].
-func Schema(name string) (string, error) {
+// "spool"), or bring those of an older version up to date, for those who do not let the store
+// do it. If role is not "", they let that role use the tables; it needs no right to change
+// them. They can be run again, and while stores are open. It fails with [chunk.ErrInvalid].
+func Schema(name, role string) (string, error) {
 	if name == "" {
 		name = defaultSchema
 	}
 	if err := checkSchema(name); err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("BEGIN;\nCREATE SCHEMA IF NOT EXISTS %s;\nSET LOCAL search_path = %s;\n%s\nCOMMIT;\n", name, name, strings.TrimSpace(strings.Join(migrations[:], ""))), nil
+	if len(role) > maxIdentifier || strings.IndexByte(role, 0) >= 0 {
+		return "", chunk.ErrInvalid.Because("the name of the role is longer than 63 bytes, or has a zero byte")
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, `BEGIN;
+SELECT pg_advisory_xact_lock(hashtext('spool:%[1]s'));
+DO $spool$ BEGIN
+IF to_regnamespace('%[1]s') IS NULL THEN
+CREATE SCHEMA %[1]s;
+END IF;
+END $spool$;
+SET LOCAL search_path = %[1]s;
+DO $spool$
+DECLARE have integer := 0;
+BEGIN
+IF to_regclass('%[1]s.meta') IS NOT NULL THEN
+have := (SELECT coalesce((to_json(meta)->>'applied')::integer, version) FROM meta);
+END IF;
+`, name)
+	for i, sql := range migrations {
+		fmt.Fprintf(&b, "IF have <= %d THEN\nEXECUTE $migration$\n%s\n$migration$;\nEND IF;\n", i, strings.TrimSpace(sql))
+	}
+	b.WriteString("END $spool$;\n")
+	if role != "" {
+		fmt.Fprintf(&b, "GRANT USAGE ON SCHEMA %[1]s TO %[2]s;\nGRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA %[1]s TO %[2]s;\nGRANT USAGE ON ALL SEQUENCES IN SCHEMA %[1]s TO %[2]s;\nGRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA %[1]s TO %[2]s;\n",
+			name, pgx.Identifier{role}.Sanitize())
+	}
+	b.WriteString("COMMIT;\n")
+	return b.String(), nil
 }
 
-// migrate makes the tables, or those that a newer version adds. Of several processes one
-// does it.
+// maxIdentifier is the length of a name in the engine.
+const maxIdentifier = 63
+
+// migrate makes the tables, or what a newer version adds. Of several processes one does it.
 func (s *Store) migrate(ctx context.Context, c *pgx.Conn) error {
-	have, err := s.version(ctx, c)
-	if err == nil && have == 0 || err == nil && have < schemaVersion {
-		err = pgx.BeginFunc(ctx, c, func(t pgx.Tx) error {
-			if _, err := t.Exec(ctx, "SELECT pg_advisory_xact_lock(hashtext($1))", "spool:"+s.schema); err != nil {
-				return err
-			}
-			if have, err = s.version(ctx, c); err != nil {
-				return err
-			}
-			if have == 0 {
-				if _, err := t.Exec(ctx, "CREATE SCHEMA IF NOT EXISTS "+s.schema); err != nil {
-					return err
-				}
-			}
-			for ; have < schemaVersion; have++ {
-				if _, err := t.Conn().PgConn().Exec(ctx, migrations[have]).ReadAll(); err != nil {
-					return err
-				}
-			}
-			_, err := t.Exec(ctx, "UPDATE meta SET version = $1", schemaVersion)
-			return err
-		})
+	v, err := s.versions(ctx, c)
+	if err != nil {
+		return err
 	}
-	if err == nil && have > schemaVersion {
-		err = chunk.ErrInvalid.Because(fmt.Sprintf("the tables are of version %d, and this program knows %d: it is too old", have, schemaVersion))
+	if v.format > formatVersion {
+		return chunk.ErrInvalid.Because(fmt.Sprintf("the tables are of version %d, and this program knows %d: it is too old", v.format, formatVersion))
+	}
+	if v.applied >= schemaVersion {
+		return nil
+	}
+	sql, err := Schema(s.schema, "")
+	if err == nil {
+		_, err = c.PgConn().Exec(ctx, sql).ReadAll()
+	}
+	if e := serverError(err); e != nil && e.Code == codePrivilege {
+		return chunk.ErrInvalid.Because(fmt.Sprintf("the role may not make the tables: they are at migration %d of %d", v.applied, schemaVersion)).With("", err)
 	}
 	return err
 }
 
-// version returns that of the tables, 0 if there are none.
-func (s *Store) version(ctx context.Context, c *pgx.Conn) (have int, err error) {
+// tableVersions are those of the tables; zero if there are none.
+type tableVersions struct{ format, applied int }
+
+func (s *Store) versions(ctx context.Context, c *pgx.Conn) (v tableVersions, err error) {
 	var there bool
 	if err := c.QueryRow(ctx, "SELECT to_regclass($1) IS NOT NULL", s.schema+".meta").Scan(&there); err != nil || !there {
-		return 0, err
+		return v, err
 	}
-	err = c.QueryRow(ctx, "SELECT version FROM meta").Scan(&have)
-	return have, err
+	err = c.QueryRow(ctx, "SELECT version, coalesce((to_json(meta)->>'applied')::integer, version) FROM meta").Scan(&v.format, &v.applied)
+	return v, err
 }
 
 // identity names the cluster and its timeline, which changes with each promotion and each

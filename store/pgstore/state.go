@@ -48,16 +48,9 @@ type state struct {
 
 	traceTrimmed, trimmed uint64
 
-	writers int                 // how many number their appends under this epoch
-	known   map[string]*written // those of them that were asked for
-	forget  bool                // the writers are to be deleted
+	writers int  // how many number their appends under this epoch
+	forget  bool // they are to be deleted
 	touched bool
-	fresh   []chunk.Record // added in this transaction
-}
-
-type written struct {
-	ordinal, first, last uint64
-	dirty                bool
 }
 
 const stateColumns = headColumns + ", sid, last_command, agent, title, updated, bytes, lease_claim, lease_owner, lease_ttl, lease_expires, coalesce(ready, 9223372036854775807), trace_trimmed, trimmed, writers"
@@ -99,8 +92,8 @@ type records struct {
 
 // need is what a call wants of a transaction.
 type need struct {
-	session, writer string // writer: whose last append it wants
-	create          bool   // the session is to have a row
+	session string
+	create  bool // the session is to have a row
 }
 
 const clock = "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
@@ -108,7 +101,7 @@ const clock = "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigin
 // lock locks rows in the order of their ids, so that transactions wait for each other in one
 // order, and reads them. begin opens the transaction with it.
 func (t *tx) lock(begin bool, needs []need) error {
-	var all, create, ids, names []string
+	var all, create []string
 	for _, n := range needs {
 		if n.session == "" {
 			continue
@@ -116,9 +109,6 @@ func (t *tx) lock(begin bool, needs []need) error {
 		all = append(all, n.session)
 		if n.create {
 			create = append(create, n.session)
-		}
-		if n.writer != "" {
-			ids, names = append(ids, n.session), append(names, n.writer[1:])
 		}
 	}
 	slices.Sort(all)
@@ -142,9 +132,6 @@ func (t *tx) lock(begin bool, needs []need) error {
 			}
 			return rows.Err()
 		})
-	}
-	if len(ids) > 0 {
-		b.Queue("SELECT s.id, w.name, w.ordinal, w.first, w.last FROM unnest($1::text[], $2::text[]) AS q (id, name) JOIN session s ON s.id = q.id JOIN writer w ON w.sid = s.sid AND w.name = q.name", ids, names).Query(t.scanWriters)
 	}
 	floor := t.s.clock.floor()
 	b.Queue(clock).QueryRow(func(row pgx.Row) error {
@@ -173,23 +160,6 @@ func (s *Store) time(ctx context.Context, c *pgx.Conn) (int64, error) {
 		return 0, err
 	}
 	return s.clock.at(wall+s.offset(), max(floor, other)), nil
-}
-
-func (t *tx) scanWriters(rows pgx.Rows) error {
-	for rows.Next() {
-		var id, name string
-		w := &written{}
-		if err := rows.Scan(&id, &name, &w.ordinal, &w.first, &w.last); err != nil {
-			return err
-		}
-		if st := t.states[id]; st != nil {
-			if st.known == nil {
-				st.known = map[string]*written{}
-			}
-			st.known[name] = w
-		}
-	}
-	return rows.Err()
 }
 
 // existing returns the row of a session that exists.
@@ -259,26 +229,21 @@ func (st *state) renew(now int64) {
 // release ends the lease.
 func (st *state) release() { st.claim, st.owner, st.ttl, st.expires = "", "", 0, 0 }
 
-func (st *state) forgetWriters() { st.known, st.writers, st.forget = nil, 0, true }
+func (st *state) forgetWriters() { st.writers, st.forget = 0, true }
 
 // add stores a record of the session.
-func (t *tx) add(st *state, r chunk.Record) {
-	x := &t.rows
-	data := r.Data
-	if data == nil {
-		data = []byte{}
-	}
-	x.sid, x.seq, x.time = append(x.sid, st.sid), append(x.seq, int64(r.Seq)), append(x.time, r.Time)
-	x.typ, x.agent = append(x.typ, string(r.Type)), append(x.agent, r.Agent)
-	x.trace, x.data = append(x.trace, int16(r.Class)), append(x.data, data)
-	st.bytes += int64(len(data))
-	st.fresh = append(st.fresh, r)
+func (t *tx) add(st *state, r *chunk.Record) {
+	t.rows.sid, t.rows.seq = append(t.rows.sid, st.sid), append(t.rows.seq, int64(r.Seq))
+	t.rows.add(r)
+	st.bytes += int64(len(r.Data))
 }
 
-const (
-	insertRecords = "INSERT INTO record (sid, seq, type, agent, time, trace, data) SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[], $5::bigint[], $6::smallint[], $7::bytea[])"
-	saveWriters   = "INSERT INTO writer (sid, name, ordinal, first, last) SELECT * FROM unnest($1::bigint[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[]) ON CONFLICT (sid, name) DO UPDATE SET ordinal = excluded.ordinal, first = excluded.first, last = excluded.last"
-)
+func (x *records) add(r *chunk.Record) {
+	x.typ, x.agent, x.time = append(x.typ, string(r.Type)), append(x.agent, r.Agent), append(x.time, r.Time)
+	x.trace, x.data = append(x.trace, int16(r.Class)), append(x.data, nonNil(r.Data))
+}
+
+const insertRecords = "INSERT INTO record (sid, seq, type, agent, time, trace, data) SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[], $5::bigint[], $6::smallint[], $7::bytea[])"
 
 // commit writes all that was changed, and tells this process's and the others' waiters.
 func (t *tx) commit() error {

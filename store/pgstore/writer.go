@@ -3,6 +3,7 @@ package pgstore
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 
@@ -21,6 +22,8 @@ type request struct {
 	ctx           context.Context
 	need          need
 	weight, bytes int
+	append        *spool.Append // nil: fn
+	out           spool.Appended
 	fn            func(t *tx) error
 	err           error
 	done          chan struct{}
@@ -72,13 +75,27 @@ func (w *writer) drain(r *request) []*request {
 	return group
 }
 
-// serve commits a group. If the server refuses it as a whole, it tries each request alone, so
-// that no request fails because of another.
+// serve commits a group: its appends with one statement, and the rest in a transaction.
 func (w *writer) serve(group []*request) {
-	err := w.commit(group)
+	rest := slices.DeleteFunc(slices.Clone(group), func(r *request) bool { return r.append != nil })
+	if len(rest) > 0 {
+		w.finish(rest, w.attempt)
+	}
+	if len(rest) < len(group) {
+		w.finish(slices.DeleteFunc(group, func(r *request) bool { return r.append == nil }), w.appendGroup)
+	}
+}
+
+// attempt is a try of commit.
+type attempt func(ctx context.Context, c *pgx.Conn, group []*request) (sent bool, err error)
+
+// finish commits requests. If the server refuses them as a whole, it tries each alone, so that
+// none fails because of another.
+func (w *writer) finish(group []*request, try attempt) {
+	err := w.commit(group, try)
 	for _, r := range group {
 		if err != nil && len(group) > 1 && refused(err) {
-			if alone := w.commit([]*request{r}); alone != nil {
+			if alone := w.commit([]*request{r}, try); alone != nil {
 				r.err = w.outcome(alone)
 			}
 		} else if err != nil {
@@ -97,29 +114,34 @@ func (w *writer) outcome(err error) error {
 }
 
 // commit runs the requests in one transaction. An error of a single request is in its err.
-func (w *writer) commit(group []*request) error {
+func (w *writer) commit(group []*request, try attempt) error {
 	// The callers' contexts do not count: one that leaves must not break the others' commit.
 	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
 	defer cancel()
-	needs := make([]need, len(group))
-	for i, r := range group {
-		needs[i] = r.need
-	}
 	for n := 1; ; n++ {
-		sent, broken, err := w.attempt(ctx, group, needs)
+		c, err := w.s.writing.Acquire(ctx)
+		sent, broken := false, false
+		if err == nil {
+			sent, err = try(ctx, c.Conn(), group)
+			broken = c.Conn().IsClosed()
+			if !broken && c.Conn().PgConn().TxStatus() != 'I' {
+				_, _ = c.Conn().Exec(ctx, "ROLLBACK", pgx.QueryExecModeSimpleProtocol)
+			}
+			c.Release()
+		}
 		if err == nil || chunk.CodeOf(err) != "" || n == tries || ctx.Err() != nil || !rolledBack(err) && (sent || !broken) {
 			return err
 		}
 	}
 }
 
-// attempt is a try of commit. sent: the commit was sent; broken: the connection has ended.
-func (w *writer) attempt(ctx context.Context, group []*request, needs []need) (sent, broken bool, err error) {
-	c, err := w.s.writing.Acquire(ctx)
-	if err != nil {
-		return false, false, err
+// attempt runs what is not an append.
+func (w *writer) attempt(ctx context.Context, c *pgx.Conn, group []*request) (sent bool, err error) {
+	needs := make([]need, len(group))
+	for i, r := range group {
+		needs[i] = r.need
 	}
-	t := w.s.begin(ctx, c.Conn())
+	t := w.s.begin(ctx, c)
 	if err = t.lock(true, needs); err == nil {
 		for _, r := range group {
 			if r.err = r.ctx.Err(); r.err == nil {
@@ -128,21 +150,22 @@ func (w *writer) attempt(ctx context.Context, group []*request, needs []need) (s
 		}
 		err = t.commit()
 	}
-	broken = c.Conn().IsClosed()
-	if !broken && c.Conn().PgConn().TxStatus() != 'I' {
-		_, _ = c.Conn().Exec(ctx, "ROLLBACK", pgx.QueryExecModeSimpleProtocol)
-	}
-	c.Release()
-	return t.sent, broken, err
+	return t.sent, err
 }
 
 // write runs fn in the writer's next transaction and returns once it is committed. fn may run
 // more than once. An error of fn fails only this call.
-func (s *Store) write(ctx context.Context, n need, weight, bytes int, fn func(t *tx) error) error {
+func (s *Store) write(ctx context.Context, n need, fn func(t *tx) error) error {
 	if err := s.usable(ctx); err != nil {
 		return err
 	}
-	r := &request{ctx: ctx, need: n, weight: weight, bytes: bytes, fn: fn, done: make(chan struct{})}
+	return s.enqueue(&request{ctx: ctx, need: n, weight: 1, fn: fn})
+}
+
+// enqueue gives a request to the writer and returns once it is done.
+func (s *Store) enqueue(r *request) error {
+	ctx := r.ctx
+	r.done = make(chan struct{})
 	select {
 	case s.w.queue <- r:
 	case <-ctx.Done():
