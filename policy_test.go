@@ -140,7 +140,7 @@ func TestQuotaOfAPrincipal(t *testing.T) {
 			t.Fatal(err)
 		}
 		refused(t, g.CheckQuota(t.Context(), spool.Row{Principal: "ann"}))
-		_, err = stream.NewExternal(logs, nil).Claim(t.Context(), "a3", spool.Row{Principal: "ann"}, "")
+		_, err = stream.NewExternal(logs, nil).Claim(t.Context(), "a3", stream.ExternalClaim{Row: spool.Row{Principal: "ann"}})
 		refused(t, err)
 		absent(t, store, "a3")
 		if err := store.Delete(t.Context(), "a1"); err != nil {

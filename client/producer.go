@@ -22,7 +22,8 @@ const (
 
 // ClaimOptions say who claims.
 type ClaimOptions struct {
-	Agent string // the type of the producer's agent
+	Agent     string // the type of the producer's agent
+	CommandID string // the key by which the server knows a repeat; "": a new id
 }
 
 // Claim is a producer's right to write one run.
@@ -53,10 +54,10 @@ type batch struct {
 }
 
 // Claim opens a run in the session, which need not exist. It fails with spool.ErrBusy
-// while an agent's run is open or another claim is valid, and with [ErrUnknownOutcome] if
-// it got no answer: the claim may have been made, and then expires by itself.
+// while an agent's run is open or another claim is valid. If it got no answer, calling it
+// again with the same CommandID returns the same claim.
 func (s *Session) Claim(ctx context.Context, o ClaimOptions) (*Producer, error) {
-	r := request{method: http.MethodPost, path: s.producerPath(), query: url.Values{"claim": {""}}, session: s.id, once: true}
+	r := request{method: http.MethodPost, path: s.producerPath(), query: url.Values{"claim": {""}, "commandId": {s.c.keyed(o.CommandID)}}, session: s.id}
 	if o.Agent != "" {
 		r.query.Set("agent", o.Agent)
 	}

@@ -44,7 +44,7 @@ func TestProducerStoresOnce(t *testing.T) {
 	for name, lose := range map[string]func(n int) bool{
 		"none":      func(int) bool { return false },
 		"each once": func(n int) bool { return n%2 == 0 },
-		"most":      func(n int) bool { return n > 1 && n%5 != 0 },
+		"most":      func(n int) bool { return n%5 != 0 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -56,7 +56,7 @@ func TestProducerStoresOnce(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := s.Claim(ctx, client.ClaimOptions{}); err == nil || name == "none" && !errors.Is(err, spool.ErrBusy) {
+			if _, err := s.Claim(ctx, client.ClaimOptions{}); !errors.Is(err, spool.ErrBusy) {
 				t.Errorf("a second claim: %v", err)
 			}
 			for _, w := range words {

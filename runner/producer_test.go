@@ -29,7 +29,7 @@ func ending(json string) []chunk.Chunk {
 
 func (w *world) claim(e *stream.External, session string) stream.ExternalRun {
 	w.t.Helper()
-	x, err := e.Claim(w.t.Context(), session, spool.Row{Title: "from outside"}, "script")
+	x, err := e.Claim(w.t.Context(), session, stream.ExternalClaim{Row: spool.Row{Title: "from outside"}, AgentType: "script"})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -61,15 +61,15 @@ func TestProducerClaims(t *testing.T) {
 		e := stream.NewExternal(w.logs, nil)
 		w.say("busy", "u1", "slowly")
 		w.until("busy", chunk.TypeTextDelta, nil)
-		if _, err := e.Claim(w.t.Context(), "busy", spool.Row{}, ""); !errors.Is(err, spool.ErrBusy) {
+		if _, err := e.Claim(w.t.Context(), "busy", stream.ExternalClaim{}); !errors.Is(err, spool.ErrBusy) {
 			t.Errorf("while a run is open: %v", err)
 		}
-		if _, err := e.Claim(w.t.Context(), "s.1", spool.Row{}, ""); !errors.Is(err, chunk.ErrInvalidID) {
+		if _, err := e.Claim(w.t.Context(), "s.1", stream.ExternalClaim{}); !errors.Is(err, chunk.ErrInvalidID) {
 			t.Errorf("a child's session: %v", err)
 		}
 		w.settled("busy")
 		x := w.claim(e, "busy") // as soon as it is quiet
-		if _, err := e.Claim(w.t.Context(), "busy", spool.Row{}, ""); !errors.Is(err, spool.ErrBusy) {
+		if _, err := e.Claim(w.t.Context(), "busy", stream.ExternalClaim{}); !errors.Is(err, spool.ErrBusy) {
 			t.Errorf("while a producer has it: %v", err)
 		}
 		queued := say("u2", "hello")

@@ -108,7 +108,7 @@ func TestTraceOfAnOpenTurnStays(t *testing.T) {
 		w.start(demo(nil), &runner.Options{Retention: runner.Retention{Age: time.Minute, Records: 1, Grace: time.Second, Every: time.Minute}})
 		e := stream.NewExternal(w.logs, &stream.ExternalOptions{TTL: 48 * time.Hour})
 		for _, session := range []string{"open", "paused"} {
-			x, err := e.Claim(w.t.Context(), session, spool.Row{}, "")
+			x, err := e.Claim(w.t.Context(), session, stream.ExternalClaim{})
 			if err != nil {
 				t.Fatal(err)
 			}

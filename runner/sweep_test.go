@@ -95,7 +95,7 @@ func TestIdleSessionsAreDeleted(t *testing.T) {
 		a.say("kept", "m", spool.Row{Agent: "other", Principal: "ann"})
 		a.say("used", "m0", spool.Row{Principal: "guest"})
 		x := stream.NewExternal(a.logs, &stream.ExternalOptions{TTL: 3 * time.Hour})
-		run, err := x.Claim(a.Context(), "owned", spool.Row{Principal: "guest"}, "")
+		run, err := x.Claim(a.Context(), "owned", stream.ExternalClaim{Row: spool.Row{Principal: "guest"}})
 		if err != nil {
 			t.Fatal(err)
 		}

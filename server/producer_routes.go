@@ -27,8 +27,12 @@ func (s *Server) produce(w http.ResponseWriter, r *request) error {
 	}
 	w.Header().Set(frontend.HeaderSession, r.session)
 	if r.asks("claim") {
-		row := spool.Row{Agent: s.o.Chat.Agent, Principal: r.owner}
-		run, err := s.external.Claim(r.Context(), r.session, row, r.URL.Query().Get("agent"))
+		q := r.URL.Query()
+		run, err := s.external.Claim(r.Context(), r.session, stream.ExternalClaim{
+			Row:       spool.Row{Agent: s.o.Chat.Agent, Principal: r.owner},
+			AgentType: q.Get("agent"),
+			CommandID: q.Get("commandId"),
+		})
 		if err != nil {
 			return err
 		}

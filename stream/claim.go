@@ -114,6 +114,8 @@ type terms struct {
 	resume string
 	// paused: the paused run is resumed even if a message waits.
 	paused bool
+	// runID is the id of the run, by which a repeat of the claim is known; "" is a new one.
+	runID string
 }
 
 // errNotOpen: there is no open run to take over.
@@ -124,6 +126,11 @@ var errNotOpen = spool.ErrClosed.Because("the stream is not open")
 // with [spool.ErrBusy] while an agent's run is open or about to be, or another
 // producer's claim is valid.
 func (rs *runs) open(ctx context.Context, g *spool.Log, t terms) (*run, error) {
+	if t.runID != "" {
+		if r, err := rs.again(ctx, g, t); r != nil || err != nil {
+			return r, err
+		}
+	}
 	seen, err := standing(ctx, g)
 	switch {
 	case err != nil:
@@ -141,15 +148,69 @@ func (rs *runs) open(ctx context.Context, g *spool.Log, t terms) (*run, error) {
 	}
 	r := &run{logs: rs.logs, log: g, lease: lease, counted: t.counted, writer: "claim", at: lease.Head.Seq}
 	if err := r.begin(ctx, t); err != nil {
-		_ = r.release(ctx)
+		// A claim that can be repeated keeps what it may have stored.
+		if t.runID == "" || errors.Is(err, spool.ErrBusy) || errors.Is(err, spool.ErrQuota) {
+			_ = r.release(ctx)
+		}
 		return nil, err
 	}
 	return r, nil
 }
 
-func (rs *runs) claim(ctx context.Context, g *spool.Log, t terms) (spool.Lease, error) {
-	claim := spool.Claim{Owner: t.owner + rs.logs.NewID(), TTL: rs.ttl, Session: g.Session(), Force: t.takeOver,
+// again returns the open run of a claim that is repeated, or nil if the claim is new. It
+// fails with [ErrProducerFenced] if that claim is over.
+func (rs *runs) again(ctx context.Context, g *spool.Log, t terms) (*run, error) {
+	var made *fold.Run
+	err := g.View(ctx, func(f *fold.Fold) error {
+		if found := f.Run(t.runID); found != nil {
+			seen := *found
+			made = &seen
+		}
+		return nil
+	})
+	switch {
+	case errors.Is(err, spool.ErrNotFound), err == nil && made == nil:
+		return nil, nil
+	case err != nil:
+		return nil, err
+	case t.agentType != "" && t.agentType != made.AgentType:
+		return nil, chunk.ErrIDConflict.With(g.Session(), nil)
+	case made.End != 0:
+		return nil, ErrProducerFenced.With(g.Session(), nil)
+	}
+	head, err := g.Head(ctx)
+	if err != nil {
+		return nil, err
+	}
+	lease, err := rs.logs.Claim(ctx, rs.claimOf(g, t))
+	switch {
+	case errors.Is(err, spool.ErrNothingDue): // another claim has the run
+		return nil, ErrProducerFenced.With(g.Session(), nil)
+	case err != nil:
+		return nil, err
+	}
+	r := &run{logs: rs.logs, log: g, lease: lease}
+	if lease.Epoch != head.Epoch { // another claim had the run, and is over, too
+		_ = r.release(ctx)
+		return nil, ErrProducerFenced.With(g.Session(), nil)
+	}
+	return r, fenced(g.Session(), r.adopt(ctx))
+}
+
+// adopt takes up the run that an earlier request has opened under this claim.
+func (r *run) adopt(ctx context.Context) error {
+	r.counted, r.writer, r.at = true, "producer", 0
+	return r.look(ctx)
+}
+
+// claimOf is the claim for these terms. A store knows the repeat of one that names its run.
+func (rs *runs) claimOf(g *spool.Log, t terms) spool.Claim {
+	return spool.Claim{ID: t.runID, Owner: t.owner + cmp.Or(t.runID, rs.logs.NewID()), TTL: rs.ttl, Session: g.Session(), Force: t.takeOver,
 		Principal: t.row.Principal, SamePrincipal: t.samePrincipal}
+}
+
+func (rs *runs) claim(ctx context.Context, g *spool.Log, t terms) (spool.Lease, error) {
+	claim := rs.claimOf(g, t)
 	lease, err := rs.logs.Claim(ctx, claim)
 	if claim.Force || !errors.Is(err, spool.ErrNothingDue) && !errors.Is(err, spool.ErrNotFound) {
 		return lease, err
@@ -224,6 +285,9 @@ func (r *run) begin(ctx context.Context, t terms) error {
 	if s.agents { // it was opened between the look and the claim; its next owner recovers it
 		return spool.ErrBusy.With(r.lease.Session, nil)
 	}
+	if s.open && t.runID != "" && s.last.ID == t.runID { // the same claim, on another node
+		return r.adopt(ctx)
+	}
 	if s.open {
 		r.info, r.messageID, r.since, r.in, r.open, r.stop = s.last, s.message, s.since, s.in, true, s.stop
 		if t.takeOver {
@@ -268,7 +332,7 @@ func (r *run) lose(ctx context.Context, s stands) error {
 
 // start opens a run.
 func (r *run) start(ctx context.Context, t terms, s stands) error {
-	r.info = fold.Run{ID: r.logs.NewID(), TurnID: r.logs.NewID(), AgentType: t.agentType, Mode: chunk.ModeExternal}
+	r.info = fold.Run{ID: cmp.Or(t.runID, r.logs.NewID()), TurnID: r.logs.NewID(), AgentType: t.agentType, Mode: chunk.ModeExternal}
 	r.messageID = r.logs.NewID()
 	start := &chunk.RunStarted{Mode: chunk.ModeExternal}
 	chunks := []chunk.Chunk{start}

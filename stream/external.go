@@ -9,6 +9,7 @@ import (
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/chunk"
+	"github.com/spool-run/spool/internal/commandid"
 )
 
 // ExternalOptions are the settings of [External]; the zero value works.
@@ -44,22 +45,42 @@ type ExternalRun struct {
 	TTL       time.Duration `json:"-"`
 }
 
+// ExternalClaim says who claims a session, and for what.
+type ExternalClaim struct {
+	Row       spool.Row // of the session, if the claim creates it; its principal claims
+	AgentType string    // of the producer's agent
+	// CommandID is the key by which a repeat of the claim is known, in this session and for
+	// this principal. "": each call is a claim of its own.
+	CommandID string
+}
+
 // Claim opens an external run in a session, which need not exist. If a user's message
 // waits there, the run answers it. If the last run was paused by its producer, the new
-// run continues its turn. It fails with [spool.ErrBusy] while an agent's run is open or
-// about to be, or another claim on an external run is valid, with [spool.ErrQuota] if it
-// would begin a turn and the policy does not allow one, and with [spool.ErrExists]
-// if the session exists and has another principal than row's.
-func (e *External) Claim(ctx context.Context, session string, row spool.Row, agentType string) (ExternalRun, error) {
+// run continues its turn. A claim that is repeated with its command id returns its run
+// again, and renews the claim.
+//
+// Errors: [spool.ErrBusy] while an agent's run is open or about to be, or another claim on
+// an external run is valid; [spool.ErrQuota] if it would begin a turn and the policy does
+// not allow one; [spool.ErrExists] if the session exists and has another principal than
+// the claim's row. Of a repeat: [ErrProducerFenced] if the claim is over, and
+// [chunk.ErrIDConflict] if its agent was another one.
+func (e *External) Claim(ctx context.Context, session string, c ExternalClaim) (ExternalRun, error) {
 	if err := chunk.CheckSessionID(session); err != nil {
 		return ExternalRun{}, err
+	}
+	t := terms{owner: "producer-", row: c.Row, agentType: c.AgentType, counted: true, samePrincipal: true}
+	if c.CommandID != "" {
+		if err := chunk.CheckID(c.CommandID); err != nil {
+			return ExternalRun{}, err
+		}
+		t.runID = commandid.New("claim", session, c.Row.Principal, c.CommandID)
 	}
 	s, err := e.runs.hold(ctx, session)
 	if err != nil {
 		return ExternalRun{}, err
 	}
 	defer e.runs.leave(s)
-	r, err := e.runs.open(ctx, s.log, terms{owner: "producer-", row: row, agentType: agentType, counted: true, samePrincipal: true})
+	r, err := e.runs.open(ctx, s.log, t)
 	if err != nil {
 		return ExternalRun{}, err
 	}

@@ -1,6 +1,7 @@
 package stream_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -230,4 +231,84 @@ func TestProducerIsStopped(t *testing.T) {
 			t.Errorf("kept %q", got)
 		}
 	})
+}
+
+// A producer that does not hear the answer to its claim repeats it, on any node, and gets
+// the same run: while it is open, and after its claim has expired, if nobody took it.
+func TestClaimsAreRepeated(t *testing.T) {
+	inWorld(t, func(w *world) {
+		e, other := stream.NewExternal(w.logs, nil), stream.NewExternal(w.process(), nil)
+		c := stream.ExternalClaim{AgentType: "script", CommandID: "claim 1"}
+		x, err := e.Claim(w.t.Context(), "s", c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		repeats := func(node *stream.External) {
+			t.Helper()
+			if again, err := node.Claim(w.t.Context(), "s", c); err != nil || again != x {
+				t.Errorf("got %+v, %v; want %+v", again, err, x)
+			}
+		}
+		repeats(e)
+		repeats(other)
+		w.produce(other, x, 0, words("a", "b")...)
+		repeats(e)
+		w.produce(e, x, 0, words("a", "b", "c")...)
+		time.Sleep(time.Minute) // nobody has taken the expired claim
+		repeats(other)
+		w.produce(e, x, 3, words("d")...)
+		for name, bad := range map[error]stream.ExternalClaim{
+			spool.ErrBusy:       {AgentType: "script", CommandID: "claim 2"},
+			chunk.ErrIDConflict: {AgentType: "another", CommandID: c.CommandID},
+			chunk.ErrInvalidID:  {CommandID: "a\x00b"},
+			spool.ErrExists:     {CommandID: c.CommandID, Row: spool.Row{Principal: "eve"}},
+		} {
+			if _, err := other.Claim(w.t.Context(), "s", bad); !errors.Is(err, name) {
+				t.Errorf("%+v: %v", bad, err)
+			}
+		}
+		w.produce(e, x, 4, ending(`{"type":"end"}`)...)
+		for _, node := range []*stream.External{e, other} {
+			if _, err := node.Claim(w.t.Context(), "s", c); !errors.Is(err, stream.ErrProducerFenced) {
+				t.Errorf("after the end: %v", err)
+			}
+		}
+		if f := w.fold("s"); f.Messages[0].Text() != "abcd" || len(f.Turns) != 1 || f.Turns[0].LastRun().ID != x.RunID {
+			t.Errorf("%s", mustJSON(f.Turns))
+		}
+		next, err := e.Claim(w.t.Context(), "s", stream.ExternalClaim{CommandID: "claim 2"})
+		if err != nil || next.RunID == x.RunID || next.Epoch <= x.Epoch {
+			t.Errorf("the next claim: %+v, %v", next, err)
+		}
+	})
+}
+
+// A claim is cut before or after its run is stored: its repeat opens the run, or finds it.
+func TestClaimsAreCutAnywhere(t *testing.T) {
+	for _, stored := range []bool{false, true} {
+		inWorld(t, func(w *world) {
+			ctx, cancel := context.WithCancel(w.t.Context())
+			defer cancel()
+			if stored {
+				w.store.lose = func(a spool.Append) bool { return true }
+			} else {
+				w.store.claimed = cancel
+			}
+			c := stream.ExternalClaim{CommandID: "claim 1"}
+			if x, err := stream.NewExternal(w.logs, nil).Claim(ctx, "s", c); err == nil {
+				t.Errorf("stored %v: the claim was not cut: %+v", stored, x)
+			}
+			w.store.lose, w.store.claimed = nil, nil
+			e := stream.NewExternal(w.process(), nil)
+			x, err := e.Claim(w.t.Context(), "s", c)
+			if err != nil || x.Epoch != 1 {
+				t.Fatalf("stored %v: %+v, %v", stored, x, err)
+			}
+			w.produce(e, x, 0, words("a")...)
+			w.produce(e, x, 1, ending(`{"type":"end"}`)...)
+			if got := kinds(w.records("s")); got != "run_started step_started text_delta assistant_message step_committed run_finished" {
+				t.Errorf("stored %v: %s", stored, got)
+			}
+		})
+	}
 }

@@ -220,7 +220,7 @@ func TestAgentsRunIsNeverTaken(t *testing.T) {
 		m, e := stream.NewManager(w.logs, nil), stream.NewExternal(w.logs, nil)
 		for _, wait := range []time.Duration{0, time.Hour} {
 			time.Sleep(wait)
-			_, claimed := e.Claim(w.t.Context(), "s", spool.Row{}, "")
+			_, claimed := e.Claim(w.t.Context(), "s", stream.ExternalClaim{})
 			_, created := m.CreateWriter(w.t.Context(), "s", "", "")
 			for name, err := range map[string]error{"claim": claimed, "writer": created, "resume": m.ResumeStream(w.t.Context(), "s"),
 				"end": m.EndStream(w.t.Context(), "s", nil), "fail": m.FailStream(w.t.Context(), "s", "x"), "pause": m.PauseStream(w.t.Context(), "s")} {
@@ -247,7 +247,7 @@ func TestExternalRunBelongsToItsClaim(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := e.Claim(w.t.Context(), "s", spool.Row{}, ""); !errors.Is(err, spool.ErrBusy) {
+		if _, err := e.Claim(w.t.Context(), "s", stream.ExternalClaim{}); !errors.Is(err, spool.ErrBusy) {
 			t.Errorf("a claim while the stream's lease lives: %v", err)
 		}
 		time.Sleep(time.Hour)
@@ -342,7 +342,7 @@ func TestTitles(t *testing.T) {
 			if _, err := w.log(session).Command(w.t.Context(), spool.Row{Title: tt.command}, say("u1", " is  anyone there?\nhello")); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := e.Claim(w.t.Context(), session, spool.Row{Title: tt.claim}, ""); err != nil {
+			if _, err := e.Claim(w.t.Context(), session, stream.ExternalClaim{Row: spool.Row{Title: tt.claim}}); err != nil {
 				t.Fatal(err)
 			}
 			if info, err := w.store.Session(w.t.Context(), session); err != nil || info.Title != tt.want {

@@ -59,6 +59,8 @@ type countingStore struct {
 	lose  func(a spool.Append) bool
 	// between is called after each append that was stored, before its answer.
 	between func(a spool.Append)
+	// claimed is called after each claim that was granted, before its answer.
+	claimed func()
 }
 
 func (s *countingStore) count(call string) {
@@ -114,7 +116,11 @@ func (s *countingStore) Renew(ctx context.Context, l spool.Lease) error {
 
 func (s *countingStore) Claim(ctx context.Context, c spool.Claim) (spool.Lease, error) {
 	s.count("claim")
-	return s.Store.Claim(ctx, c)
+	l, err := s.Store.Claim(ctx, c)
+	if err == nil && s.claimed != nil {
+		s.claimed()
+	}
+	return l, err
 }
 
 func (s *countingStore) Release(ctx context.Context, l spool.Lease) error {
@@ -173,7 +179,7 @@ func (w *world) agentRun(session string) *spool.Writer {
 
 func (w *world) claim(e *stream.External, session string) stream.ExternalRun {
 	w.t.Helper()
-	x, err := e.Claim(w.t.Context(), session, spool.Row{Title: "from outside"}, "script")
+	x, err := e.Claim(w.t.Context(), session, stream.ExternalClaim{Row: spool.Row{Title: "from outside"}, AgentType: "script"})
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -16,8 +16,8 @@ const hashLen = 16
 
 // kinds begin the ids that the server computes: what the command is for. "m" stands for
 // a client's id that cannot be taken as it is, "call" for a call that gives work to a
-// child agent.
-var kinds = []string{"stop", "interrupt", "continue", "retry", "resume", "edit", "regen", "approval", "result", "replace", "branch", "m", "call"}
+// child agent, "claim" for the run of a producer's claim.
+var kinds = []string{"stop", "interrupt", "continue", "retry", "resume", "edit", "regen", "approval", "result", "replace", "branch", "m", "call", "claim"}
 
 // New returns the id of a command of this kind about these things.
 func New(kind string, about ...string) string { return kind + "-" + Hash(about...) }
