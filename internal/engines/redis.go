@@ -54,13 +54,14 @@ func RedisReplica(t testing.TB, of *Server, args ...string) *Server {
 	}
 }
 
-// RedisCluster starts three primaries, which form a cluster without replicas.
-func RedisCluster(t testing.TB) []*Server {
+// RedisCluster starts three primaries, which form a cluster without replicas. They keep
+// nothing on a disk, unless further arguments say so.
+func RedisCluster(t testing.TB, more ...string) []*Server {
 	t.Helper()
 	var servers []*Server
 	args := []string{"--cluster", "create"}
 	for range 3 {
-		s := Redis(t, "--cluster-enabled", "yes", "--appendonly", "no")
+		s := Redis(t, append([]string{"--cluster-enabled", "yes", "--appendonly", "no"}, more...)...)
 		servers, args = append(servers, s), append(args, s.Addr())
 	}
 	if out, err := exec.Command("redis-cli", append(args, "--cluster-yes")...).CombinedOutput(); err != nil {

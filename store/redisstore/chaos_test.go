@@ -173,33 +173,6 @@ func TestFullMemory(t *testing.T) {
 	wantLog(t, s, "s", o.acked)
 }
 
-// A server that writes each change to its disk first loses nothing when it is killed. It
-// might have, so owners and readers from before have to begin again.
-func TestKilledServer(t *testing.T) {
-	t.Parallel()
-	server := engines.Redis(t)
-	s := newPlace(t, server, false, "").open(t)
-	var acked []string
-	incarnation := uint64(0)
-	for round := range 4 {
-		o := own(t, s, "s")
-		if o.lease.Head.Incarnation <= incarnation || int(o.lease.Head.Seq) != len(acked) {
-			t.Fatalf("round %d: %+v after incarnation %d and %d records", round, o.lease.Head, incarnation, len(acked))
-		}
-		incarnation = o.lease.Head.Incarnation
-		if err := o.append(20); err != nil {
-			t.Fatal(err)
-		}
-		acked = append(acked, o.acked...)
-		server.Kill()
-		server.Start()
-		if err := o.append(1); !errors.Is(err, spool.ErrSuperseded) {
-			t.Fatalf("an owner from before the kill: %v", err)
-		}
-		wantLog(t, s, "s", acked)
-	}
-}
-
 // A replica that is promoted without some records: with wait=1 none of them was
 // acknowledged; without it those who know them are told.
 func TestPromotion(t *testing.T) {

@@ -72,8 +72,10 @@ type Store struct {
 	once   sync.Once
 
 	checking sync.Mutex
+	saw      []sight      // of each bucket
 	dials    atomic.Int64 // connections that were made,
 	verified atomic.Int64 // and those after which the server was checked
+	watching sync.WaitGroup
 }
 
 // Open connects to the Redis server, or cluster, that a URL names:
@@ -111,6 +113,8 @@ func Open(name string, o *Options) (*Store, error) {
 		s.feeds[i] = newFeed(s)
 	}
 	s.hub = watch.NewHub(watch.Options{Read: s.states, Subscribe: s.subscribe})
+	s.saw = make([]sight, len(s.tags))
+	s.watching.Go(s.watch)
 	return s, nil
 }
 
@@ -211,6 +215,7 @@ func (s *Store) Close() error {
 		for _, f := range s.feeds {
 			f.close()
 		}
+		s.watching.Wait()
 		s.client.Close()
 	})
 	return nil

@@ -210,28 +210,6 @@ func refusal(m rueidis.RedisMessage) bool {
 	return code != "ok"
 }
 
-// check has every bucket's server compared with the one that was noted.
-func (s *Store) check(ctx context.Context) error {
-	s.checking.Lock()
-	defer s.checking.Unlock()
-	dials := s.dials.Load()
-	commands := make([]rueidis.Completed, len(s.tags))
-	for i, tag := range s.tags {
-		commands[i] = s.client.B().Eval().Script(checkText).Numkeys(1).Key(tag).Build()
-	}
-	for _, r := range s.client.DoMulti(ctx, commands...) {
-		list, err := r.ToArray()
-		if err != nil {
-			return translate(err)
-		}
-		if code, _ := list[0].ToString(); code != "ok" {
-			return spool.ErrUnavailable.Because("the Redis server is a replica").With("", spool.ErrNotStored)
-		}
-	}
-	s.verified.Store(dials)
-	return nil
-}
-
 func (s *Store) offset() string {
 	if s.o.offset == nil {
 		return "0"
