@@ -56,4 +56,4 @@ deps:
 	scripts/deps
 
 clean:
-	rm -rf dist web/node_modules web/conformance/clients/node_modules web/client/dist web/react/dist
+	rm -rf dist web/node_modules web/conformance/clients/node_modules web/client/dist web/react/dist web/server/dist web/package/dist

@@ -12,7 +12,7 @@ test('the examples of the READMEs compile', async () => {
   const dir = await mkdtemp(`${web}/client/.examples-`); // where packages are found as a page finds them
   try {
     let examples = 0;
-    for (const readme of [`${web}/../README.md`, `${web}/client/README.md`, `${web}/react/README.md`]) {
+    for (const readme of [`${web}/../README.md`, `${web}/client/README.md`, `${web}/react/README.md`, `${web}/package/README.md`]) {
       for (const [, code] of (await readFile(readme, 'utf8')).matchAll(/```tsx?\n(.*?)```/gs)) {
         await writeFile(`${dir}/${examples++}.tsx`, `declare const session: string;\n${code}export {};\n`);
       }

@@ -1,0 +1,1 @@
+export { createProxy, createRouteHandlers, type ProxyOptions } from './proxy.js';
