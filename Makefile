@@ -35,8 +35,8 @@ chaos: deps
 	SPOOL_CHAOS=1 go test -count=1 -timeout 2h -run 'TestKill9|TestOutageAtEveryAppend|TestRecoveredRunsOnTheWire|TestProvider|TestReattach' ./runner
 	SPOOL_CHAOS=1 go test -race -count=1 -timeout 15m -run TestRunsSoak ./runner
 	SPOOL_SEEDS=1h go test -count=1 -timeout 2h -run TestSimulation ./sim
-	SPOOL_NODES=5m go test -race -tags nodes -count=1 -timeout 1h -v -run 'TestNodes$$' ./cmd/spool
-	SPOOL_SOAK=5m go test -race -count=1 -timeout 30m -run TestSoak ./cmd/spool
+	SPOOL_NODES=5m go test -race -tags nodes -count=1 -timeout 1h -v -run 'TestNodes$$' ./cmd/cli
+	SPOOL_SOAK=5m go test -race -count=1 -timeout 30m -run TestSoak ./cmd/cli
 	cd web/conformance && SPOOL_ROUNDS=20 SPOOL_EVERY=1 node --test kill9.test.mjs partial.test.mjs
 	cd web/conformance && for n in $$(seq 34); do node --test --test-name-pattern=mid-answer browser/page.test.mjs || exit 1; done
 
