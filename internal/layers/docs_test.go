@@ -59,7 +59,7 @@ var packages = []string{
 	"github.com/spool-run/spool", "github.com/spool-run/spool/agent", "github.com/spool-run/spool/chunk", "github.com/spool-run/spool/client", "github.com/spool-run/spool/fold", "github.com/spool-run/spool/model",
 	"github.com/spool-run/spool/model/openai", "github.com/spool-run/spool/runner", "github.com/spool-run/spool/server", "github.com/spool-run/spool/server/frontend", "github.com/spool-run/spool/server/wires",
 	"github.com/spool-run/spool/store/sqlitestore", "github.com/spool-run/spool/store/storetest",
-	"github.com/spool-run/spool/stream", "github.com/spool-run/spool/tool", "github.com/spool-run/spool/web",
+	"github.com/spool-run/spool/stream", "github.com/spool-run/spool/stream/redisstream", "github.com/spool-run/spool/tool", "github.com/spool-run/spool/web",
 	"github.com/spool-run/spool/wire", "github.com/spool-run/spool/wire/aisdk", "github.com/spool-run/spool/wire/merlin", "github.com/spool-run/spool/wire/wiretest",
 }
 

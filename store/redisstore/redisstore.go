@@ -44,6 +44,10 @@ type Options struct {
 	// [spool.ErrUnavailable]. It may be stored nevertheless. 0 means a second.
 	ReplicaTimeout time.Duration
 
+	// Poll is how often sessions with waiters are read without a notification, since one may
+	// be lost. 0, or more than a second, means a second.
+	Poll time.Duration
+
 	offset  func() time.Duration // tests: what the server's clock is set off by
 	deliver func() int           // tests: how often each notification is delivered
 }
@@ -112,7 +116,7 @@ func Open(name string, o *Options) (*Store, error) {
 	for i := range s.feeds {
 		s.feeds[i] = newFeed(s)
 	}
-	s.hub = watch.NewHub(watch.Options{Read: s.states, Subscribe: s.subscribe})
+	s.hub = watch.NewHub(watch.Options{Read: s.states, Subscribe: s.subscribe, Poll: s.o.Poll})
 	s.saw = make([]sight, len(s.tags))
 	s.watching.Go(s.watch)
 	return s, nil
@@ -149,6 +153,9 @@ func (s *Store) options(name string) (*rueidis.ClientOption, error) {
 	}
 	if s.o.Buckets < 0 || s.o.Buckets > maxBuckets || s.o.Replicas < 0 {
 		return nil, chunk.ErrInvalid.Because("buckets must be from 1 to 1024, and wait must not be negative")
+	}
+	if s.o.Poll <= 0 || s.o.Poll > watch.DefaultPoll {
+		s.o.Poll = watch.DefaultPoll
 	}
 	if s.o.ReplicaTimeout <= 0 {
 		s.o.ReplicaTimeout = defaultReplicaTimeout
