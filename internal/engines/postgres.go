@@ -23,23 +23,40 @@ import (
 // fast mode; StopWith(syscall.SIGQUIT) is the immediate mode.
 func Postgres(t testing.TB, args ...string) *Server {
 	t.Helper()
+	return postgres(t, args, "initdb", "-U", "spool", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
+}
+
+// PostgresStandby starts a standby of a server, which follows it asynchronously until the
+// server's synchronous_standby_names says otherwise. pg_promote() ends that.
+func PostgresStandby(t testing.TB, of *Server, args ...string) *Server {
+	t.Helper()
+	host, port, err := net.SplitHostPort(of.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return postgres(t, args, "pg_basebackup", "-h", host, "-p", port, "-U", "spool", "-R", "-X", "stream", "-c", "fast", "--no-sync")
+}
+
+// postgres starts a server on the files that a program makes.
+func postgres(t testing.TB, settings []string, program string, args ...string) *Server {
+	t.Helper()
 	return Start(t, Engine{
 		Name: "postgres",
 		Prepare: func(dir string) error {
 			if err := giveToPostgres(dir); err != nil {
 				return err
 			}
-			init := asPostgres(postgresProgram("initdb"), "-D", filepath.Join(dir, "data"), "-U", "spool", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
-			init.Dir = dir
-			if out, err := init.CombinedOutput(); err != nil {
-				return fmt.Errorf("initdb: %w\n%s", err, out)
+			cmd := asPostgres(postgresProgram(program), append(args, "-D", filepath.Join(dir, "data"))...)
+			cmd.Dir = dir
+			if out, err := cmd.CombinedOutput(); err != nil {
+				return fmt.Errorf("%s: %w\n%s", program, err, out)
 			}
 			return nil
 		},
 		Command: func(dir string, port int) *exec.Cmd {
 			all := []string{"-D", filepath.Join(dir, "data"), "-p", strconv.Itoa(port), "-k", dir,
 				"-c", "listen_addresses=127.0.0.1", "-c", "fsync=off", "-c", "shared_buffers=64MB", "-c", "max_connections=400"}
-			cmd := asPostgres(postgresProgram("postgres"), append(all, args...)...)
+			cmd := asPostgres(postgresProgram("postgres"), append(all, settings...)...)
 			cmd.Dir = dir
 			return cmd
 		},
