@@ -43,7 +43,8 @@ chaos: deps
 # The figures of docs/performance.md: stores against their bare engines, then
 # client and server in separate processes against a bare handler.
 bench:
-	go test -run '^$$' -bench . -benchmem . ./store/... ./wire/... ./internal/sse ./internal/jsonenc ./runner ./server
+	scripts/servers
+	go test -tags nodes -run '^$$' -bench . -benchmem . ./store/... ./wire/... ./internal/sse ./internal/jsonenc ./runner ./server
 	cd bench && go run .
 
 # Static binaries for each platform, with checksums, in dist/. VERSION names them;

@@ -3,13 +3,18 @@
 package pgstore
 
 import (
+	"context"
 	"fmt"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/internal/engines"
 	"github.com/spool-run/spool/store/storetest"
 )
@@ -23,37 +28,198 @@ func BenchmarkStore(b *testing.B) {
 	})
 }
 
-// BenchmarkBareEngine inserts the same records with one statement and commit for each batch, in
-// one round trip: what the engine itself can do.
-func BenchmarkBareEngine(b *testing.B) {
-	server := engines.Postgres(b)
-	s, err := Open(b.Context(), engines.PostgresURL(server.Addr()), nil)
+// engine is a store, and connections of its kind on which the engine does its part alone.
+type engine struct {
+	server      *engines.Server
+	s, another  *Store
+	c, listener *pgx.Conn
+	lease       spool.Lease
+	n           int64 // calls
+}
+
+func newEngine(b *testing.B, args ...string) *engine {
+	e := &engine{server: engines.Postgres(b, args...)}
+	for _, s := range []**Store{&e.s, &e.another} {
+		var err error
+		if *s, err = Open(b.Context(), engines.PostgresURL(e.server.Addr()), nil); err != nil {
+			b.Fatal(err)
+		}
+		b.Cleanup(func() { (*s).Close() })
+	}
+	for _, c := range []**pgx.Conn{&e.c, &e.listener} {
+		pc, err := e.s.pool.Acquire(b.Context())
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Cleanup(pc.Release)
+		*c = pc.Conn()
+	}
+	var err error
+	if e.lease, err = e.s.Claim(b.Context(), spool.Claim{Owner: "o", Session: "s", Force: true, TTL: time.Hour}); err != nil {
+		b.Fatal(err)
+	}
+	return e
+}
+
+func deltas(n int) []chunk.Record {
+	data := []byte(`{"type":"text_delta","delta":"` + strings.Repeat("x", 120-32) + `"}`)
+	return slices.Repeat([]chunk.Record{{Type: chunk.TypeTextDelta, Agent: "s", Class: chunk.Trace, Time: 1_700_000_000_000, Data: data}}, n)
+}
+
+// insert stores records with one statement, which is a transaction.
+func (e *engine) insert(ctx context.Context, recs []chunk.Record) error {
+	e.n++
+	var x records
+	for i := range recs {
+		x.sid, x.seq = append(x.sid, -1), append(x.seq, e.n*1000+int64(i))
+		x.add(&recs[i])
+	}
+	_, err := e.c.Exec(ctx, insertRecords, x.sid, x.seq, x.typ, x.agent, x.time, x.trace, x.data)
+	return err
+}
+
+func (e *engine) append(ctx context.Context, recs []chunk.Record) (spool.Appended, error) {
+	e.n++
+	return e.s.Append(ctx, spool.Append{Session: "s", Epoch: e.lease.Epoch, Writer: "w", Ordinal: uint64(e.n), Records: recs})
+}
+
+// inTurn measures the engine and the store in turn.
+func inTurn(b *testing.B, bare, store func() error) {
+	var all [2][]time.Duration
+	for n := 0; b.Loop(); n++ {
+		for i, f := range []func() error{bare, store} {
+			begun := time.Now()
+			if err := f(); err != nil {
+				b.Fatal(err)
+			}
+			all[i] = append(all[i], time.Since(begun))
+		}
+	}
+	var median [2]float64
+	for i, name := range []string{"bare", "store"} {
+		slices.Sort(all[i])
+		median[i] = float64(all[i][len(all[i])/2].Nanoseconds())
+		b.ReportMetric(median[i], name+"-p50-ns")
+	}
+	b.ReportMetric(median[0]/median[1], "ratio") // of what they do in a second
+	b.ReportMetric(0, "ns/op")
+}
+
+// BenchmarkAgainstEngine measures the store against what the engine does by itself, call by
+// call in turn: an append against an insert of the same rows; a wake-up of another process
+// against NOTIFY with the same bytes; and reading a log against reading its rows.
+func BenchmarkAgainstEngine(b *testing.B) {
+	for _, fsync := range []string{"on", "off"} {
+		for _, size := range []int{1, 10, 100} {
+			b.Run(fmt.Sprintf("append/fsync=%s/batch=%d", fsync, size), func(b *testing.B) {
+				e, recs, ctx := newEngine(b, "-c", "fsync="+fsync), deltas(size), b.Context()
+				inTurn(b, func() error { return e.insert(ctx, recs) }, func() error { _, err := e.append(ctx, recs); return err })
+			})
+		}
+	}
+	b.Run("wake", func(b *testing.B) {
+		e, recs, ctx := newEngine(b), deltas(1), b.Context()
+		if _, err := e.listener.Exec(ctx, "LISTEN bare"); err != nil {
+			b.Fatal(err)
+		}
+		text := strings.Repeat("x", 500)
+		seen, err := e.another.Head(ctx, "s")
+		if err != nil {
+			b.Fatal(err)
+		}
+		inTurn(b, func() error {
+			heard := make(chan error, 1)
+			go func() { _, err := e.listener.WaitForNotification(ctx); heard <- err }()
+			if _, err := e.c.Exec(ctx, "SELECT pg_notify('bare', $1)", text); err != nil {
+				return err
+			}
+			return <-heard
+		}, func() error {
+			woken := make(chan error, 1)
+			go func() {
+				var err error
+				seen, _, err = e.another.Wait(ctx, "s", seen)
+				woken <- err
+			}()
+			if _, err := e.append(ctx, recs); err != nil {
+				return err
+			}
+			return <-woken
+		})
+	})
+	b.Run("catch-up/records=20000", func(b *testing.B) {
+		e, recs, ctx := newEngine(b), deltas(1000), b.Context()
+		const all = 20_000
+		for range all / len(recs) {
+			if _, err := e.append(ctx, recs); err != nil {
+				b.Fatal(err)
+			}
+		}
+		inTurn(b, func() error {
+			rows, err := e.c.Query(ctx, "SELECT seq, type, agent, time, trace, data FROM record WHERE sid = (SELECT sid FROM session WHERE id = 's') ORDER BY seq")
+			if err != nil {
+				return err
+			}
+			recs, err := scanRecords(rows, "s")
+			if err == nil && len(recs) != all {
+				err = fmt.Errorf("%d rows", len(recs))
+			}
+			return err
+		}, func() error {
+			for after := uint64(0); after < all; {
+				recs, _, err := e.s.Read(ctx, "s", after, 0)
+				if err != nil || len(recs) == 0 {
+					return fmt.Errorf("after %d: %w", after, err)
+				}
+				after = recs[len(recs)-1].Seq
+			}
+			return nil
+		})
+	})
+}
+
+// calls counts what a viewer asks of its store.
+type calls struct {
+	*Store
+	waits, reads, heads atomic.Int64
+}
+
+func (c *calls) Wait(ctx context.Context, session string, seen spool.Head) (spool.Head, []chunk.Record, error) {
+	c.waits.Add(1)
+	return c.Store.Wait(ctx, session, seen)
+}
+
+func (c *calls) Read(ctx context.Context, session string, after uint64, limit int) ([]chunk.Record, spool.Head, error) {
+	c.reads.Add(1)
+	return c.Store.Read(ctx, session, after, limit)
+}
+
+func (c *calls) Head(ctx context.Context, session string) (spool.Head, error) {
+	c.heads.Add(1)
+	return c.Store.Head(ctx, session)
+}
+
+// BenchmarkRemoteViewer counts the calls of a viewer in another process than the owner's for
+// each delta. A wait costs the server nothing; a read and a head are a round trip each.
+func BenchmarkRemoteViewer(b *testing.B) {
+	e, recs, ctx := newEngine(b), deltas(1), b.Context()
+	counted := &calls{Store: e.another}
+	logs := spool.NewLogs(counted, nil)
+	b.Cleanup(func() { logs.Close() })
+	g, err := logs.Log("s")
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer s.Close()
-	data := []byte(`{"type":"user_message","delta":"` + strings.Repeat("x", 120-34) + `"}`)
-	for i, size := range []int{1, 10, 100} {
-		b.Run(fmt.Sprintf("Append/batch=%d", size), func(b *testing.B) {
-			pc, err := s.pool.Acquire(b.Context())
-			if err != nil {
-				b.Fatal(err)
-			}
-			defer pc.Release()
-			for seq := int64(0); b.Loop(); {
-				var x records
-				for range size {
-					seq++
-					x.sid, x.seq, x.time = append(x.sid, int64(-1-i)), append(x.seq, seq+int64(b.N)<<32), append(x.time, 1)
-					x.typ, x.agent, x.trace, x.data = append(x.typ, "user_message"), append(x.agent, "s"), append(x.trace, 0), append(x.data, data)
-				}
-				batch := &pgx.Batch{}
-				batch.Queue(insertRecords, x.sid, x.seq, x.typ, x.agent, x.time, x.trace, x.data)
-				if err := pc.Conn().SendBatch(b.Context(), batch).Close(); err != nil {
-					b.Fatal(err)
-				}
-			}
-			b.ReportMetric(float64(b.N*size)/b.Elapsed().Seconds(), "records/s")
-		})
+	r := g.Reader(spool.ReadOptions{Follow: true})
+	for b.Loop() {
+		if _, err := e.append(ctx, recs); err != nil {
+			b.Fatal(err)
+		}
+		got, err := r.Next(ctx)
+		if err != nil || len(got) != 1 {
+			b.Fatalf("%d records, %v", len(got), err)
+		}
 	}
+	b.ReportMetric(float64(counted.waits.Load())/float64(b.N), "waits/delta")
+	b.ReportMetric(float64(counted.reads.Load()+counted.heads.Load())/float64(b.N), "round-trips/delta")
 }
