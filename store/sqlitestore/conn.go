@@ -5,11 +5,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
-	"io"
-	"net/url"
 	"sync"
-
-	"modernc.org/sqlite"
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/chunk"
@@ -32,23 +28,20 @@ const (
 )
 
 // conn is one connection with its prepared statements. It is used by one
-// goroutine at a time, directly and not through database/sql, whose conversions
-// would cost more than the inserts.
+// goroutine at a time.
 type conn struct {
-	c     driver.Conn
-	stmts map[string]driver.Stmt
-	args  []driver.NamedValue
+	*engine
+	stmts map[string]*stmt
 }
 
 // dial opens an existing file, with a busy timeout and the other settings of every
 // connection.
 func dial(path string, pragmas ...string) (*conn, error) {
-	u := url.URL{Scheme: "file", Path: path, RawQuery: "mode=rw"}
-	dc, err := new(sqlite.Driver).Open(u.String())
+	e, err := connect(path)
 	if err != nil {
 		return nil, err
 	}
-	c := &conn{c: dc, stmts: map[string]driver.Stmt{}}
+	c := &conn{engine: e, stmts: map[string]*stmt{}}
 	for _, p := range append([]string{"busy_timeout = 10000"}, pragmas...) {
 		if err := c.script("PRAGMA " + p); err != nil {
 			c.close()
@@ -97,27 +90,21 @@ func (p *pool) close() {
 
 func (c *conn) close() error {
 	for _, s := range c.stmts {
-		s.Close()
+		s.close()
 	}
-	return c.c.Close()
-}
-
-// script runs statements that are not kept prepared.
-func (c *conn) script(sql string) error {
-	_, err := c.c.(driver.ExecerContext).ExecContext(context.Background(), sql, nil)
-	return err
+	return c.engine.close()
 }
 
 // prepared returns a statement that is kept. In its WHERE and LIMIT a parameter is
 // written +?, which the planner does not look into. Of a plain one it would note
 // that the plan may depend on the value (that of a LIMIT always, others once the
-// file was analyzed), and since the driver clears the values after each run, each
+// file was analyzed), and since the values are cleared after each run, each
 // run would begin with preparing the statement again.
-func (c *conn) prepared(sql string) (driver.Stmt, error) {
+func (c *conn) prepared(sql string) (*stmt, error) {
 	if s := c.stmts[sql]; s != nil {
 		return s, nil
 	}
-	s, err := c.c.Prepare(sql)
+	s, err := c.prepare(sql)
 	if err != nil {
 		return nil, fmt.Errorf("prepare %s: %w", sql, err)
 	}
@@ -125,22 +112,16 @@ func (c *conn) prepared(sql string) (driver.Stmt, error) {
 	return s, nil
 }
 
-func (c *conn) bind(args []driver.Value) []driver.NamedValue {
-	c.args = c.args[:0]
-	for i, a := range args {
-		c.args = append(c.args, driver.NamedValue{Ordinal: i + 1, Value: a})
-	}
-	return c.args
-}
-
 // exec runs a statement. Arguments are int64, string, []byte or nil.
-func (c *conn) exec(sql string, args ...driver.Value) error {
+func (c *conn) exec(sql string, args ...driver.Value) error { return c.each(nil, sql, args...) }
+
+// each runs a statement and passes on its rows.
+func (c *conn) each(fn func(row) error, sql string, args ...driver.Value) error {
 	s, err := c.prepared(sql)
 	if err != nil {
 		return err
 	}
-	_, err = s.(driver.StmtExecContext).ExecContext(context.Background(), c.bind(args))
-	return err
+	return s.run(args, fn)
 }
 
 // snapshot runs statements in one read transaction.
@@ -155,46 +136,27 @@ func (c *conn) snapshot(fn func() error) error {
 	return err
 }
 
-// query runs a statement and passes on its rows, whose memory is reused.
-func (c *conn) query(fn func(row []driver.Value) error, sql string, args ...driver.Value) (err error) {
-	s, err := c.prepared(sql)
-	if err != nil {
-		return err
-	}
-	rows, err := s.(driver.StmtQueryContext).QueryContext(context.Background(), c.bind(args))
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if e := rows.Close(); err == nil {
-			err = e
-		}
-	}()
-	row := make([]driver.Value, len(rows.Columns()))
-	for {
-		if err := rows.Next(row); err == io.EOF {
-			return nil
-		} else if err != nil {
-			return err
-		}
-		if err := fn(row); err != nil {
-			return err
-		}
-	}
+// query runs a statement and passes on the values of its rows, in a slice that is reused.
+func (c *conn) query(fn func(row []driver.Value) error, sql string, args ...driver.Value) error {
+	var values []driver.Value
+	return c.each(func(r row) error {
+		values = r.values(values[:0])
+		return fn(values)
+	}, sql, args...)
 }
 
 // number returns the only value of a query's only row.
 func (c *conn) number(sql string, args ...driver.Value) (n int64, err error) {
-	err = c.query(func(row []driver.Value) error {
-		n, _ = row[0].(int64)
+	err = c.each(func(r row) error {
+		n = r.number(0)
 		return nil
 	}, sql, args...)
 	return n, err
 }
 
 func code(err error) int {
-	if e, ok := errors.AsType[*sqlite.Error](err); ok {
-		return e.Code() & primaryResult
+	if e, ok := errors.AsType[*engineError](err); ok {
+		return e.code & primaryResult
 	}
 	return 0
 }
@@ -205,7 +167,7 @@ func busy(err error) bool { return code(err) == codeBusy || code(err) == codeLoc
 // failed was stored, unless what failed is the sync of its commit.
 func unstored(err error) error {
 	out := translate(err)
-	if e, ok := errors.AsType[*sqlite.Error](err); ok && (e.Code() == codeSyncFailed || e.Code() == codeDirSyncFailed) {
+	if e, ok := errors.AsType[*engineError](err); ok && (e.code == codeSyncFailed || e.code == codeDirSyncFailed) {
 		return out
 	}
 	known, ok := errors.AsType[*chunk.Error](out)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql/driver"
 	"errors"
-	"fmt"
 	"math"
 
 	"github.com/spool-run/spool"
@@ -96,26 +95,13 @@ func (t *tx) admit(st *state, a *spool.Append) (spool.Appended, error) {
 	return spool.Appended{First: w.first, Last: w.last, Head: st.head, Repeated: true}, nil
 }
 
-// hotTypes are the types of nearly all records.
-var hotTypes = [...]chunk.Type{chunk.TypeTextDelta, chunk.TypeThinking, chunk.TypeToolArgStreamDelta, chunk.TypeCustom}
-
-// A read is two statements in one transaction, so that head and records match. Every column
-// of a row costs about as much as finding the row, and every string an allocation: class
-// and sequence are one number, a hot type is its index, and the session's own agent is NULL.
-var (
-	recordColumns = "SELECT seq << 1 | trace, " + typeColumn() + ", CASE agent WHEN +?1 THEN NULL ELSE agent END, time, CAST(data AS BLOB) FROM record WHERE sid = (SELECT sid FROM session WHERE id = +?1 AND alive = 1) AND "
+// A read is two statements in one transaction, so that head and records match.
+const (
+	recordColumns = "SELECT seq, type, agent, time, trace, data FROM record WHERE sid = (SELECT sid FROM session WHERE id = +?1 AND alive = 1) AND "
 	readAll       = recordColumns + "seq > +?2 ORDER BY seq LIMIT +?3"
 	readKept      = recordColumns + "seq > +?2 AND trace = 0 ORDER BY seq LIMIT +?3"
 	readBack      = recordColumns + "seq < +?2 AND seq > +?4 AND trace = 0 ORDER BY seq DESC LIMIT +?3"
 )
-
-func typeColumn() string {
-	sql := "CASE type"
-	for i, t := range hotTypes {
-		sql += fmt.Sprintf(" WHEN '%s' THEN %d", t, i)
-	}
-	return sql + " ELSE type END"
-}
 
 // Read implements [spool.Store].
 func (s *Store) Read(ctx context.Context, session string, after uint64, max int) ([]chunk.Record, spool.Head, error) {
@@ -174,25 +160,19 @@ var errEnough = errors.New("enough rows")
 
 // records appends a page of the rows of a statement that selects recordColumns.
 func (c *conn) records(out []chunk.Record, session, sql string, args ...driver.Value) ([]chunk.Record, error) {
-	types := map[string]chunk.Type{}
-	agent := session // hardly ever changes
-	size := 0
-	err := c.query(func(row []driver.Value) error {
-		n := func(i int) int64 { v, _ := row[i].(int64); return v }
-		r := chunk.Record{Seq: uint64(n(0) >> 1), Class: chunk.Class(n(0) & 1), Time: n(3)}
-		if typ, cold := row[1].(string); !cold {
-			r.Type = hotTypes[n(1)]
-		} else if r.Type = types[typ]; r.Type == "" {
-			r.Type = chunk.Type(typ)
-			types[typ] = r.Type
+	names := map[string]string{} // types are few, and agents, too
+	agent, size := session, 0
+	var typ chunk.Type
+	var data block
+	err := c.each(func(row row) error {
+		if b := row.bytes(1); string(b) != string(typ) {
+			typ = chunk.Type(known(names, b))
 		}
-		if other, _ := row[2].(string); row[2] == nil {
-			agent = session
-		} else if other != agent {
-			agent = other
+		if b := row.bytes(2); string(b) != agent {
+			agent = known(names, b)
 		}
-		r.Agent = agent
-		r.Data, _ = row[4].([]byte)
+		r := chunk.Record{Seq: uint64(row.number(0)), Type: typ, Agent: agent, Time: row.number(3), Class: chunk.Class(row.number(4))}
+		r.Data = data.copy(row.bytes(5), r.Class)
 		out = append(out, r)
 		if size += len(r.Data); size >= spool.MaxReadBytes {
 			return errEnough
@@ -203,6 +183,40 @@ func (c *conn) records(out []chunk.Record, session, sql string, args ...driver.V
 		err = nil
 	}
 	return out, err
+}
+
+// known returns the string with these bytes, one for all.
+func known(names map[string]string, b []byte) string {
+	s, ok := names[string(b)]
+	if !ok {
+		s = string(b)
+		names[s] = s
+	}
+	return s
+}
+
+const (
+	blockBytes  = 16 << 10
+	sharedBytes = 1 << 10 // a larger record has memory of its own
+)
+
+// block is memory that the data of several records share. Kept records do not share any:
+// what is folded from them may stay in memory for long, when the others are not used any more.
+type block []byte
+
+func (k *block) copy(b []byte, class chunk.Class) []byte {
+	switch {
+	case len(b) == 0:
+		return nil
+	case class == chunk.Kept || len(b) > sharedBytes:
+		return append(make([]byte, 0, len(b)), b...)
+	}
+	if cap(*k)-len(*k) < len(b) {
+		*k = make([]byte, 0, blockBytes)
+	}
+	from := len(*k)
+	*k = append(*k, b...)
+	return (*k)[from:len(*k):len(*k)]
 }
 
 // Head implements [spool.Store].

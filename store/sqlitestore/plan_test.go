@@ -6,12 +6,10 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
 	"time"
-	"unsafe"
 
 	lib "modernc.org/sqlite/lib"
 
@@ -129,7 +127,7 @@ func everyCall(t *testing.T, s *Store, round int) {
 }
 
 // eachStatement calls fn for each statement that the store's connections keep prepared.
-func eachStatement(t *testing.T, s *Store, fn func(c *conn, sql string, stmt driver.Stmt)) {
+func eachStatement(t *testing.T, s *Store, fn func(c *conn, sql string, stmt *stmt)) {
 	t.Helper()
 	each := func(c *conn) {
 		for sql, stmt := range maps.Clone(c.stmts) {
@@ -152,7 +150,12 @@ func eachStatement(t *testing.T, s *Store, fn func(c *conn, sql string, stmt dri
 func plan(t *testing.T, c *conn, sql string) (lines []string) {
 	t.Helper()
 	explain := "EXPLAIN QUERY PLAN " + sql
-	args := make([]driver.Value, strings.Count(sql, "?"))
+	prepared, err := c.prepared(explain)
+	if err != nil {
+		t.Error(err)
+		return nil
+	}
+	args := make([]driver.Value, lib.Xsqlite3_bind_parameter_count(prepared.e.tls, prepared.handle))
 	if err := c.query(func(row []driver.Value) error {
 		lines = append(lines, row[3].(string))
 		return nil
@@ -160,7 +163,7 @@ func plan(t *testing.T, c *conn, sql string) (lines []string) {
 		t.Errorf("%s: %v", explain, err)
 		return nil
 	}
-	c.stmts[explain].Close()
+	c.stmts[explain].close()
 	delete(c.stmts, explain)
 	return lines
 }
@@ -204,7 +207,7 @@ func TestQueryPlans(t *testing.T) {
 			s := filled(t, analyzed)
 			everyCall(t, s, 0)
 			run := map[string]bool{}
-			eachStatement(t, s, func(c *conn, sql string, _ driver.Stmt) {
+			eachStatement(t, s, func(c *conn, sql string, _ *stmt) {
 				run[sql] = true
 				switch verb, _, _ := strings.Cut(sql, " "); verb {
 				case "BEGIN", "COMMIT", "ROLLBACK", "PRAGMA":
@@ -235,18 +238,9 @@ func TestQueryPlans(t *testing.T) {
 }
 
 // prepares counts how often SQLite prepared a statement again by itself.
-func prepares(t *testing.T, stmt driver.Stmt) int {
+func prepares(t *testing.T, stmt *stmt) int {
 	t.Helper()
-	s := reflect.ValueOf(stmt).Elem()
-	handle, c := s.FieldByName("pstmt"), s.FieldByName("c")
-	if !handle.IsValid() || !c.IsValid() || !c.Elem().FieldByName("tls").IsValid() {
-		t.Errorf("the driver keeps its handles elsewhere: %+v", stmt)
-		return 0
-	}
-	tls := c.Elem().FieldByName("tls")
-	tls = reflect.NewAt(tls.Type(), unsafe.Pointer(tls.UnsafeAddr())).Elem()
-	status := reflect.ValueOf(lib.Xsqlite3_stmt_status)
-	return int(status.Call([]reflect.Value{tls, reflect.ValueOf(uintptr(handle.Uint())), reflect.ValueOf(int32(lib.SQLITE_STMTSTATUS_REPREPARE)), reflect.ValueOf(int32(0))})[0].Int())
+	return int(lib.Xsqlite3_stmt_status(stmt.e.tls, stmt.handle, lib.SQLITE_STMTSTATUS_REPREPARE, 0))
 }
 
 // A statement is prepared once: its plan depends on no parameter's value.
@@ -258,7 +252,7 @@ func TestPreparedOnce(t *testing.T) {
 			for round := range 3 {
 				everyCall(t, s, round)
 			}
-			eachStatement(t, s, func(_ *conn, sql string, stmt driver.Stmt) {
+			eachStatement(t, s, func(_ *conn, sql string, stmt *stmt) {
 				counted++
 				if n := prepares(t, stmt); n > 0 {
 					t.Errorf("prepared %d times more: %s", n, sql)
