@@ -122,6 +122,10 @@ func (s *Store) Claim(ctx context.Context, c spool.Claim) (spool.Lease, error) {
 	if err := contract.CheckClaim(&c); err != nil {
 		return spool.Lease{}, err
 	}
+	if c.ID != "" {
+		s.claiming.Lock() // or a repeat beside its claim is granted as well
+		defer s.claiming.Unlock()
+	}
 	if l, ok := s.repeated(&c); ok {
 		return l, nil
 	}

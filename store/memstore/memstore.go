@@ -47,8 +47,9 @@ type Store struct {
 	// generation is what incarnations and epochs of new sessions are above.
 	generation uint64
 
-	due    agenda
-	claims claims
+	due      agenda
+	claims   claims
+	claiming sync.Mutex // held by each claim that has an id
 }
 
 // New returns an empty store.

@@ -11,6 +11,9 @@ import (
 	"github.com/spool-run/spool/chunk"
 )
 
+// starved is after how many appends of its owner a session's commands count as shut out.
+var starved = 30_000
+
 // Promise: a command makes its session due in the same step, and an owner's
 // settle clears the mark only if it has seen them all.
 var commandChecks = []check{
@@ -125,7 +128,7 @@ var commandChecks = []check{
 	}},
 	{"EightWritersBesideASaturatedOwner", func(t *testing.T, x *suite) {
 		s := x.open(t)
-		const writers, each, starved = 8, 20, 30_000
+		const writers, each = 8, 20
 		l := own(t, s, "s", "o")
 		var running atomic.Int64
 		running.Store(writers)

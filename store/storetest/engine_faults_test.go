@@ -187,6 +187,29 @@ var engineFaults = map[string]struct {
 			return e.Append(ctx, a)
 		}}
 	}, nil},
+	"compares times with a clock that goes back": {"Clock", func(e *memstore.Store, p *place) storetest.Engine {
+		return &claims{Engine: e, grant: func(l spool.Lease) bool { return l.Head.Due <= p.clock.Now().UnixMilli() }}
+	}, nil},
+	"tells owners a time that goes back": {"Clock", func(e *memstore.Store, p *place) storetest.Engine {
+		return &tells{e, func(l *spool.Lease) { l.Now = p.clock.Now().UnixMilli() }}
+	}, nil},
+	"ends leases by the clock of the process": {"Clock", func(e *memstore.Store, p *place) storetest.Engine {
+		return &ownClock{Engine: e, ends: &p.notes}
+	}, nil},
+	"answers from what an instance has read": {"Linear", func(e *memstore.Store, _ *place) storetest.Engine {
+		return &cached{Engine: e}
+	}, nil},
+	"grants a repeat beside its claim": {"Storm", func(e *memstore.Store, _ *place) storetest.Engine {
+		var granted sync.Map // the ids of claims
+		return &claimsAs{e, func(c *spool.Claim) {
+			id := c.ID
+			if _, ok := granted.Load(id); !ok {
+				c.ID = ""
+			}
+			runtime.Gosched()
+			granted.Store(id, true)
+		}}
+	}, nil},
 	"gives a lease to two claimers": {"Storm", func(e *memstore.Store, p *place) storetest.Engine {
 		return &shares{e, p}
 	}, nil},
@@ -237,6 +260,58 @@ func (f *shares) Claim(ctx context.Context, c spool.Claim) (spool.Lease, error) 
 		return shared.(spool.Lease), nil
 	}
 	return l, err
+}
+
+// tells changes what owners are told.
+type tells struct {
+	storetest.Engine
+	change func(*spool.Lease)
+}
+
+func (f *tells) Claim(ctx context.Context, c spool.Claim) (spool.Lease, error) {
+	l, err := f.Engine.Claim(ctx, c)
+	f.change(&l)
+	return l, err
+}
+
+// ownClock grants no session whose lease lasts by the clock of the process.
+type ownClock struct {
+	storetest.Engine
+	ends *sync.Map // time.Time by session
+}
+
+func (f *ownClock) Claim(ctx context.Context, c spool.Claim) (spool.Lease, error) {
+	l, err := f.Engine.Claim(ctx, c)
+	if err != nil {
+		return l, err
+	}
+	if end, ok := f.ends.Load(l.Session); ok && !c.Force && time.Now().Before(end.(time.Time)) {
+		return spool.Lease{}, errors.Join(spool.ErrNothingDue, f.Engine.Release(ctx, l))
+	}
+	f.ends.Store(l.Session, time.Now().Add(l.TTL))
+	return l, nil
+}
+
+func (f *ownClock) Release(ctx context.Context, l spool.Lease) error {
+	f.ends.Delete(l.Session)
+	return f.Engine.Release(ctx, l)
+}
+
+// cached gives each head that it has read twice.
+type cached struct {
+	storetest.Engine
+	heads sync.Map // by session
+}
+
+func (f *cached) Head(ctx context.Context, session string) (spool.Head, error) {
+	if h, ok := f.heads.LoadAndDelete(session); ok {
+		return h.(spool.Head), nil
+	}
+	h, err := f.Engine.Head(ctx, session)
+	if err == nil {
+		f.heads.Store(session, h)
+	}
+	return h, err
 }
 
 type claimsAs struct {

@@ -96,4 +96,26 @@ var stormChecks = []check{
 			}
 		}
 	}},
+	{"SameClaim", func(t *testing.T, x *suite) {
+		s := x.open(t)
+		for i := range 40 {
+			c := spool.Claim{ID: fmt.Sprint("c", i), Owner: "o", TTL: time.Hour, Session: fmt.Sprint("s", i), Force: i%2 == 0}
+			if !c.Force {
+				command(t, s, c.Session, "hi")
+			}
+			var epochs [4]uint64
+			parallel(len(epochs), func(k int) {
+				if l, err := leaser(t, s).Claim(limit(t), c); err != nil {
+					t.Errorf("a claim that is made several times at once: %v", err)
+				} else {
+					epochs[k] = l.Epoch
+				}
+			})
+			for _, epoch := range epochs {
+				if epoch != epochs[0] {
+					t.Fatalf("one claim, made several times at once, was given the epochs %v", epochs)
+				}
+			}
+		}
+	}},
 }

@@ -2,8 +2,10 @@ package storetest_test
 
 import (
 	"context"
+	"maps"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -20,8 +22,11 @@ import (
 const faultVariable = "SPOOL_STORETEST_FAULT"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(faultVariable) != "" {
+	if fault := os.Getenv(faultVariable); fault != "" {
 		storetest.SetWatchdog(5 * time.Second) // for faults by which calls hang
+		if groupOf(fault) != "" {
+			storetest.SetStarved(1000)
+		}
 	}
 	storetest.Main(m, nil)
 }
@@ -113,22 +118,25 @@ func TestSuite(t *testing.T) {
 	})
 }
 
+// groupOf returns in which group a fault must show; "": it is none.
+func groupOf(fault string) string {
+	if f, ok := engineFaults[fault]; ok {
+		return f.group
+	}
+	return faults[fault].group
+}
+
 func TestFaultsAreFound(t *testing.T) {
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	groups := map[string]string{}
-	for name, f := range faults {
-		groups[name] = f.group
-	}
-	for name, f := range engineFaults {
-		groups[name] = f.group
-	}
-	for name, group := range groups {
+	for _, name := range slices.AppendSeq(slices.Collect(maps.Keys(faults)), maps.Keys(engineFaults)) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			cmd := exec.CommandContext(t.Context(), exe, "-test.run=^TestSuite$/^"+group, "-rapid.nofailfile")
+			group := groupOf(name)
+			// That it fails is enough: nobody reads the shortest sequence.
+			cmd := exec.CommandContext(t.Context(), exe, "-test.run=^TestSuite$/^"+group, "-rapid.nofailfile", "-rapid.shrinktime=1ms")
 			cmd.Env = append(os.Environ(), faultVariable+"="+name)
 			out, err := cmd.CombinedOutput()
 			if group == "" {
