@@ -22,6 +22,7 @@ type Follower struct {
 	checked bool
 	polled  reached // where Poll has found nothing
 	own     *ownProjector
+	primed  bool // its reader has the latest record before after that had frames
 }
 
 // At is the follower's position.
@@ -125,16 +126,20 @@ func (f *Follower) take(ctx context.Context) (Batch, reached, error) {
 		if f.remains = f.remains && f.after < p.g.tail.current().TraceFloor; f.remains {
 			state = ringLost // the shared frames may begin inside the trimmed trace
 		}
+		size := segmentBytes
+		if state == ringHas && p.o.Chained && !f.primed {
+			state, size = ringLost, 1
+		}
 		switch state {
 		case ringHas:
-			f.after = b.At
+			f.after, f.primed = b.At, true
 			b.Quiet = b.At == to.at && to.at == to.head.Seq && quiet(to.head) && p.g.tail.current() == to.head
 			return b, to, nil
 		case ringNone:
 			f.after = max(f.after, to.at)
 			return Batch{At: f.after}, to, nil
 		}
-		if b, err := f.catchUp(ctx); err != nil || len(b.Frames) > 0 {
+		if b, err := f.catchUp(ctx, size); err != nil || len(b.Frames) > 0 {
 			return b, to, err
 		}
 	}
@@ -210,10 +215,10 @@ func (p *Projection) keepLocked(o *ownProjector) bool {
 	return o.kept
 }
 
-// catchUp projects for this follower alone, from the projection's start, and returns
-// about one segment of the frames after its position. A temporary error keeps what was
-// projected, so that a reader with a short deadline on every call gets there, too.
-func (f *Follower) catchUp(ctx context.Context) (Batch, error) {
+// catchUp projects for this follower alone, from the projection's start, and returns at least
+// size bytes of the frames after its position, if there are so many. A temporary error keeps
+// what was projected, so that a reader with a short deadline on every call gets there, too.
+func (f *Follower) catchUp(ctx context.Context, size int) (Batch, error) {
 	if f.own == nil {
 		from := f.after
 		if f.remains {
@@ -233,16 +238,16 @@ func (f *Follower) catchUp(ctx context.Context) (Batch, error) {
 	seg := &segment{}
 	if f.p.o.Stateless {
 		seg = &o.seg
-		seg.reset(segmentBytes)
+		seg.reset(size)
 	}
 	at := f.after
-	for len(seg.marks) == 0 || len(seg.buf) < segmentBytes && !seg.last().stop {
+	for len(seg.marks) == 0 || len(seg.buf) < size && !seg.last().stop {
 		r, err := f.record(ctx)
 		if err != nil {
 			if Final(err) {
 				f.own = nil
 				if o.kept { // one from the start may do without what was trimmed since
-					return f.catchUp(ctx)
+					return f.catchUp(ctx, size)
 				}
 				return Batch{}, err
 			}
@@ -277,7 +282,7 @@ func (f *Follower) catchUp(ctx context.Context) (Batch, error) {
 	b := Batch{}
 	if len(seg.marks) > 0 {
 		b = seg.after(f.after)
-		b.Remains, b.More = f.remains, len(o.recs) > 0
+		b.Remains, b.More, f.primed = f.remains, len(o.recs) > 0 && size > 1, !f.remains
 	}
 	f.after, b.At = at, at
 	return b, nil
@@ -290,6 +295,7 @@ func (f *Follower) addRemaining(seg *segment, seq uint64) (last bool) {
 	last = len(o.recs) == 0 && o.src.at >= o.src.r.keptTo
 	for i := range o.scratch {
 		if o.remains++; o.remains <= f.seen {
+			o.proj = f.p.o.New() // as if this record had not been
 			continue
 		}
 		f.seen = o.remains

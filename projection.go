@@ -59,6 +59,9 @@ type ProjectionOptions struct {
 	// Stateless is set if a record's frames depend on the record alone, so that a
 	// reader may begin anywhere. Then there is no plan, and After is ignored.
 	Stateless bool
+	// Chained: they depend also on the latest record before it that had frames. Each reader
+	// then gets its first frames from a projector of its own, which knows no record yet.
+	Chained bool
 }
 
 // Projection is a projector that all readers of a log share. It projects each record
@@ -201,10 +204,7 @@ func (p *Projection) atOnce(ctx context.Context, just Head, seq uint64) (Project
 	if seq <= p.o.After {
 		return proj, nil
 	}
-	src, err := newSource(ctx, p.g, just, p.o.After, seq)
-	if err == nil {
-		err = p.bind(src)
-	}
+	src, err := p.bind(newSource(ctx, p.g, just, p.o.After, seq))
 	if err != nil {
 		return nil, err
 	}
@@ -268,8 +268,10 @@ func (p *Projection) advance(ctx context.Context) error {
 		p.src = nil // begin again behind the trim: who was there already misses nothing
 		return nil
 	}
-	if err != nil {
+	if Final(err) {
 		return p.fail(err)
+	} else if err != nil {
+		return err
 	}
 	p.mu.Lock()
 	p.keptTo = p.src.r.keptTo
@@ -277,7 +279,7 @@ func (p *Projection) advance(ctx context.Context) error {
 	room := p.g.logs.cache.Room(p.g.logs.o.TailBytes)
 	for i := range recs {
 		if p.scratch, err = p.proj.Apply(p.scratch[:0], recs[i]); err != nil {
-			return p.failWith(err)
+			return p.fail(err)
 		}
 		if len(p.scratch) > 0 {
 			p.mu.Lock()
@@ -315,10 +317,7 @@ func (p *Projection) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p.src = src
-	if p.proj == nil {
-		p.proj = p.o.New()
-	}
+	p.src, p.proj = src, p.o.New()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.at, p.ring = src.at, ring{max: p.ring.max, base: src.at}
@@ -334,10 +333,7 @@ func (p *Projection) source(ctx context.Context, after uint64) (*source, error) 
 			return nil, err
 		}
 	}
-	src, err := newSource(ctx, p.g, p.g.tail.current(), after, 0)
-	if err == nil {
-		err = p.bind(src)
-	}
+	src, err := p.bind(newSource(ctx, p.g, p.g.tail.current(), after, 0))
 	if err != nil || !p.o.Stateless {
 		return src, err
 	}
@@ -358,26 +354,22 @@ func (p *Projection) ask(ctx context.Context) error {
 
 // bind ties the projection to the log that its first source reads, and to its options'
 // incarnation. It fails if a source reads another.
-func (p *Projection) bind(src *source) error {
+func (p *Projection) bind(src *source, err error) (*source, error) {
+	if err != nil {
+		return nil, err
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.life, p.era = cmp.Or(p.life, src.r.incarnation), cmp.Or(p.era, src.r.era)
 	if p.life != src.r.incarnation || p.era != src.r.era {
-		return ErrCursorAhead.With(p.g.session, nil)
+		return nil, ErrCursorAhead.With(p.g.session, nil)
 	}
-	return nil
+	return src, nil
 }
 
-// fail remembers permanent errors, so that the next call of Log.Projection returns
+// fail remembers a permanent error, so that the next call of Log.Projection returns
 // another projection.
 func (p *Projection) fail(err error) error {
-	if Final(err) {
-		return p.failWith(err)
-	}
-	return err
-}
-
-func (p *Projection) failWith(err error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.err = err

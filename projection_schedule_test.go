@@ -33,6 +33,54 @@ func ofCopies(skip int) ProjectionOptions {
 	return ProjectionOptions{Key: fmt.Sprint("copies", skip), Stateless: true, New: func() Projector { return &copies{skip} }}
 }
 
+// chained is copies whose frames name the record before, if it has shown one.
+type chained struct {
+	copies
+	before string
+}
+
+func (c *chained) Apply(dst []Frame, r chunk.Record) ([]Frame, error) {
+	if !c.shows(r) {
+		return dst, nil
+	}
+	this := fmt.Sprint(r.Type, r.Seq)
+	dst = append(dst, Frame{Data: fmt.Appendf(nil, "data: %s>%s>%s\n\n", c.before, this, r.Data), Seq: r.Seq})
+	c.before = this
+	return dst, nil
+}
+
+func (c *chained) Render(dst []byte, r *chunk.Record) []byte {
+	frames, _ := c.Apply(nil, *r)
+	for _, f := range frames {
+		dst = append(dst, f.Data...)
+	}
+	return dst
+}
+
+func ofChained(skip int) ProjectionOptions {
+	return ProjectionOptions{Key: fmt.Sprint("chained", skip), Stateless: true, Chained: true, New: func() Projector { return &chained{copies: copies{skip}} }}
+}
+
+// unchained returns the events of chained as those of copies. It fails if one names a record
+// before it that its reader has not just been given.
+func unchained(stream string) (string, error) {
+	var b strings.Builder
+	given := ""
+	for e := range strings.SplitAfterSeq(stream, "\n\n") {
+		id, data, is := strings.Cut(e, "data: ")
+		if !is {
+			continue
+		}
+		link := strings.SplitN(data, ">", 3)
+		if link[0] != "" && link[0] != given || given == "" && link[0] != "" {
+			return "", fmt.Errorf("%q comes after %q", e, given)
+		}
+		given = link[1]
+		b.WriteString(id + "data: " + link[2])
+	}
+	return b.String(), nil
+}
+
 // renderedAfter renders what a projector alone makes of the records after a position.
 func renderedAfter(t testing.TB, proj Projector, recs []chunk.Record, after, incarnation uint64) string {
 	t.Helper()
@@ -88,7 +136,7 @@ func TestStatelessBeyondATrim(t *testing.T) {
 // nothing, in one that still has the frames of what was trimmed, and after another trim.
 func TestFollowWhatRemains(t *testing.T) {
 	ctx := context.Background()
-	for _, skip := range []int{0, 3} {
+	for _, o := range []ProjectionOptions{ofCopies(0), ofCopies(3), ofChained(0), ofChained(3)} {
 		store, here := newTestLog(t, nil)
 		w := here.Writer(store.claim("s"), WriterOptions{})
 		for i := range 30 {
@@ -97,12 +145,12 @@ func TestFollowWhatRemains(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if _, err := follow(t, here.Projection(ofCopies(skip)).Follow(Head{}, 0)); err != nil {
+		if _, err := follow(t, here.Projection(o).Follow(Head{}, 0)); err != nil {
 			t.Fatal(err)
 		}
 		read := func(g *Log, after Cursor) (events []string) {
 			t.Helper()
-			f := g.Projection(ofCopies(skip)).FollowLog(Head{}, after)
+			f := g.Projection(o).FollowLog(Head{}, after)
 			var stream strings.Builder
 			for {
 				b, err := f.Next(ctx)
@@ -111,7 +159,13 @@ func TestFollowWhatRemains(t *testing.T) {
 				}
 				stream.Write(b.Bytes)
 				if b.Quiet {
-					return strings.SplitAfter(strings.TrimSuffix(stream.String(), "\n\n"), "\n\n")
+					got := stream.String()
+					if o.Chained {
+						if got, err = unchained(got); err != nil {
+							t.Fatalf("after %s: %v", after, err)
+						}
+					}
+					return strings.SplitAfter(strings.TrimSuffix(got, "\n\n"), "\n\n")
 				}
 			}
 		}
@@ -291,6 +345,7 @@ type followed struct {
 	incarnation uint64
 	after       uint64
 	skip        int // -1: lines
+	chained     bool
 	got         string
 	err         error
 }
@@ -383,7 +438,7 @@ func followersSeeTheLog(t *testing.T, rng *rand.Rand) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			o := followed{incarnation: h.Incarnation, after: rng.Uint64N(h.Seq + 1), skip: rng.IntN(4) - 1}
+			o := followed{incarnation: h.Incarnation, after: rng.Uint64N(h.Seq + 1), skip: rng.IntN(4) - 1, chained: rng.IntN(2) == 0}
 			slow, poll, impatient := time.Duration(rng.IntN(4)), rng.IntN(3) == 0, rng.IntN(4) == 0
 			if rng.IntN(2) == 0 {
 				g.tail.observe(h, since)
@@ -416,6 +471,12 @@ func followersSeeTheLog(t *testing.T, rng *rand.Rand) {
 			proj = &copies{o.skip}
 		}
 		want := renderedAfter(t, proj, life.recs, o.after, o.incarnation)
+		if o.skip >= 0 && o.chained {
+			var err error
+			if o.got, err = unchained(o.got); err != nil {
+				t.Fatalf("a follower of %d after %d.%d: %v", o.skip, o.after, o.incarnation, err)
+			}
+		}
 		switch {
 		case o.err == nil && o.got == want && o.incarnation == uint64(len(lives)):
 		case (errors.Is(o.err, ErrCursorAhead) || errors.Is(o.err, ErrNotFound)) && o.incarnation < uint64(len(lives)) && strings.HasPrefix(want, o.got):
@@ -431,6 +492,9 @@ func followersSeeTheLog(t *testing.T, rng *rand.Rand) {
 // followLog reads to the log's quiet or, with follows, until ctx ends.
 func followLog(ctx context.Context, g *Log, o followed, h Head, slow time.Duration, poll, follows, impatient bool) followed {
 	opts := ofCopies(max(o.skip, 0))
+	if o.chained {
+		opts = ofChained(max(o.skip, 0))
+	}
 	if o.skip < 0 {
 		opts = ProjectionOptions{Key: "lines", New: mkLines(nil)}
 	}
@@ -518,7 +582,7 @@ func TestShortCallsMakeProgress(t *testing.T) {
 		for ; calls < 50; calls++ {
 			var ctx context.Context
 			ctx, cancel = context.WithCancel(context.Background())
-			b, err := f.catchUp(ctx)
+			b, err := f.catchUp(ctx, segmentBytes)
 			cancel()
 			if err != nil && !errors.Is(err, context.Canceled) {
 				t.Fatal(err)

@@ -55,10 +55,10 @@ type Rejoiner interface {
 	Rejoin(answered func(callID string) bool) ([]Frame, error)
 }
 
-// Renderer is a [Projector] whose frames depend on their record alone. A record has one
-// frame or none, which is neither terminal nor cut. A reader that catches up has the frames
-// written where they are sent from.
+// Renderer is a [Projector] of a stateless projection. A record has one frame or none,
+// which is neither terminal nor cut. A reader that catches up has the frames written where
+// they are sent from.
 type Renderer interface {
-	// Render appends the Data of the record's frame to dst, if it has one.
+	// Render is Apply that appends the Data of the record's frame to dst, if it has one.
 	Render(dst []byte, r *chunk.Record) []byte
 }

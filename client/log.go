@@ -43,14 +43,15 @@ type Ending struct {
 // LogStream is a session's log as typed records, each once and in order. It survives lost
 // connections like [Stream]. Use it from one goroutine at a time.
 type LogStream struct {
-	st  *Stream
-	end Ending
+	st   *Stream
+	data native.Decoder
+	end  Ending
 }
 
 // Log returns the session's log. It connects when Next is called, and ends with ctx.
 func (s *Session) Log(ctx context.Context, o LogOptions) *LogStream {
 	// The framing carries sequences where ids cannot: in the plan of a trimmed log.
-	a := AttachOptions{Query: set("framing", "event"), Snapshot: o.Snapshot, Follow: o.Follow, Wait: o.Wait, Resync: o.Resync}
+	a := AttachOptions{Query: set("framing", "lean"), Snapshot: o.Snapshot, Follow: o.Follow, Wait: o.Wait, Resync: o.Resync}
 	if o.After != (spool.Cursor{}) {
 		a.After = o.After.String()
 	}
@@ -92,7 +93,7 @@ func (l *LogStream) Next() (Entry, error) {
 		case e.Snapshot != nil:
 			return Entry{Snapshot: e.Snapshot}, nil
 		}
-		m, err := native.Parse(e.Data)
+		m, err := l.data.Decode(e.Data)
 		if err != nil {
 			return Entry{}, err
 		}
@@ -105,6 +106,11 @@ func (l *LogStream) Next() (Entry, error) {
 }
 
 func (l *LogStream) entry(id string, m native.Message) (Entry, error) {
+	if at, err := spool.ParseCursor(id); err == nil {
+		if err := m.At(at); err != nil {
+			return Entry{}, err
+		}
+	}
 	c, err := chunk.Decode(m.Chunk)
 	if err != nil {
 		return Entry{}, err
@@ -113,8 +119,5 @@ func (l *LogStream) entry(id string, m native.Message) (Entry, error) {
 	e := Entry{Chunk: c, Record: chunk.Record{
 		Seq: m.Seq, Type: c.ChunkType(), Agent: base.AgentID, Time: base.Timestamp, Class: chunk.ClassOf(c), Data: m.Chunk,
 	}}
-	if at, err := spool.ParseCursor(id); err == nil && !at.InPlan {
-		e.Seq = at.Seq
-	}
 	return e, nil
 }

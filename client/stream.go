@@ -62,6 +62,7 @@ type Event struct {
 type Stream struct {
 	s       *Session
 	o       AttachOptions
+	read    func(event string, data []byte) wire.Event
 	ctx     context.Context
 	cancel  context.CancelFunc
 	base    string      // the id after which the stream begins, for the first connection
@@ -81,7 +82,7 @@ func (s *Session) Attach(ctx context.Context, o AttachOptions) *Stream {
 	if o.Wire.Attach == nil {
 		o.Wire = native.Wire()
 	}
-	st := &Stream{s: s, o: o, base: o.After}
+	st := &Stream{s: s, o: o, read: o.Wire.Read(), base: o.After}
 	st.ctx, st.cancel = context.WithCancel(ctx)
 	if o.Snapshot != nil && o.After == "" {
 		st.begin(o.Snapshot)
@@ -311,7 +312,7 @@ func (st *Stream) receive() error {
 		if id := string(got.ID); id != "" && id != at {
 			e.ID = id
 		}
-		said := st.o.Wire.Read(e.Name, e.Data)
+		said := st.read(e.Name, e.Data)
 		if said.Last && lost(said.Err) {
 			return said.Err
 		}

@@ -18,20 +18,21 @@ import (
 // BenchmarkCatchUp is a reader of a finished log of 20,000 records, from the request to
 // the last frame, without a network.
 func BenchmarkCatchUp(b *testing.B) {
-	b.Run("memstore", func(b *testing.B) { benchmarkCatchUp(b, memstore.New(nil)) })
+	b.Run("memstore", func(b *testing.B) { benchmarkCatchUp(b, memstore.New(nil), "") })
+	b.Run("memstore/lean", func(b *testing.B) { benchmarkCatchUp(b, memstore.New(nil), "?framing=lean") })
 	b.Run("sqlitestore", func(b *testing.B) {
 		store, err := sqlitestore.Open(filepath.Join(b.TempDir(), "log.db"), nil)
 		if err != nil {
 			b.Fatal(err)
 		}
 		b.Cleanup(func() { store.Close() })
-		benchmarkCatchUp(b, store)
+		benchmarkCatchUp(b, store, "")
 	})
 }
 
-func benchmarkCatchUp(b *testing.B, store spool.Store) {
+func benchmarkCatchUp(b *testing.B, store spool.Store, query string) {
 	const records = 20_000
-	read := finishedLog(b, store, records)
+	read := finishedLog(b, store, records, query)
 	b.ReportAllocs()
 	for b.Loop() {
 		b.SetBytes(int64(read()))
@@ -42,7 +43,7 @@ func benchmarkCatchUp(b *testing.B, store spool.Store) {
 // A reader that catches up costs allocations for each page, not for each record.
 func TestCatchUpAllocations(t *testing.T) {
 	const records = 10_000
-	read := finishedLog(t, memstore.New(nil), records)
+	read := finishedLog(t, memstore.New(nil), records, "")
 	if n := testing.AllocsPerRun(3, func() { read() }); n > records/10 {
 		t.Errorf("%v allocations for %d records", n, records)
 	}
@@ -67,11 +68,11 @@ func TestCatchUpWrites(t *testing.T) {
 
 // finishedLog makes a log of so many records and returns a function that reads it and
 // returns the length.
-func finishedLog(tb testing.TB, store spool.Store, records int) (read func() int) {
+func finishedLog(tb testing.TB, store spool.Store, records int, query string) (read func() int) {
 	srv := finishedServer(tb, store, records)
 	return func() int {
 		out := counter{header: http.Header{}}
-		srv.ServeHTTP(&out, httptest.NewRequest("GET", "/stream/s", nil))
+		srv.ServeHTTP(&out, httptest.NewRequest("GET", "/stream/s"+query, nil))
 		if out.n < records*100 {
 			tb.Fatalf("only %d bytes", out.n)
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/spool-run/spool/internal/sse"
 	"github.com/spool-run/spool/server"
 	"github.com/spool-run/spool/store/memstore"
+	"github.com/spool-run/spool/wire/native"
 )
 
 // kit is a server over a memory store, whose runs the test executes by hand.
@@ -82,7 +83,11 @@ func (k *kit) stream(method, path, body string, header ...string) *events {
 		data, _ := io.ReadAll(res.Body)
 		k.Fatalf("%s %s: %s %s", method, path, res.Status, data)
 	}
-	return &events{k: k, res: res, r: sse.NewReader(res.Body, nil)}
+	e := &events{k: k, res: res, r: sse.NewReader(res.Body, nil)}
+	if strings.Contains(path, "framing=lean") {
+		e.lean = &native.Decoder{}
+	}
+	return e
 }
 
 // status asserts a status and returns the answer's body.
@@ -137,9 +142,10 @@ func (k *kit) turn(session, id string, deltas ...string) []event {
 type event struct{ ID, Data string }
 
 type events struct {
-	k   *kit
-	res *http.Response
-	r   *sse.Reader
+	k    *kit
+	res  *http.Response
+	r    *sse.Reader
+	lean *native.Decoder // events in lean framing are read as in bare framing; nil: as they are
 }
 
 // next returns the next event, or the error that ended the body.
@@ -148,7 +154,20 @@ func (e *events) next() (event, error) {
 	if err != nil {
 		return event{}, err
 	}
-	return event{string(ev.ID), string(ev.Data)}, nil
+	data := ev.Data
+	if e.lean != nil {
+		m, err := e.lean.Decode(data)
+		if id, no := spool.ParseCursor(string(ev.ID)); err == nil && no == nil {
+			err = m.At(id)
+		}
+		if err != nil {
+			e.k.Errorf("%s %s: %v", ev.ID, data, err)
+		}
+		if m.Kind == native.KindChunk {
+			data = m.Chunk
+		}
+	}
+	return event{string(ev.ID), string(data)}, nil
 }
 
 // until reads up to the first event that holds text.

@@ -45,6 +45,9 @@ func (r remains) read(path string) string {
 	if native := strings.HasPrefix(path, "/stream"); native && (told != 1 || !strings.Contains(all[0].Data, "trace_omitted")) || !native && told > 0 {
 		t.Errorf("%s says %d times that trace is missing: %v", path, told, all)
 	}
+	if path, lean := strings.CutSuffix(path, "?framing=lean"); lean && datas(t.stream("GET", path, "").all()) != datas(all) {
+		t.Errorf("%s in lean framing: %v", path, all)
+	}
 	path, _, _ = strings.Cut(path, "?after")
 	for i, e := range all[:len(all)-1] {
 		for _, k := range []*kit{r.here, r.elsewhere} {
@@ -73,7 +76,7 @@ func TestRemainsFromTheStart(t *testing.T) {
 	k.twoSteps("half")
 	r.trim("half", 2)
 	for _, session := range []string{"paused", "whole", "trimmed", "half"} {
-		for _, path := range []string{"/stream/%s", "/stream/%s?framing=event&agent=self", "/stream/%s?after=0", "/api/chat/%s", "/api/chat/%s?after=0",
+		for _, path := range []string{"/stream/%s", "/stream/%s?framing=event&agent=self", "/stream/%s?framing=lean", "/stream/%s?framing=lean&agent=self", "/stream/%s?after=0", "/api/chat/%s", "/api/chat/%s?after=0",
 			"/api/chat/%s?ui=7", "/merlin/v1/%s", "/merlin/v2/%s", "/merlin/v2/%s?after=0"} {
 			path = fmt.Sprintf(path, session)
 			text := r.read(path)
@@ -101,6 +104,9 @@ func TestRemainsOfChildren(t *testing.T) {
 	r.trim(wiretest.Session, 0)
 	for _, session := range []string{wiretest.Session, trains, history, planes, book} {
 		text := r.read("/stream/" + session)
+		if lean := r.read("/stream/" + session + "?framing=lean"); lean != text {
+			t.Errorf("%s in lean framing: %s", session, lean)
+		}
 		if !strings.Contains(text, `"agentId":"`+session+`"`) {
 			t.Errorf("%s: %s", session, text)
 		}

@@ -338,6 +338,12 @@ func TestNative(t *testing.T) {
 			t.Errorf("after %s: %s", e.ID, datas(rest))
 		}
 	}
+	for i := range all {
+		after := fmt.Sprint("/stream/s?framing=lean&after=", i)
+		if lean := k.stream("GET", after, "").all(); fmt.Sprint(lean) != fmt.Sprint(all[min(i, len(all)-1):]) {
+			t.Errorf("%s: %v", after, lean)
+		}
+	}
 	framed := k.stream("GET", "/stream/s?framing=event", "").all()
 	if !strings.HasPrefix(framed[0].Data, `{"type":"chunk","chunk":{`) {
 		t.Errorf("framing=event: %v", framed[0])

@@ -41,8 +41,9 @@ type Wire struct {
 	// Follow is the query that keeps a stream open after the turn's end; "" if the wire
 	// has none.
 	Follow string
-	// Read parses an event of the wire's streams, for programs that print it.
-	Read func(event string, data []byte) Event
+	// Read returns a parser of the events of a stream, for programs that print them. It is
+	// called with all of them, in order, also after the client has reconnected.
+	Read func() func(event string, data []byte) Event
 }
 
 // Request holds the parts of a request that a wire reads.
@@ -97,8 +98,12 @@ type Subject struct {
 }
 
 // LogView is a profile whose streams show a log record by record. Its projector's
-// frames depend on their record alone.
+// frames depend on their record alone, unless Chained is set.
 type LogView struct {
+	// Chained: they depend also on the latest record before it that had frames. Those of a
+	// projector's first such record depend on it alone. See
+	// [spool.ProjectionOptions].
+	Chained bool
 	// Follow keeps streams open when the log becomes quiet.
 	Follow bool
 	// Wait opens a stream on a session that does not exist yet, and waits for it.

@@ -95,16 +95,20 @@ func TestCorpusInTheLog(t *testing.T) {
 // message.
 func TestCorpusOnTheWires(t *testing.T) {
 	clients := map[string]struct {
-		wire, ui string
-		fold     func([]byte) (json.RawMessage, error)
+		wire, option string
+		fold         func([]byte) (json.RawMessage, error)
 	}{
-		"native": {"native", "", foldNative}, "aisdk 6": {"aisdk", "6", foldUI(false)}, "aisdk 7": {"aisdk", "7", foldUI(true)},
+		"native": {"native", "", foldNative}, "native lean": {"native", "framing=lean", foldNative}, "aisdk 6": {"aisdk", "ui=6", foldUI(false)}, "aisdk 7": {"aisdk", "ui=7", foldUI(true)},
 		"merlin v1": {"merlin-v1", "", foldMerlin}, "merlin v2": {"merlin-v2", "", foldMerlin},
 	}
 	corpusLogs(t, func(t *testing.T, records []chunk.Record, _ *fold.Fold, _ *folded) {
 		for name, c := range clients {
 			w, _ := wires.Find(wires.List(wires.Options{}), c.wire)
-			profile, err := w.Profile(wire.Request{Query: url.Values{"ui": {c.ui}}})
+			query, err := url.ParseQuery(c.option)
+			if err != nil {
+				t.Fatal(err)
+			}
+			profile, err := w.Profile(wire.Request{Query: query})
 			if err != nil {
 				t.Fatal(err)
 			}

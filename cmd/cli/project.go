@@ -22,7 +22,7 @@ type projectCmd struct {
 	After   uint64      `help:"Leave out the frames of the first N chunks."`
 	UI      int         `name:"ui" enum:"6,7" default:"6" help:"AI SDK profile."`
 	Wires   wires.Flags `embed:""`
-	Framing string      `enum:"bare,event" default:"bare" help:"Framing of the native wire."`
+	Framing string      `enum:"bare,event,lean" default:"bare" help:"Framing of the native wire."`
 }
 
 // Run is a filter: chunk i of the input is record i of a log. It writes one stream per
@@ -60,7 +60,7 @@ func (p *projection) apply(r chunk.Record) error {
 	if err := p.fold.Apply(r); err != nil {
 		return err
 	}
-	if p.follow(); p.proj == nil {
+	if p.follow(); p.proj == nil || p.profile.Log != nil && r.Seq <= p.from {
 		return nil
 	}
 	var err error

@@ -69,11 +69,12 @@ func (c *tailCmd) source(ctx context.Context, s *client.Session, of wire.Wire, o
 	follow := !c.Once && of.Follow != ""
 	f, tty := terminal(std.out)
 	if !tty || c.JSON || c.Wire != "native" {
-		st := s.Attach(ctx, client.AttachOptions{Wire: of, Query: url.Values{"ui": {strconv.Itoa(c.UI)}}, After: c.After, Follow: follow, Wait: c.Wait})
+		read := of.Read()
+		st := s.Attach(ctx, client.AttachOptions{Wire: of, Query: url.Values{"ui": {strconv.Itoa(c.UI)}, "framing": {"lean"}}, After: c.After, Follow: follow, Wait: c.Wait})
 		return func() error {
 			e, err := st.Next()
 			if err == nil {
-				err = line(out, of, e)
+				err = line(out, read(e.Name, e.Data))
 			}
 			return err
 		}, nil
@@ -99,9 +100,9 @@ func (c *tailCmd) source(ctx context.Context, s *client.Session, of wire.Wire, o
 	}, nil
 }
 
-// line prints an event's data.
-func line(out *bufio.Writer, of wire.Wire, e client.Event) error {
-	if said := of.Read(e.Name, e.Data); said.Line != nil {
+// line prints an event.
+func line(out *bufio.Writer, said wire.Event) error {
+	if said.Line != nil {
 		_, _ = out.Write(said.Line)
 		return out.WriteByte('\n')
 	}

@@ -20,10 +20,13 @@ func Wire() wire.Wire {
 		Send:    []string{"/plain/{session}"},
 		Attach:  []string{"/plain/{session}"},
 		Profile: func(wire.Request) (wire.Profile, error) { return Profile(), nil },
-		Read: func(event string, data []byte) wire.Event {
-			return wire.Event{Line: data, Last: event == "end"}
-		},
+		Read:    func() func(string, []byte) wire.Event { return line },
 	}
+}
+
+// line is what a program that prints a stream writes for an event.
+func line(event string, data []byte) wire.Event {
+	return wire.Event{Line: data, Last: event == "end"}
 }
 
 func Profile() wire.Profile {

@@ -163,7 +163,7 @@ func (s Session) projection(p *wire.Profile, turn *fold.Turn) *spool.Projection 
 	of := wire.Subject{Agent: s.ID, Resolve: func(v json.RawMessage) (json.RawMessage, error) {
 		return s.Blob(spool.WaitForStore(context.Background()), v)
 	}}
-	o := spool.ProjectionOptions{Stateless: p.Log != nil, Incarnation: s.At.Incarnation}
+	o := spool.ProjectionOptions{Stateless: p.Log != nil, Chained: p.Log != nil && p.Log.Chained, Incarnation: s.At.Incarnation}
 	if turn != nil {
 		of.Turn, o.After = turn.ID, turn.Start()
 	}

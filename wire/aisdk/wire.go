@@ -33,10 +33,13 @@ func Wire(o Options) wire.Wire {
 			}
 			return asked.profile(mark), nil
 		},
-		Read: func(_ string, data []byte) wire.Event {
-			return wire.Event{Line: data, Last: string(data) == done}
-		},
+		Read: func() func(string, []byte) wire.Event { return readEvent },
 	}
+}
+
+// readEvent parses an event for programs that print it.
+func readEvent(_ string, data []byte) wire.Event {
+	return wire.Event{Line: data, Last: string(data) == done}
 }
 
 // Profile returns the profile that the options fix.

@@ -139,7 +139,7 @@ func TestPrinted(t *testing.T) {
 	t.Parallel()
 	w := aisdk.Wire(aisdk.Options{})
 	for data, last := range map[string]bool{`{"type":"finish"}`: false, "[DONE]": true} {
-		if e := w.Read("", []byte(data)); string(e.Line) != data || e.Last != last || e.Err != nil {
+		if e := w.Read()("", []byte(data)); string(e.Line) != data || e.Last != last || e.Err != nil {
 			t.Errorf("%s: %+v", data, e)
 		}
 	}

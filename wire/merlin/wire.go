@@ -41,7 +41,7 @@ func Wire(v Version, o WireOptions) wire.Wire {
 			}
 			return profile(v, o, agents), nil
 		},
-		Read: readEvent,
+		Read: func() func(string, []byte) wire.Event { return readEvent },
 	}
 }
 

@@ -148,7 +148,7 @@ func TestWireRefusesAgents(t *testing.T) {
 // Programs that print streams print data, and the names of what is no message.
 func TestWireRead(t *testing.T) {
 	t.Parallel()
-	read := merlin.Wire(merlin.V1, merlin.WireOptions{}).Read
+	read := merlin.Wire(merlin.V1, merlin.WireOptions{}).Read()
 	for _, tt := range []struct {
 		name, data, line string
 		last             bool

@@ -25,15 +25,20 @@ const (
 	Bare Framing = iota
 	// Event: {"type":"chunk","chunk":…,"sequence":N}.
 	Event
+	// Lean: as Event, but of a record that begins like the one before it only what differs:
+	// [milliseconds since then, {its other members}].
+	Lean
 )
 
-// Projector shows each record as one frame, which depends on the record alone.
+// Projector shows each record as one frame. In lean framing the frame depends on the record
+// that it showed before; else, and for its first record, on the record alone.
 type Projector struct {
 	framing Framing
 	agent   string // the agent whose records are shown, "" for all
 	child   bool   // the agent is a child
 	self    bool   // without the agents below it
 	buf     []byte // holds the latest frames; earlier ones stay in their memory
+	before  before
 }
 
 // bufferBytes is the largest size of the buffers that several frames share.
@@ -59,7 +64,7 @@ func (p *Projector) Apply(dst []spool.Frame, r chunk.Record) ([]spool.Frame, err
 		return dst, nil
 	}
 	from := len(p.room(frameBytes(p.framing, r.Data)))
-	p.buf = render(p.buf, p.framing, r.Seq, r.Data)
+	p.buf = p.render(p.buf, &r)
 	return append(dst, spool.Frame{Data: p.buf[from:len(p.buf):len(p.buf)], Seq: r.Seq}), nil
 }
 
@@ -67,6 +72,13 @@ func (p *Projector) Apply(dst []spool.Frame, r chunk.Record) ([]spool.Frame, err
 func (p *Projector) Render(dst []byte, r *chunk.Record) []byte {
 	if !p.shows(r.Type, r.Agent) {
 		return dst
+	}
+	return p.render(dst, r)
+}
+
+func (p *Projector) render(dst []byte, r *chunk.Record) []byte {
+	if p.framing == Lean {
+		return p.before.render(dst, r)
 	}
 	return render(dst, p.framing, r.Seq, r.Data)
 }
@@ -108,7 +120,7 @@ const (
 // frameBytes is an upper bound of what render appends, for data in one line.
 func frameBytes(f Framing, data []byte) int {
 	n := len(dataOpen) + len(data) + len(dataClose)
-	if f == Event {
+	if f != Bare {
 		n += len(chunkOpen) + len(seqOpen) + len("18446744073709551615") + len("}")
 	}
 	return n
@@ -116,10 +128,15 @@ func frameBytes(f Framing, data []byte) int {
 
 // render appends a record's event, without its id.
 func render(dst []byte, f Framing, seq uint64, data []byte) []byte {
-	if bytes.IndexByte(data, '\n') >= 0 || bytes.IndexByte(data, '\r') >= 0 {
+	if breaks(data) {
 		return sse.AppendEvent(dst, "", framed(nil, f, seq, data)) // several data lines
 	}
 	return append(framed(append(dst, dataOpen...), f, seq, data), dataClose...)
+}
+
+// breaks reports whether data has several lines.
+func breaks(data []byte) bool {
+	return bytes.IndexByte(data, '\n') >= 0 || bytes.IndexByte(data, '\r') >= 0
 }
 
 // framed appends an event's data.

@@ -3,6 +3,7 @@ package native
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 
 	"github.com/spool-run/spool"
@@ -30,8 +31,9 @@ type Message struct {
 	Error  string
 }
 
-// Parse reads the data of one event in either framing. It fails with
-// [chunk.ErrInvalidChunk]. The message keeps no reference to data.
+// Parse reads the data of one event in bare or event framing; a [Decoder] reads lean
+// framing, too. It fails with [chunk.ErrInvalidChunk]. The message keeps no reference to
+// data.
 func Parse(data []byte) (Message, error) {
 	var head struct {
 		Type string `json:"type"`
@@ -78,9 +80,10 @@ func Parse(data []byte) (Message, error) {
 	return m, nil
 }
 
-// Reader reads the native wire, in either framing.
+// Reader reads the native wire, in any framing.
 type Reader struct {
 	events *sse.Reader
+	data   Decoder
 	cursor spool.Cursor
 }
 
@@ -95,17 +98,31 @@ func (r *Reader) Next() (Message, error) {
 	if err != nil {
 		return Message{}, err
 	}
-	m, err := Parse(e.Data)
+	m, err := r.data.Decode(e.Data)
 	if err != nil {
 		return Message{}, err
 	}
 	if c, err := spool.ParseCursor(string(e.ID)); err == nil {
 		r.cursor = c
-		if m.Kind == KindChunk && m.Seq == 0 && !c.InPlan {
-			m.Seq = c.Seq
+		if err := m.At(c); err != nil {
+			return Message{}, err
 		}
 	}
 	return m, nil
+}
+
+// At gives a message the position of its event's id. It fails with
+// [chunk.ErrInvalidChunk] if the id names another record: then a lean record was read
+// without the one before it.
+func (m *Message) At(c spool.Cursor) error {
+	if m.Kind != KindChunk || c.InPlan || c.Seq == m.Seq {
+		return nil
+	}
+	if m.Seq != 0 {
+		return chunk.ErrInvalidChunk.Because(fmt.Sprintf("the record is %d and its id %d: an event before it is missing", m.Seq, c.Seq))
+	}
+	m.Seq = c.Seq
+	return nil
 }
 
 // Cursor returns the position after the latest message: the Last-Event-ID of a client

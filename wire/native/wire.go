@@ -18,7 +18,7 @@ type Options struct {
 	Wait bool
 }
 
-// Wire returns the wire. Requests choose their profile by ?framing=bare|event,
+// Wire returns the wire. Requests choose their profile by ?framing=bare|event|lean,
 // ?follow=session, ?wait=1 and ?agent=tree|self.
 func Wire() wire.Wire {
 	return wire.Wire{
@@ -38,10 +38,7 @@ func Wire() wire.Wire {
 
 // Profile returns the profile that the options fix.
 func (o Options) Profile() wire.Profile {
-	key := "native/bare"
-	if o.Framing == Event {
-		key = "native/event"
-	}
+	key := "native/" + [...]string{"bare", "event", "lean"}[o.Framing]
 	if o.Self {
 		key += "/self"
 	} else {
@@ -50,7 +47,7 @@ func (o Options) Profile() wire.Profile {
 	return wire.Profile{
 		Key:       key,
 		Projector: func(s wire.Subject) spool.Projector { return NewProjector(s, &o) },
-		Log:       &wire.LogView{Follow: o.Follow, Wait: o.Wait, End: Terminal, Lost: Resync},
+		Log:       &wire.LogView{Chained: o.Framing == Lean, Follow: o.Follow, Wait: o.Wait, End: Terminal, Lost: Resync},
 	}
 }
 
@@ -74,8 +71,10 @@ func options(r wire.Request) (o Options, err error) {
 	case "", "bare":
 	case "event":
 		o.Framing = Event
+	case "lean":
+		o.Framing = Lean
 	default:
-		return o, chunk.ErrInvalid.Because("framing must be bare or event")
+		return o, chunk.ErrInvalid.Because("framing must be bare, event or lean")
 	}
 	switch r.Query.Get("agent") {
 	case "", "tree":
@@ -87,9 +86,13 @@ func options(r wire.Request) (o Options, err error) {
 	return o, nil
 }
 
-// read parses an event for programs that print it.
-func read(_ string, data []byte) wire.Event {
-	m, err := Parse(data)
+// read parses events for programs that print them.
+func read() func(string, []byte) wire.Event {
+	var d Decoder
+	return func(_ string, data []byte) wire.Event { return printed(d.Decode(data)) }
+}
+
+func printed(m Message, err error) wire.Event {
 	switch {
 	case err != nil:
 		return wire.Event{Last: true, Err: err}

@@ -22,7 +22,9 @@ import (
 var profiles = map[string]native.Options{
 	"bare":       {},
 	"event":      {Framing: native.Event},
+	"lean":       {Framing: native.Lean},
 	"self":       {Self: true},
+	"lean self":  {Framing: native.Lean, Self: true},
 	"event self": {Framing: native.Event, Self: true},
 }
 
@@ -134,6 +136,7 @@ func TestAskedProfiles(t *testing.T) {
 		"":                                 {"native/bare/tree", false},
 		"framing=bare&agent=tree":          {"native/bare/tree", false},
 		w.Follow + "&framing=event":        {"native/event/tree", true},
+		"framing=lean":                     {"native/lean/tree", false},
 		"agent=self":                       {"native/bare/self", false},
 		"agent=self&framing=event&follow=": {"native/event/self", false},
 	} {
@@ -144,7 +147,7 @@ func TestAskedProfiles(t *testing.T) {
 	}
 	for query, want := range map[string]string{
 		"follow=turn":  "follow must be session, or be left out",
-		"framing=json": "framing must be bare or event",
+		"framing=json": "framing must be bare, event or lean",
 		"agent=corpus": "agent must be self or tree",
 	} {
 		if _, err := w.Profile(request(t, query)); !errors.Is(err, chunk.ErrInvalid) || !strings.Contains(err.Error(), want) {
@@ -166,12 +169,12 @@ func TestPrinted(t *testing.T) {
 		string(payload(native.Terminal(chunk.StatusFailed, "", "busy"))): {last: true, err: "the run failed: busy"},
 		string(payload(native.Resync("trimmed"))):                        {last: true, err: "spool: the position cannot be served: trimmed"},
 	} {
-		e := w.Read("", []byte(data))
+		e := w.Read()("", []byte(data))
 		if string(e.Line) != want.line || e.Last != want.last || (e.Err == nil) != (want.err == "") || e.Err != nil && e.Err.Error() != want.err {
 			t.Errorf("%s: %+v", data, e)
 		}
 	}
-	if e := w.Read("", []byte("{")); !e.Last || e.Err == nil {
+	if e := w.Read()("", []byte("{")); !e.Last || e.Err == nil {
 		t.Errorf("what is no event: %+v", e)
 	}
 }
@@ -219,7 +222,7 @@ func TestRenderIsApply(t *testing.T) {
 	log = append(log, chunk.Record{Seq: 7, Type: "later", Agent: wiretest.Session, Data: json.RawMessage("{\n\"type\":\"later\"}")})
 	for name, o := range profiles {
 		for _, agent := range []string{"", ".1", ".1.1"} {
-			p := native.NewProjector(wire.Subject{Agent: wiretest.Session + agent}, &o)
+			p, q := native.NewProjector(wire.Subject{Agent: wiretest.Session + agent}, &o), native.NewProjector(wire.Subject{Agent: wiretest.Session + agent}, &o)
 			for _, r := range log {
 				frames, err := p.Apply(nil, r)
 				if err != nil {
@@ -229,7 +232,7 @@ func TestRenderIsApply(t *testing.T) {
 				for _, f := range frames {
 					want += string(f.Data)
 				}
-				if got := p.Render([]byte("before"), &r); string(got) != want {
+				if got := q.Render([]byte("before"), &r); string(got) != want {
 					t.Errorf("%s, %s: %q, want %q", name, r.Type, got, want)
 				}
 			}

@@ -3,6 +3,7 @@ package wiretest
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/chunk"
@@ -127,12 +128,54 @@ func checkStateless(s *subject) error {
 		return err
 	}
 	for i, r := range s.records {
+		if s.Profile.Log.Chained {
+			if err := s.chained(whole, i); err != nil {
+				return fmt.Errorf("from record %d (%s) on: %w", r.Seq, r.Type, err)
+			}
+			continue
+		}
 		frames, err := s.projector().Apply(nil, r)
 		if err != nil {
 			return err
 		}
 		if d := difference(whole.frames[i], frames); d != "" {
 			return fmt.Errorf("of record %d (%s) alone: %s", r.Seq, r.Type, d)
+		}
+	}
+	return nil
+}
+
+// chained checks a reader that begins behind i records: the first record that it is shown
+// comes from a projector that knows no other, and the next frames are everybody's.
+func (s *subject) chained(whole run, i int) error {
+	p, first := s.projector(), 0
+	came := run{plans: whole.plans, frames: slices.Clone(whole.frames)}
+	for n := i; n < len(s.records); n++ {
+		frames, err := p.Apply(nil, s.records[n])
+		switch {
+		case err != nil:
+			return err
+		case (len(frames) == 0) != (len(whole.frames[n]) == 0):
+			return fmt.Errorf("record %d is %d frames, and %d for who was there before", s.records[n].Seq, len(frames), len(whole.frames[n]))
+		case len(frames) == 0:
+		case first == 0:
+			came.frames[n], first = frames, n+1
+		default:
+			if d := difference(whole.frames[n], frames); d != "" {
+				return fmt.Errorf("record %d, the second: %s", s.records[n].Seq, d)
+			}
+			if i%max(1, s.stride, s.Stride, len(s.records)/32) != 0 {
+				return nil
+			}
+			stayed, err := s.fold(s.stream(whole, 0, len(s.records)))
+			if err != nil {
+				return err
+			}
+			back, err := s.fold(s.stream(came, 0, len(s.records)))
+			if err != nil || back != stayed {
+				return fmt.Errorf("who comes back there and who never left differ: %s (%w)", firstLine(back, stayed), err)
+			}
+			return nil
 		}
 	}
 	return nil
