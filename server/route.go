@@ -61,6 +61,7 @@ func (s *Server) table() []route {
 		{pattern: "/api/chat/{session}/tools/{call}", methods: map[string]method{"POST": {action: ActionDecide, do: s.submit}}},
 		{pattern: "/api/chat/{session}/blobs/{hash}", methods: map[string]method{"GET": {action: ActionRead, do: s.blob}}},
 		{pattern: "/stream/{session}", methods: map[string]method{"POST": {action: ActionAppend, do: s.produce}}},
+		{pattern: "/api/chat/{session}/records", methods: map[string]method{"GET": {action: ActionRead, do: s.records}}},
 		{pattern: "/api/chat/{session}/info", methods: map[string]method{"GET": {action: ActionRead, do: s.streamInfo}}},
 		{pattern: "/stream/{session}/info", methods: map[string]method{"GET": {action: ActionRead, do: s.streamInfo}}},
 		{pattern: "/sessions", methods: map[string]method{"GET": {action: ActionList, do: s.sessions}}},

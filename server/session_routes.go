@@ -6,11 +6,13 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/chunk"
 	"github.com/spool-run/spool/server/chat"
 	"github.com/spool-run/spool/server/frontend"
+	"github.com/spool-run/spool/server/wires"
 )
 
 func (s *Server) snapshot(w http.ResponseWriter, r *request) error {
@@ -18,9 +20,14 @@ func (s *Server) snapshot(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
+	at, err := number(r.URL.Query(), "at")
+	if err != nil {
+		return err
+	}
 	snap, err := frontend.BuildSnapshot(r.Context(), s.front, frontend.SnapshotParams{
 		SubAgents:  agents,
 		Session:    r.session,
+		At:         uint64(at),
 		Checkpoint: cmp.Or(r.URL.Query().Get("checkpoint"), r.URL.Query().Get("checkpointId")),
 	})
 	if err != nil {
@@ -30,6 +37,46 @@ func (s *Server) snapshot(w http.ResponseWriter, r *request) error {
 	h.Set(frontend.HeaderSession, r.session)
 	h.Set(frontend.HeaderIncarnation, strconv.FormatUint(snap.Incarnation, 10))
 	writeJSON(w, http.StatusOK, snap)
+	return nil
+}
+
+// records responds with a page of the session's records.
+func (s *Server) records(w http.ResponseWriter, r *request) error {
+	var o chat.RecordsOptions
+	q := r.URL.Query()
+	after, err := number(q, "after")
+	if err != nil {
+		return err
+	}
+	o.After = uint64(after)
+	if o.Limit, err = number(q, "limit"); err != nil {
+		return err
+	}
+	switch kept := q.Get("kept"); kept {
+	case "", "0":
+	case "1":
+		o.Kept = true
+	default:
+		return chunk.ErrInvalid.Because("kept must be 0 or 1")
+	}
+	if name := q.Get("wire"); name != "" {
+		list := wires.List(s.o.Wires)
+		of, ok := wires.Find(list, name)
+		if !ok {
+			return chunk.ErrInvalid.Because("wire must be one of " + strings.Join(wires.NamesOf(list), ", "))
+		}
+		profile, err := of.Profile(asked(r))
+		if err != nil {
+			return err
+		}
+		o.Frames = &profile
+	}
+	page, err := chat.Records(r.Context(), s.chat, r.session, o)
+	if err != nil {
+		return err
+	}
+	w.Header().Set(frontend.HeaderSession, r.session)
+	writeJSON(w, http.StatusOK, page)
 	return nil
 }
 

@@ -160,16 +160,25 @@ func (s Session) status(ctx context.Context) (chunk.Status, error) {
 // share it, so it does not end with any of their contexts. A turn with the same id in
 // another incarnation is another turn.
 func (s Session) projection(p *wire.Profile, turn *fold.Turn) *spool.Projection {
-	of := wire.Subject{Agent: s.ID, Resolve: func(v json.RawMessage) (json.RawMessage, error) {
-		return s.Blob(spool.WaitForStore(context.Background()), v)
-	}}
+	of := s.subject(turn)
 	o := spool.ProjectionOptions{Stateless: p.Log != nil, Chained: p.Log != nil && p.Log.Chained, Incarnation: s.At.Incarnation}
 	if turn != nil {
-		of.Turn, o.After = turn.ID, turn.Start()
+		o.After = turn.Start()
 	}
 	o.Key = p.Key + "/" + strconv.FormatUint(s.At.Incarnation, 10) + "/" + s.ID + "/" + of.Turn
 	o.New = func() spool.Projector { return p.Projector(of) }
 	return s.Log.Projection(o)
+}
+
+// subject is what a projector of a turn shows; nil: of the log.
+func (s Session) subject(turn *fold.Turn) wire.Subject {
+	of := wire.Subject{Agent: s.ID, Resolve: func(v json.RawMessage) (json.RawMessage, error) {
+		return s.Blob(spool.WaitForStore(context.Background()), v)
+	}}
+	if turn != nil {
+		of.Turn = turn.ID
+	}
+	return of
 }
 
 // last is the sequence of the latest record of an agent or of any below it.

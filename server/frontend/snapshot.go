@@ -25,8 +25,17 @@ type Snapshot struct {
 	// Waiting are the messages that wait behind a run or a pause, in the order in
 	// which they will be answered. They are not among Messages yet.
 	Waiting []WaitingMessage `json:"waiting,omitempty"`
+	// Then is how the session stood at the position, in the snapshot of one.
+	Then *Then `json:"then,omitempty"`
 
 	children children
+}
+
+// Then is how a session stood: see [fold.Snapshot].
+type Then struct {
+	Status chunk.Status `json:"status"`
+	Reason string       `json:"reason,omitempty"`
+	Code   string       `json:"code,omitempty"`
 }
 
 // WaitingMessage is a message that waits for its turn.
@@ -41,6 +50,9 @@ type SnapshotParams struct {
 	// Checkpoint is the id of the checkpoint to show; "" shows the present. The snapshot
 	// of a checkpoint has the status ended and the reason [ReasonCheckpoint].
 	Checkpoint string
+	// At is the position to show, instead of a checkpoint; 0 shows the present. The snapshot
+	// has the status ended and the reason [ReasonPosition]; Snapshot.Then says what they were.
+	At uint64
 	// IncludePartialContent says whether the snapshot contains a live turn's message;
 	// nil: only without Deps.ContentReplay.
 	IncludePartialContent *bool
@@ -63,7 +75,7 @@ func BuildSnapshot(ctx context.Context, d *Deps, p SnapshotParams) (*Snapshot, e
 		include = *p.IncludePartialContent
 	}
 	s := &Snapshot{Timestamp: d.Logs.Now().UnixMilli()}
-	waiting, err := s.load(ctx, g, p.Checkpoint, include)
+	waiting, err := s.load(ctx, g, p, include)
 	if err != nil {
 		return nil, err
 	}
@@ -82,40 +94,56 @@ func BuildSnapshot(ctx context.Context, d *Deps, p SnapshotParams) (*Snapshot, e
 
 // load reads the session's present state, or its state at a checkpoint, and returns the
 // commands whose messages wait.
-func (s *Snapshot) load(ctx context.Context, g chat.Session, checkpoint string, include bool) (waiting []*fold.Command, err error) {
-	at := uint64(0)
-	err = g.View(ctx, func(f *fold.Fold) error {
-		if checkpoint == "" {
-			s.take(f, include)
-			waiting = waitingMessages(f)
-			return nil
-		}
-		for _, c := range f.Checkpoints {
-			if c.ID == checkpoint {
-				at = c.Seq
+func (s *Snapshot) load(ctx context.Context, g chat.Session, p SnapshotParams, include bool) (waiting []*fold.Command, err error) {
+	if p.At != 0 && p.Checkpoint != "" {
+		return nil, chunk.ErrInvalid.Because("a snapshot is of a position or of a checkpoint, not of both")
+	}
+	at := p.At
+	if at == 0 {
+		err = g.View(ctx, func(f *fold.Fold) error {
+			if p.Checkpoint == "" {
+				s.take(f, include)
+				waiting = waitingMessages(f)
 				return nil
 			}
-		}
-		return spool.ErrNotFound.Because("there is no such checkpoint").With(g.ID, nil)
-	})
+			for _, c := range f.Checkpoints {
+				if c.ID == p.Checkpoint {
+					at = c.Seq
+					return nil
+				}
+			}
+			return spool.ErrNotFound.Because("there is no such checkpoint").With(g.ID, nil)
+		})
+	}
 	if err != nil || at == 0 {
 		return waiting, err
 	}
 	f, err := g.FoldAt(ctx, at)
-	if err == nil {
-		s.takeCheckpoint(f)
+	if err != nil {
+		return nil, err
 	}
-	return nil, err
+	reason := ReasonCheckpoint
+	if p.At != 0 {
+		reason = ReasonPosition
+	}
+	s.takePast(f, reason)
+	return nil, nil
 }
 
-// ReasonCheckpoint is the reason in the snapshot of a checkpoint.
-const ReasonCheckpoint = "checkpoint"
+// The reasons in snapshots of the past: of a checkpoint, and of any other position.
+const (
+	ReasonCheckpoint = "checkpoint"
+	ReasonPosition   = "position"
+)
 
-// takeCheckpoint takes the state at a checkpoint. Nothing follows on it, although its
-// run was open then: a client has nothing to attach to, and its messages are whole.
-func (s *Snapshot) takeCheckpoint(f *fold.Fold) {
+// takePast takes the state at a checkpoint or another position. Nothing follows on it,
+// although its run may have been open then: a client has nothing to attach to.
+func (s *Snapshot) takePast(f *fold.Fold, reason string) {
 	s.Snapshot = f.Snapshot(fold.SnapshotOptions{})
-	s.Status, s.Reason, s.Code, s.Error = chunk.StatusEnded, ReasonCheckpoint, "", nil
+	if reason == ReasonPosition {
+		s.Then = &Then{s.Status, s.Reason, s.Code}
+	}
+	s.Status, s.Reason, s.Code, s.Error = chunk.StatusEnded, reason, "", nil
 	s.children = childrenOf(f, s.Snapshot.Messages)
 }
 

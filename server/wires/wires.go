@@ -39,10 +39,13 @@ func Find(list []wire.Wire, name string) (wire.Wire, bool) {
 	return wire.Wire{}, false
 }
 
-// Names returns the wires' names.
-func Names() []string {
+// Names returns the names of the wires that every server offers.
+func Names() []string { return NamesOf(List(Options{})) }
+
+// NamesOf returns the names of wires.
+func NamesOf(list []wire.Wire) []string {
 	var names []string
-	for _, w := range List(Options{}) {
+	for _, w := range list {
 		names = append(names, w.Name)
 	}
 	return names
