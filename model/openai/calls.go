@@ -99,6 +99,16 @@ func (cs *calls) guess(d *toolDelta, slot *call) *call {
 	return c
 }
 
+// stray reports whether a piece of arguments goes on with no call: no call has its index,
+// and the arguments of the call last touched are whole.
+func (cs *calls) stray(d *toolDelta) bool {
+	if d.Index == nil || cs.slots[*d.Index] != nil || cs.last == nil || d.ID != "" || d.Function.Name != "" {
+		return false
+	}
+	args, whole := strings.TrimSpace(d.Function.arguments()), strings.TrimSpace(cs.last.args.String())
+	return args != "" && !strings.HasPrefix(args, "{") && whole != "{}" && cs.last.complete()
+}
+
 // endedByID decides on a delta with another id than c's. It begins another call,
 // unless the provider makes up an id for each piece and c is not finished.
 func (c *call) endedByID(d *toolDelta) bool {
@@ -120,6 +130,9 @@ func (c *call) endedByName(d *toolDelta) bool {
 func (cs *calls) add(d *toolDelta) (parts []model.Part) {
 	d.Function = *d.unwrapped()
 	if d.ID == "" && d.Index == nil && d.Function.Name == "" && provider.IsNull(d.Function.Arguments) {
+		return nil
+	}
+	if cs.stray(d) {
 		return nil
 	}
 	c := cs.find(d)

@@ -2,6 +2,7 @@ package openai_test
 
 import (
 	"flag"
+	"fmt"
 	"io"
 	"iter"
 	"slices"
@@ -56,5 +57,39 @@ func TestIngestDocumentsOfOneTitle(t *testing.T) {
 	}
 	if !slices.Equal(got, []int{0, 1}) {
 		t.Errorf("the documents are %v", got)
+	}
+}
+
+// A piece of arguments at an index that no call has is left out, unless the call before
+// it lacks something: that may have changed its index.
+func TestIngestStrayArguments(t *testing.T) {
+	for pieces, want := range map[string]string{
+		`{"q":1} lost`:  `{"q":1}`,
+		`{"q": 1}`:      `{"q":1}`,
+		`{"q":1} `:      `{"q":1}`,
+		`{} {"q":1}`:    `{"q":1}`,
+		`{"q":1} 2 3 4`: `{"q":1}`,
+	} {
+		in := ""
+		for i, piece := range strings.Split(pieces, " ") {
+			head, name := "", ""
+			if i == 0 {
+				head, name = `"id":"c","type":"function",`, `"name":"ask",`
+			}
+			in += fmt.Sprintf("data: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"index\":%d,%s\"function\":{%s\"arguments\":%q}}]}}]}\n\n", i*7, head, name, piece)
+		}
+		in += `data: {"choices":[{"delta":{},"finish_reason":"tool_calls"}]}` + "\n\ndata: [DONE]\n\n"
+		var got []string
+		for part, err := range openai.Ingest(strings.NewReader(in), nil) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c, ok := part.(model.ToolCallEnd); ok {
+				got = append(got, c.Name+c.Arguments)
+			}
+		}
+		if !slices.Equal(got, []string{"ask" + want}) {
+			t.Errorf("%s: the calls are %q", pieces, got)
+		}
 	}
 }
