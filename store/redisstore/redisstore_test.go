@@ -157,11 +157,6 @@ func TestStoreOnCluster(t *testing.T) {
 	storetest.Run(t, func(t testing.TB) spool.Store { return newPlace(t, servers[0], false, "&buckets=4").open(t) }, o)
 }
 
-func BenchmarkStore(b *testing.B) {
-	server := engines.Redis(b, "--appendfsync", "everysec")
-	storetest.Bench(b, func(t testing.TB) spool.Store { return newPlace(t, server, false, "").open(t) })
-}
-
 // do has a server execute a command.
 func do(t testing.TB, server *engines.Server, command ...string) rueidis.RedisResult {
 	t.Helper()

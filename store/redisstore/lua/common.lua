@@ -58,8 +58,11 @@ local function renew(s)
 	end
 end
 
+-- text is a field as it is stored. Fields that did not change keep the text they had.
 local function text(s, f)
-	if TEXT[f] then
+	if s.raw[f] and s[f] == s.had[f] then
+		return s.raw[f]
+	elseif TEXT[f] then
 		return s[f]
 	end
 	return n(s[f])
@@ -109,13 +112,13 @@ end
 
 -- store writes what changed.
 local function store(s)
-	local args = {}
+	local args, raw, had = {}, s.raw, s.had
 	for _, f in ipairs(FIELDS) do
-		local v = text(s, f)
-		if v ~= s.raw[f] then
+		if s[f] ~= had[f] or not raw[f] then
+			local v = TEXT[f] and s[f] or n(s[f])
 			args[#args + 1] = f
 			args[#args + 1] = v
-			s.raw[f] = v
+			raw[f], had[f] = v, s[f]
 		end
 	end
 	if #args > 0 then
@@ -125,16 +128,13 @@ end
 
 -- published is what waiters are told: the row, and the latest records if they are small.
 local function published(s, records)
-	local out = {}
-	local function add(v)
-		out[#out + 1] = #v .. ':'
-		out[#out + 1] = v
+	local out = row(s)
+	for i = ANSWERED, 1, -1 do
+		out[3 * i - 2], out[3 * i - 1], out[3 * i] = #out[i], ':', out[i]
 	end
-	for _, v in ipairs(row(s)) do
-		add(v)
-	end
-	for _, v in ipairs(records or {}) do
-		add(v)
+	local last = 3 * ANSWERED
+	for i, v in ipairs(records or {}) do
+		out[last + 3 * i - 2], out[last + 3 * i - 1], out[last + 3 * i] = #v, ':', v
 	end
 	return table.concat(out)
 end
@@ -161,16 +161,13 @@ end
 -- load returns a session's row, which is not stored yet if the session never was. If records
 -- may have been lost since it was written, its numbers are raised first, and its lease ends.
 local function load(sid)
-	local s = {id = sid, raw = {}}
+	local raw, had = {}, {}
+	local s = {id = sid, raw = raw, had = had}
 	local values = redis.call('HMGET', key('h', sid), unpack(FIELDS))
 	for i, f in ipairs(FIELDS) do
 		local v = values[i]
-		s.raw[f] = v
-		if TEXT[f] then
-			s[f] = v or ''
-		else
-			s[f] = tonumber(v or '0')
-		end
+		local value = TEXT[f] and (v or '') or tonumber(v or '0')
+		raw[f], had[f], s[f] = v, value, value
 	end
 	if not s.raw.ver then
 		s.base, s.ready, s.ver = base, NEVER, base
@@ -207,7 +204,7 @@ end
 
 -- add stores records, which are a class, a header and the data each.
 local function add(s, from, seqs)
-	local hint, size = {}, 0
+	local hint, size, keys = {}, 0, {k = key('k', s.id), t = key('t', s.id)}
 	for i = from, #ARGV, seqs and 4 or 3 do
 		local class, header, data = ARGV[i], ARGV[i + 1], ARGV[i + 2]
 		if seqs then
@@ -216,7 +213,7 @@ local function add(s, from, seqs)
 			s.seq = s.seq + 1
 		end
 		if class == 'k' or not seqs or s.seq > s.tf then
-			redis.call('XADD', key(class, s.id), '0-' .. n(s.seq), 'h', header, 'd', data)
+			redis.call('XADD', keys[class], string.format('0-%.0f', s.seq), 'h', header, 'd', data)
 		end
 		s.bytes = s.bytes + #data
 		size = size + #data + #header
