@@ -65,6 +65,7 @@ type cluster struct {
 	crashed time.Time
 	probes  int
 	faults  map[string]int
+	least   int // runs, without probes
 
 	mu       sync.Mutex
 	sessions map[string]*nodesRun
@@ -206,14 +207,15 @@ func (c *cluster) play() {
 			}
 		})
 	}
-	length, least := time.Duration(0), 20
+	length := time.Duration(0)
+	c.least = 20
 	if text := os.Getenv("SPOOL_NODES"); text != "" {
 		var err error
 		if length, err = time.ParseDuration(text); err != nil {
 			c.t.Error(err)
 			return
 		}
-		least = 100
+		c.least = 100
 	}
 	for began := time.Now(); !c.t.Failed(); {
 		for _, f := range c.shuffled() {
@@ -228,7 +230,7 @@ func (c *cluster) play() {
 			c.probe(ctx)
 			c.await("a run to go on after a fault", goOn)
 		}
-		if c.mu.Lock(); time.Since(began) >= length && c.begun >= least {
+		if c.mu.Lock(); time.Since(began) >= length && c.begun >= c.least {
 			c.mu.Unlock()
 			return
 		}
@@ -460,9 +462,12 @@ func (c *cluster) stop() {
 // report says what happened, and checks that enough did.
 func (c *cluster) report() {
 	outcomes := map[chunk.Outcome]int{}
-	recovered, decided := 0, 0
+	runs, recovered, decided := 0, 0, 0
 	for _, r := range c.sessions {
 		outcomes[r.outcome]++
+		if !strings.HasPrefix(r.session, "probe-") {
+			runs++
+		}
 		recovered += r.recovered
 		if r.scene == "book" {
 			decided++
@@ -471,10 +476,10 @@ func (c *cluster) report() {
 	for _, name := range slices.Sorted(maps.Keys(c.faults)) {
 		c.t.Logf("%3d × %s", c.faults[name], name)
 	}
-	c.t.Logf("%d runs: %v; %d decisions; %d times another node went on with a run", len(c.sessions), outcomes, decided, recovered)
+	c.t.Logf("%d runs and %d probes: %v; %d decisions; %d times another node went on with a run", runs, len(c.sessions)-runs, outcomes, decided, recovered)
 	switch {
 	case c.t.Failed():
-	case outcomes[chunk.OutcomeCompleted] < 20, outcomes[chunk.OutcomeStopped] != c.faults["a run is stopped"], decided == 0, recovered == 0:
+	case runs < c.least, outcomes[chunk.OutcomeCompleted] < len(c.sessions)-c.faults["a run is stopped"], outcomes[chunk.OutcomeStopped] != c.faults["a run is stopped"], decided == 0, recovered == 0:
 		c.t.Error("too little has happened")
 	}
 	for _, f := range c.shuffled() {

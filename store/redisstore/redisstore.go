@@ -172,12 +172,16 @@ func (s *Store) options(name string) (*rueidis.ClientOption, error) {
 	return &client, nil
 }
 
-func (s *Store) dial(ctx context.Context, addr string, d *net.Dialer, t *tls.Config) (net.Conn, error) {
-	s.dials.Add(1)
+func (s *Store) dial(ctx context.Context, addr string, d *net.Dialer, t *tls.Config) (conn net.Conn, err error) {
 	if t == nil {
-		return d.DialContext(ctx, "tcp", addr)
+		conn, err = d.DialContext(ctx, "tcp", addr)
+	} else {
+		conn, err = (&tls.Dialer{NetDialer: d, Config: t}).DialContext(ctx, "tcp", addr)
 	}
-	return (&tls.Dialer{NetDialer: d, Config: t}).DialContext(ctx, "tcp", addr)
+	if err == nil {
+		s.dials.Add(1)
+	}
+	return conn, err
 }
 
 // divide finds out into how many buckets the store is divided, or says so for ever.

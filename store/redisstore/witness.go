@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -89,26 +90,44 @@ func (s *Store) compare(ctx context.Context, dials int64, last bool) (ask bool, 
 }
 
 // settings tells which servers sync each change to their disks before they answer, as check.lua
-// has it. A server that does not tell its settings does not.
+// has it. Those that cannot be reached are left out: they may have no part of the store.
 func (s *Store) settings(ctx context.Context) string {
-	var all strings.Builder
+	ctx, cancel := context.WithTimeout(ctx, lookEvery)
+	defer cancel()
+	var (
+		asked sync.WaitGroup
+		mu    sync.Mutex
+		all   strings.Builder
+	)
 	for _, node := range s.client.Nodes() {
-		id := ""
-		if s.client.Mode() == rueidis.ClientModeCluster {
-			var err error
-			if id, err = node.Do(ctx, node.B().ClusterMyid().Build()).ToString(); err != nil {
-				if _, refused := rueidis.IsRedisErr(err); !refused {
-					continue
-				}
-				id = "unknown"
+		asked.Go(func() {
+			if said, ok := s.ask(ctx, node); ok {
+				mu.Lock()
+				defer mu.Unlock()
+				all.WriteString(said)
 			}
-		}
-		said, err := node.Do(ctx, node.B().ConfigGet().Parameter("*append*").Build()).AsStrMap()
-		if _, refused := rueidis.IsRedisErr(err); err != nil && !refused {
-			continue
-		}
-		synced := said["appendonly"] == "yes" && said["appendfsync"] == "always" && said["no-appendfsync-on-rewrite"] == "no"
-		all.WriteString(" " + id + "=" + flag(synced))
+		})
 	}
+	asked.Wait()
 	return all.String()
+}
+
+// ask asks a server for its settings. One that refuses to tell them does not sync.
+func (s *Store) ask(ctx context.Context, node rueidis.Client) (said string, ok bool) {
+	id := ""
+	if s.client.Mode() == rueidis.ClientModeCluster {
+		var err error
+		if id, err = node.Do(ctx, node.B().ClusterMyid().Build()).ToString(); err != nil {
+			if _, refused := rueidis.IsRedisErr(err); !refused {
+				return "", false
+			}
+			id = "unknown"
+		}
+	}
+	has, err := node.Do(ctx, node.B().ConfigGet().Parameter("*append*").Build()).AsStrMap()
+	if _, refused := rueidis.IsRedisErr(err); err != nil && !refused {
+		return "", false
+	}
+	synced := has["appendonly"] == "yes" && has["appendfsync"] == "always" && has["no-appendfsync-on-rewrite"] == "no"
+	return " " + id + "=" + flag(synced), true
 }
