@@ -87,17 +87,23 @@ const numbers = 7
 // number is a number that the engine can hold.
 func number(n uint64) int64 { return int64(min(n, math.MaxInt64)) }
 
-// hint is what notifications have of records, if they are small.
-func hint(records []chunk.Record, bytes int) string {
+// hints are what notifications have of records; nil if they are too large for that.
+func hints(records []chunk.Record, bytes int) []noteRecord {
 	if bytes > maxHint || len(records) > maxHints {
-		return ""
+		return nil
 	}
 	out := make([]noteRecord, len(records))
 	for i, r := range records {
 		out[i] = noteRecord{Type: r.Type, Agent: r.Agent, Time: r.Time, Class: r.Class, Data: r.Data}
 	}
-	text, err := json.Marshal(out)
-	if err != nil {
+	return out
+}
+
+// hint is the JSON of hints, or "".
+func hint(records []chunk.Record, bytes int) string {
+	found := hints(records, bytes)
+	text, err := json.Marshal(found)
+	if found == nil || err != nil {
 		return ""
 	}
 	return string(text)
@@ -132,11 +138,17 @@ func (w *writer) appendGroup(ctx context.Context, c *pgx.Conn, requests []*reque
 		}
 	}
 	slices.SortStableFunc(all, func(a, b *request) int { return strings.Compare(a.append.Session, b.append.Session) })
-	for _, r := range all {
-		g.take(r.append, r.bytes)
-	}
 	if len(all) == 0 {
 		return false, nil
+	}
+	w.known.on(c)
+	if len(all) == 1 {
+		if done, err := w.appendNext(ctx, c, all[0]); done || err != nil {
+			return !numbered && !pgconn.SafeToRetry(err), err
+		}
+	}
+	for _, r := range all {
+		g.take(r.append, r.bytes)
 	}
 	ahead, floor := w.s.clock.leads()
 	offset := w.s.offset()
@@ -147,7 +159,9 @@ func (w *writer) appendGroup(ctx context.Context, c *pgx.Conn, requests []*reque
 	last := &answers[len(answers)-1]
 	w.s.clock.at(last.wall+offset, last.now)
 	for i, r := range all {
-		r.out, r.err = answers[i].result(r.append)
+		x := &answers[i]
+		r.out, r.err = x.result(r.append)
+		w.known.note(r.append, x.headRow, x.code == codeAppended)
 	}
 	w.s.appended(all, answers)
 	return true, nil
@@ -198,10 +212,7 @@ func (s *Store) appended(all []*request, answers []answer) {
 	for i, r := range all {
 		x := &answers[i]
 		if x.code == codeAppended {
-			for n, rec := range r.append.Records {
-				rec.Seq = x.first + uint64(n)
-				fresh = append(fresh, rec)
-			}
+			fresh = follow(fresh, r.append.Records, x.first)
 		}
 		for range x.sooner {
 			s.claimers.Wake()

@@ -35,12 +35,14 @@ type noteHead struct {
 	Version int64      `json:"version"`
 	Exists  bool       `json:"exists,omitempty"`
 	Head    spool.Head `json:"head"`
-	// Appended are the appends of the commit, if they are small. Their records follow each
-	// other.
-	Appended []struct {
-		After   uint64       `json:"after"`
-		Records []noteRecord `json:"records"`
-	} `json:"appended,omitempty"`
+	// Appended are the appends of the commit, if they are small.
+	Appended []noteAppend `json:"appended,omitempty"`
+}
+
+// noteAppend are records that follow each other.
+type noteAppend struct {
+	After   uint64       `json:"after"`
+	Records []noteRecord `json:"records"`
 }
 
 // noteRecord is a record of which Data is any bytes.

@@ -34,6 +34,7 @@ type writer struct {
 	s       *Store
 	queue   chan *request
 	stopped chan struct{}
+	known   remembered
 }
 
 func newWriter(s *Store) *writer {
