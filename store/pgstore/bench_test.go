@@ -5,6 +5,7 @@ package pgstore
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -109,10 +110,15 @@ func inTurn(b *testing.B, bare, store func() error) {
 // call in turn: an append against an insert of the same rows; a wake-up of another process
 // against NOTIFY with the same bytes; and reading a log against reading its rows.
 func BenchmarkAgainstEngine(b *testing.B) {
-	for _, fsync := range []string{"on", "off"} {
+	disks := map[string][]string{
+		"none": nil,
+		"own":  {"-c", "fsync=on"},
+		"1ms":  {"-c", "fsync=on", "-c", "commit_delay=1000", "-c", "commit_siblings=0"}, // more than this machine's
+	}
+	for _, disk := range slices.Sorted(maps.Keys(disks)) {
 		for _, size := range []int{1, 10, 100} {
-			b.Run(fmt.Sprintf("append/fsync=%s/batch=%d", fsync, size), func(b *testing.B) {
-				e, recs, ctx := newEngine(b, "-c", "fsync="+fsync), deltas(size), b.Context()
+			b.Run(fmt.Sprintf("append/disk=%s/batch=%d", disk, size), func(b *testing.B) {
+				e, recs, ctx := newEngine(b, disks[disk]...), deltas(size), b.Context()
 				inTurn(b, func() error { return e.insert(ctx, recs) }, func() error { _, err := e.append(ctx, recs); return err })
 			})
 		}
