@@ -2,6 +2,7 @@ package sqlitestore
 
 import (
 	"bytes"
+	"fmt"
 	"path/filepath"
 	"reflect"
 	"testing"
@@ -66,5 +67,60 @@ func TestReadSizes(t *testing.T) {
 	}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%d records, %v: not those that were appended", len(got), err)
+	}
+}
+
+// A page is the same wherever the table has its rows: together, or between those of other
+// sessions.
+func TestReadAcrossSessions(t *testing.T) {
+	s, err := Open(filepath.Join(t.TempDir(), "log.db"), &Options{Sync: SyncNormal})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	want := map[string][]chunk.Record{}
+	add := func(session string, n int) {
+		batch := make([]chunk.Record, n)
+		for i := range batch {
+			seq := uint64(len(want[session]) + 1)
+			batch[i] = chunk.Record{Seq: seq, Type: "x", Agent: session, Class: chunk.Class(seq % 2), Data: fmt.Appendf(nil, `"%s %d"`, session, seq)}
+			want[session] = append(want[session], batch[i])
+		}
+		if _, err := s.Append(t.Context(), spool.Append{Session: session, Records: batch}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	add("gone", 10)
+	for i := range 12 {
+		add("a", 40)
+		add("b", i+1)
+		add("c", 1)
+	}
+	if err := s.Delete(t.Context(), "c"); err != nil { // its rows leave gaps
+		t.Fatal(err)
+	}
+	add("a", 100)
+	add("d", 100)
+	if err := s.Trim(t.Context(), "a", 200, 100); err != nil {
+		t.Fatal(err)
+	}
+	delete(want, "c")
+	for session, all := range want {
+		floor := 0
+		if session == "a" {
+			floor = 200
+		}
+		for after := floor; after <= len(all); after += 7 {
+			for _, max := range []int{1, leastTogether, leastTogether + 1, 40, 0} {
+				page := all[after:]
+				if max > 0 {
+					page = page[:min(max, len(page))]
+				}
+				got, _, err := s.Read(t.Context(), session, uint64(after), max)
+				if err != nil || len(got) != len(page) || len(got) > 0 && !reflect.DeepEqual(got, page) {
+					t.Fatalf("%s, %d after %d: %d records, %v", session, max, after, len(got), err)
+				}
+			}
+		}
 	}
 }

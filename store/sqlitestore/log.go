@@ -97,10 +97,13 @@ func (t *tx) admit(st *state, a *spool.Append) (spool.Appended, error) {
 
 // A read is two statements in one transaction, so that head and records match.
 const (
-	recordColumns = "SELECT seq, type, agent, time, trace, data FROM record WHERE sid = (SELECT sid FROM session WHERE id = +?1 AND alive = 1) AND "
-	readAll       = recordColumns + "seq > +?2 ORDER BY seq LIMIT +?3"
-	readKept      = recordColumns + "seq > +?2 AND trace = 0 ORDER BY seq LIMIT +?3"
-	readBack      = recordColumns + "seq < +?2 AND seq > +?4 AND trace = 0 ORDER BY seq DESC LIMIT +?3"
+	ofSession     = "sid = (SELECT sid FROM session WHERE id = +?1 AND alive = 1) AND "
+	recordColumns = "SELECT seq, type, agent, time, trace, data FROM record WHERE "
+	readAll       = recordColumns + ofSession + "seq > +?2 ORDER BY seq LIMIT +?3"
+	readKept      = recordColumns + ofSession + "seq > +?2 AND trace = 0 ORDER BY seq LIMIT +?3"
+	readBack      = recordColumns + ofSession + "seq < +?2 AND seq > +?4 AND trace = 0 ORDER BY seq DESC LIMIT +?3"
+	readRows      = recordColumns + "rowid BETWEEN +?1 AND +?2 ORDER BY rowid"
+	rowOf         = "SELECT rowid FROM record WHERE " + ofSession + "seq = +?2"
 )
 
 // Read implements [spool.Store].
@@ -143,7 +146,14 @@ func (s *Store) records(ctx context.Context, session string, limit int, how func
 				args = append(args, int64(h.Floor))
 			}
 			if sql == readAll && from < h.Seq {
-				out = make([]chunk.Record, 0, min(h.Seq-from, uint64(limit), spool.MaxRead))
+				n := min(h.Seq-from, uint64(limit), spool.MaxRead)
+				out = make([]chunk.Record, 0, n)
+				if args, err = c.together(session, from+1, from+n); err != nil {
+					return err
+				}
+				if sql = readRows; args == nil {
+					sql, args = readAll, []driver.Value{session, int64(from), int64(limit)}
+				}
 			}
 			out, err = c.records(out, session, sql, args...)
 			return err
@@ -153,6 +163,31 @@ func (s *Store) records(ctx context.Context, session string, limit int, how func
 		return nil, h, err
 	}
 	return out, h, nil
+}
+
+// leastTogether is how many records must be read for two look-ups to pay.
+const leastTogether = 16
+
+// together returns the first and the last row of a series of records if the table has
+// nothing else between them, or nil. To go from row to row costs a third less than to find
+// each of them by the index. A session's rows are in the order of their sequences, since a
+// new row comes after all others.
+func (c *conn) together(session string, first, last uint64) ([]driver.Value, error) {
+	if last-first < leastTogether {
+		return nil, nil
+	}
+	var rows [2]int64
+	for i, seq := range [...]uint64{first, last} {
+		row, err := c.number(rowOf, session, int64(seq))
+		if err != nil {
+			return nil, err
+		}
+		rows[i] = row
+	}
+	if rows[0] == 0 || uint64(rows[1]-rows[0]) != last-first {
+		return nil, nil
+	}
+	return []driver.Value{rows[0], rows[1]}, nil
 }
 
 // errEnough ends a query whose other rows nobody needs.
