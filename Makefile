@@ -32,7 +32,7 @@ fuzz:
 # The long ones: every kill, soaks of two and of five minutes, a hundred runs on the nodes of
 # each store, an hour of simulations, a hundred cuts in a browser.
 chaos: deps
-	SPOOL_CHAOS=1 go test -count=1 -timeout 2h -run 'TestKill9|TestOutageAtEveryAppend|TestRecoveredRunsOnTheWire|TestProvider|TestReattach' ./runner
+	SPOOL_CHAOS=1 go test -count=1 -timeout 2h -run 'TestKill9|TestOutageAtEveryAppend|TestRewindAtEveryRecord|TestRecoveredRunsOnTheWire|TestProvider|TestReattach' ./runner
 	SPOOL_CHAOS=1 go test -race -count=1 -timeout 15m -run TestRunsSoak ./runner
 	SPOOL_SEEDS=1h go test -count=1 -timeout 2h -run TestSimulation ./sim
 	SPOOL_NODES=5m go test -race -tags nodes -count=1 -timeout 1h -v -run 'TestNodes$$' ./cmd/cli
