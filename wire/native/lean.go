@@ -22,9 +22,8 @@ func (b *before) render(dst []byte, r *chunk.Record) []byte {
 	follows := b.known && r.Seq > b.seq
 	if fits && follows {
 		if at, rest, same := b.same(r.Data); same {
-			now := b.head
-			now.time = at
-			dst = append(appendLean(append(dst, dataOpen...), &b.head, &now, r.Seq-b.seq, rest), dataClose...)
+			dst = appendOpening(append(dst, dataOpen...), at-b.time, r.Seq-b.seq)
+			dst = append(append(dst, bytes.TrimPrefix(rest, []byte(","))...), "]"+dataClose...)
 			b.time, b.seq = at, r.Seq
 			return dst
 		}
@@ -137,11 +136,7 @@ func (h *head) append(dst, rest []byte) []byte {
 // appendLean appends the data of a record's event after one with the head p: what differs
 // in h, and the rest. gap is the difference of their sequences.
 func appendLean(dst []byte, p, h *head, gap uint64, rest []byte) []byte {
-	dst = append(strconv.AppendInt(append(dst, '['), h.time-p.time, 10), ',')
-	if gap != 1 {
-		dst = append(strconv.AppendUint(dst, gap, 10), ',')
-	}
-	dst = append(dst, '{')
+	dst = appendOpening(dst, h.time-p.time, gap)
 	from := len(dst)
 	for _, m := range [...]struct{ before, now []byte }{{p.kind, h.kind}, {p.agent, h.agent}, {p.place, h.place}, {p.call, h.call}} {
 		if bytes.Equal(m.before, m.now) {
@@ -156,6 +151,14 @@ func appendLean(dst []byte, p, h *head, gap uint64, rest []byte) []byte {
 		rest = rest[1:]
 	}
 	return append(append(dst, rest...), ']')
+}
+
+func appendOpening(dst []byte, later int64, gap uint64) []byte {
+	dst = append(strconv.AppendInt(append(dst, '['), later, 10), ',')
+	if gap != 1 {
+		dst = append(strconv.AppendUint(dst, gap, 10), ',')
+	}
+	return append(dst, '{')
 }
 
 // maxNumber bounds the timestamps and sequences of lean records, so that every client can
