@@ -343,7 +343,7 @@ func (o *owner) end(outcome chunk.Outcome, errText string) {
 
 func (o *owner) release() {
 	_ = o.w.Close()
-	if err := o.k.store.Release(context.Background(), o.lease); err != nil {
+	if err := o.k.logs.Store().(spool.Leaser).Release(context.Background(), o.lease); err != nil {
 		o.k.Fatal(err)
 	}
 }

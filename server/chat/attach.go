@@ -121,7 +121,7 @@ func copied(t *fold.Turn) *fold.Turn {
 func (a *attach) coming(command string, open func(context.Context, *fold.Turn) (Source, error)) Source {
 	return &late{open: func(ctx context.Context) (Source, error) {
 		var turn *fold.Turn
-		err := a.g.Until(ctx, func(f *fold.Fold) (spool.Look, error) {
+		err := a.until(ctx, []string{command}, func(f *fold.Fold) (spool.Look, error) {
 			turn = copied(f.Turn(command))
 			v := f.Verdict(command)
 			run := f.Run(v.RunID)

@@ -15,7 +15,7 @@ import (
 func (a *attach) segment(ids []string, skip int) Source {
 	return &late{open: func(ctx context.Context) (Source, error) {
 		var s answering
-		err := a.g.Until(ctx, func(f *fold.Fold) (spool.Look, error) {
+		err := a.until(ctx, ids, func(f *fold.Fold) (spool.Look, error) {
 			s = answeringOf(f, ids)
 			switch {
 			case s.run != nil, s.refused:
@@ -38,6 +38,31 @@ func (a *attach) segment(ids []string, skip int) Source {
 		}
 		return a.run(ctx, s.turn, s.run, skip)
 	}}
+}
+
+// until is [Session.Until] for what becomes of commands. If the incarnation has been raised
+// since the request read the head, since records were lost before that, and the log has the
+// commands, it goes on there.
+func (a *attach) until(ctx context.Context, ids []string, look func(f *fold.Fold) (spool.Look, error)) error {
+	for {
+		err := a.g.Until(ctx, look)
+		if !errors.Is(err, spool.ErrCursorAhead) {
+			return err
+		}
+		g, there := a.g, false
+		h, failed := g.Head(ctx)
+		if g.At = h; failed != nil || h.Incarnation <= a.g.At.Incarnation {
+			return err
+		}
+		failed = g.View(ctx, func(f *fold.Fold) error {
+			there = f.Verdict(ids[0]).State != fold.VerdictUnknown
+			return nil
+		})
+		if failed != nil || !there {
+			return err
+		}
+		a.g = g
+	}
 }
 
 // answering is the result of a POST's commands.
