@@ -11,15 +11,16 @@ import (
 )
 
 // A page ends with the record with which its data reaches MaxReadBytes. The server finds
-// where from the lengths alone.
+// where from the lengths alone. The number of the session is a subquery, not a join, so that
+// the index gives the order.
 const (
 	pageFrom = "SELECT seq, type, agent, time, trace, data FROM (SELECT *, sum(octet_length(data)) OVER (ORDER BY seq"
-	pageOf   = " ROWS UNBOUNDED PRECEDING) - octet_length(data) AS before FROM (SELECT r.* FROM session s JOIN record r ON r.sid = s.sid WHERE s.id = $1 AND s.alive AND r.seq "
+	pageOf   = " ROWS UNBOUNDED PRECEDING) - octet_length(data) AS before FROM (SELECT r.* FROM record r WHERE r.sid = (SELECT sid FROM session WHERE id = $1 AND alive) AND r.seq "
 	pageTo   = " LIMIT $3) AS page) AS sized WHERE before < $4 ORDER BY seq"
 
 	readAll  = pageFrom + pageOf + "> $2 ORDER BY r.seq" + pageTo
 	readKept = pageFrom + pageOf + "> $2 AND r.trace = 0 ORDER BY r.seq" + pageTo
-	readBack = pageFrom + " DESC" + pageOf + "< $2 AND r.seq > s.floor AND r.trace = 0 ORDER BY r.seq DESC" + pageTo + " DESC"
+	readBack = pageFrom + " DESC" + pageOf + "< $2 AND r.seq > (SELECT floor FROM session WHERE id = $1) AND r.trace = 0 ORDER BY r.seq DESC" + pageTo + " DESC"
 )
 
 // Read implements [spool.Store].
