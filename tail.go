@@ -19,9 +19,9 @@ const (
 	recordOverhead = 96              // memory of a record beside its Data
 	watchFor       = 5 * time.Second // the length of one store.Wait; an unneeded watcher ends after it
 	// watchRest is how long the watcher rests if this process appends: its appends reach
-	// readers by publish, each with the store's head, so that the watcher need not wake for
-	// each of them.
-	watchRest   = 2 * time.Millisecond
+	// readers by publish, each with the store's head, so that the watcher wakes for few of
+	// them.
+	watchRest   = 10 * time.Millisecond
 	pageRecords = 1000 // the records of one shared read
 )
 

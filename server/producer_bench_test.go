@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/server"
 	"github.com/spool-run/spool/store/memstore"
+	"github.com/spool-run/spool/store/sqlitestore"
 )
 
 // BenchmarkProducerPOST is a producer's append of so many chunks, from the request
@@ -19,16 +21,31 @@ import (
 func BenchmarkProducerPOST(b *testing.B) {
 	for _, n := range []int{1, 20} {
 		b.Run(fmt.Sprintf("deltas=%d", n), func(b *testing.B) {
-			benchmarkPOST(b, n, `{"type":"text_delta","delta":"some words of an answer "}`)
+			benchmarkPOST(b, memstore.New(nil), n, `{"type":"text_delta","delta":"some words of an answer "}`)
 		})
 		b.Run(fmt.Sprintf("events=%d", n), func(b *testing.B) {
-			benchmarkPOST(b, n, `{"type":"custom","eventName":"m","data":{"seq":12,"words":"`+strings.Repeat("some words ", 9)+`"}}`)
+			benchmarkPOST(b, memstore.New(nil), n, `{"type":"custom","eventName":"m","data":{"seq":12,"words":"`+strings.Repeat("some words ", 9)+`"}}`)
 		})
 	}
 }
 
-func benchmarkPOST(b *testing.B, n int, line string) {
-	logs := spool.NewLogs(memstore.New(nil), nil)
+// BenchmarkProducerPOSTToSQLite is an append of one delta to a file. The bare engine's commit
+// is BenchmarkBareEngine of package sqlitestore.
+func BenchmarkProducerPOSTToSQLite(b *testing.B) {
+	for _, sync := range []string{sqlitestore.SyncFull, sqlitestore.SyncNormal} {
+		b.Run(sync, func(b *testing.B) {
+			store, err := sqlitestore.Open(filepath.Join(b.TempDir(), "log.db"), &sqlitestore.Options{Sync: sync})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer store.Close()
+			benchmarkPOST(b, store, 1, `{"type":"text_delta","delta":"some words of an answer "}`)
+		})
+	}
+}
+
+func benchmarkPOST(b *testing.B, store spool.Store, n int, line string) {
+	logs := spool.NewLogs(store, nil)
 	defer logs.Close()
 	srv := server.New(logs, nil)
 	body := strings.Repeat(line+"\n", n)
