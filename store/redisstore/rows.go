@@ -11,9 +11,6 @@ import (
 	"github.com/spool-run/spool/store/watch"
 )
 
-// rowFields is how many fields scripts answer of a row.
-const rowFields = 16
-
 // row is a session as scripts answer it.
 type row struct {
 	exists  bool
@@ -21,21 +18,35 @@ type row struct {
 	version int64
 }
 
-// parseRow parses the fields of a row, see FIELDS in lua/common.lua.
-func parseRow(session string, field func(i int) string) row {
-	number := func(i int) uint64 {
-		n, _ := strconv.ParseUint(field(i), 10, 64)
-		return n
+// rowNumbers is how many numbers an answered row begins with.
+const rowNumbers = 12
+
+// parseRow parses a row as scripts answer it: numbers and then texts, see row in
+// lua/common.lua.
+func parseRow(session, text string) (r row, ok bool) {
+	numbers, rest, _ := strings.Cut(text, "\x00")
+	var n [rowNumbers]uint64
+	for i := range n {
+		var number string
+		number, numbers, _ = strings.Cut(numbers, " ")
+		var err error
+		if n[i], err = strconv.ParseUint(number, 10, 64); err != nil {
+			return row{}, false
+		}
 	}
-	h := spool.Head{Seq: number(1), Incarnation: number(2), Epoch: number(3), TraceFloor: number(4), Floor: number(5),
-		Status: chunk.Status(field(6)), Due: int64(number(7)), Pending: field(8) == "1", Hidden: field(9) == "1", Principal: field(10)}
-	return row{field(0) == "1", spool.SessionInfo{Session: session, Head: h, Updated: int64(number(13)), Bytes: int64(number(14)),
-		Row: spool.Row{Status: h.Status, Agent: field(11), Principal: h.Principal, Title: field(12)}}, int64(number(15))}
+	texts := strings.SplitN(rest, "\x00", 4)
+	if len(texts) != 4 {
+		return row{}, false
+	}
+	h := spool.Head{Seq: n[1], Incarnation: n[2], Epoch: n[3], TraceFloor: n[4], Floor: n[5], Due: int64(n[6]), Pending: n[7] == 1, Hidden: n[8] == 1,
+		Status: chunk.Status(texts[0]), Principal: texts[1]}
+	return row{n[0] == 1, spool.SessionInfo{Session: session, Head: h, Updated: int64(n[9]), Bytes: int64(n[10]),
+		Row: spool.Row{Status: h.Status, Agent: texts[2], Principal: h.Principal, Title: texts[3]}}, int64(n[11])}, true
 }
 
 func (r reply) row(i int, session string) row {
-	fields := reply(r.list(i))
-	return parseRow(session, fields.text)
+	parsed, _ := parseRow(session, r.text(i))
+	return parsed
 }
 
 func (r *row) state(records []chunk.Record) watch.State {
@@ -130,11 +141,14 @@ func parseNotice(session, text string) (watch.State, bool) {
 		}
 		fields, text = append(fields, rest[:n]), rest[n:]
 	}
-	if len(fields) < rowFields || (len(fields)-rowFields)%3 != 0 {
+	if len(fields)%3 != 1 {
 		return watch.State{}, false
 	}
-	r := parseRow(session, func(i int) string { return fields[i] })
-	rest := fields[rowFields:]
+	r, ok := parseRow(session, fields[0])
+	if !ok {
+		return watch.State{}, false
+	}
+	rest := fields[1:]
 	n := uint64(len(rest) / 3)
 	if n > r.info.Head.Seq {
 		return watch.State{}, false

@@ -63,5 +63,4 @@ end
 if epoch > 0 and ordinal > 0 then
 	redis.call('HSET', key('w', sid), writer, n(ordinal) .. ' ' .. n(first) .. ' ' .. n(s.seq))
 end
-save(s, was, hint)
-return {'ok', row(s), n(first), n(s.seq), '0'}
+return {'ok', save(s, was, hint), n(first), n(s.seq), '0'}

@@ -21,8 +21,7 @@ local function take(s)
 	if id ~= '' then
 		redis.call('HSET', P .. ':c', id, s.id)
 	end
-	save(s, was)
-	return {'ok', row(s), s.id, n(now)}
+	return {'ok', save(s, was), s.id, n(now)}
 end
 
 if id ~= '' then

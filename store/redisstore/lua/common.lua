@@ -21,12 +21,6 @@ if now - last >= 100 or now ~= wall + ahead then
 	redis.pcall('HSET', P .. ':g', 'last', n(now), 'ahead', n(now - wall)) -- a full memory refuses it
 end
 
--- The fields of a row, in the order in which they are answered.
-local FIELDS = {'alive', 'seq', 'inc', 'ep', 'tf', 'fl', 'st', 'due', 'pend', 'hid', 'prin', 'agent', 'title', 'upd', 'bytes', 'ver',
-	'cmd', 'base', 'cid', 'own', 'ttl', 'exp', 'ready'}
-local TEXT = {st = true, prin = true, agent = true, title = true, cid = true, own = true}
-local ANSWERED = 16
-
 local function key(kind, sid) return P .. ':' .. kind .. ':' .. sid end
 
 local function readyAt(s)
@@ -58,22 +52,29 @@ local function renew(s)
 	end
 end
 
--- text is a field as it is stored. Fields that did not change keep the text they had.
-local function text(s, f)
-	if s.raw[f] and s[f] == s.had[f] then
-		return s.raw[f]
-	elseif TEXT[f] then
-		return s[f]
-	end
-	return n(s[f])
+-- packed is a row as it is stored.
+local function packed(s)
+	return cmsgpack.pack(s.alive, s.seq, s.inc, s.ep, s.tf, s.fl, s.due, s.pend, s.hid, s.upd, s.bytes, s.ver,
+		s.cmd, s.base, s.ttl, s.exp, s.ready, s.st, s.prin, s.agent, s.title, s.cid, s.own)
 end
 
-local function row(s)
-	local out = {}
-	for i = 1, ANSWERED do
-		out[i] = text(s, FIELDS[i])
+-- peek returns a session's row as it is stored; nil if the session never was.
+local function peek(sid)
+	local stored = redis.call('GET', key('h', sid))
+	if not stored then
+		return nil
 	end
-	return out
+	local alive, seq, inc, ep, tf, fl, due, pend, hid, upd, bytes, ver,
+		cmd, base, ttl, exp, ready, st, prin, agent, title, cid, own = cmsgpack.unpack(stored)
+	return {id = sid, stored = stored, alive = alive, seq = seq, inc = inc, ep = ep, tf = tf, fl = fl, due = due, pend = pend,
+		hid = hid, upd = upd, bytes = bytes, ver = ver, cmd = cmd, base = base, ttl = ttl, exp = exp, ready = ready, st = st,
+		prin = prin, agent = agent, title = title, cid = cid, own = own}
+end
+
+-- row is what is answered of a row: see parseRow in rows.go.
+local function row(s)
+	return string.format('%.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f', s.alive, s.seq, s.inc, s.ep, s.tf, s.fl,
+		s.due, s.pend, s.hid, s.upd, s.bytes, s.ver) .. '\0' .. s.st .. '\0' .. s.prin .. '\0' .. s.agent .. '\0' .. s.title
 end
 
 -- index puts the session where listings find it. was is the row before the change, or nil.
@@ -110,36 +111,26 @@ local function schedule(s, retagged)
 	s.ready = ready
 end
 
--- store writes what changed.
+-- store writes a row that changed.
 local function store(s)
-	local args, raw, had = {}, s.raw, s.had
-	for _, f in ipairs(FIELDS) do
-		if s[f] ~= had[f] or not raw[f] then
-			local v = TEXT[f] and s[f] or n(s[f])
-			args[#args + 1] = f
-			args[#args + 1] = v
-			raw[f], had[f] = v, s[f]
-		end
-	end
-	if #args > 0 then
-		redis.call('HSET', key('h', s.id), unpack(args))
+	local now = packed(s)
+	if now ~= s.stored then
+		redis.call('SET', key('h', s.id), now)
+		s.stored = now
 	end
 end
 
 -- published is what waiters are told: the row, and the latest records if they are small.
-local function published(s, records)
-	local out = row(s)
-	for i = ANSWERED, 1, -1 do
-		out[3 * i - 2], out[3 * i - 1], out[3 * i] = #out[i], ':', out[i]
-	end
-	local last = 3 * ANSWERED
+local function published(shown, records)
+	local out = {#shown, ':', shown}
 	for i, v in ipairs(records or {}) do
-		out[last + 3 * i - 2], out[last + 3 * i - 1], out[last + 3 * i] = #v, ':', v
+		out[3 * i + 1], out[3 * i + 2], out[3 * i + 3] = #v, ':', v
 	end
 	return table.concat(out)
 end
 
--- save writes a row whose head may have changed, and tells waiters.
+-- save writes a row whose head may have changed, and tells waiters. It returns the row as it
+-- is answered.
 local function save(s, was, records)
 	s.ver = s.ver + 1
 	schedule(s, was and was.agent ~= s.agent)
@@ -147,12 +138,14 @@ local function save(s, was, records)
 	if not was or was.alive ~= s.alive or was.upd ~= s.upd or was.hid ~= s.hid or was.prin ~= s.prin then
 		index(s, was)
 	end
-	redis.call(ARGV[2], key('n', s.id), published(s, records))
+	local shown = row(s)
+	redis.call(ARGV[2], key('n', s.id), published(shown, records))
+	return shown
 end
 
 -- copy returns what of a row save compares; nil if the session never was.
 local function copy(s)
-	if not s.raw.ver then
+	if not s.stored then
 		return nil
 	end
 	return {alive = s.alive, upd = s.upd, hid = s.hid, prin = s.prin, agent = s.agent}
@@ -161,16 +154,10 @@ end
 -- load returns a session's row, which is not stored yet if the session never was. If records
 -- may have been lost since it was written, its numbers are raised first, and its lease ends.
 local function load(sid)
-	local raw, had = {}, {}
-	local s = {id = sid, raw = raw, had = had}
-	local values = redis.call('HMGET', key('h', sid), unpack(FIELDS))
-	for i, f in ipairs(FIELDS) do
-		local v = values[i]
-		local value = TEXT[f] and (v or '') or tonumber(v or '0')
-		raw[f], had[f], s[f] = v, value, value
-	end
-	if not s.raw.ver then
-		s.base, s.ready, s.ver = base, NEVER, base
+	local s = peek(sid)
+	if not s then
+		s = {id = sid, alive = 0, seq = 0, inc = 0, ep = 0, tf = 0, fl = 0, due = 0, pend = 0, hid = 0, upd = 0, bytes = 0, ver = base,
+			cmd = 0, base = base, ttl = 0, exp = 0, ready = NEVER, st = '', prin = '', agent = '', title = '', cid = '', own = ''}
 	elseif s.base < base then
 		s.base = base
 		if s.inc > 0 then

@@ -24,13 +24,12 @@ local at, from = NEVER, 0
 while true do
 	local ready = redis.call('ZRANGEBYSCORE', P .. ':d', '-inf', n(now), 'LIMIT', from, 100)
 	for _, sid in ipairs(ready) do
-		local v = redis.call('HMGET', key('h', sid), 'agent', 'exp')
-		local agent, expires = v[1] or '', tonumber(v[2] or '0')
-		if wanted(agent) then
-			if not spared({exp = expires}, spare) then
+		local s = peek(sid)
+		if s and wanted(s.agent) then
+			if not spared(s, spare) then
 				return {'ok', '1', n(now), n(tonumber(redis.call('ZSCORE', P .. ':d', sid)))}
 			end
-			at = math.min(at, expires + spare)
+			at = math.min(at, s.exp + spare)
 		end
 	end
 	from = from + #ready

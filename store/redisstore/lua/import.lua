@@ -33,5 +33,4 @@ if done then
 	endLease(s)
 	redis.call('DEL', key('w', s.id))
 end
-save(s, was)
-return {'ok', row(s)}
+return {'ok', save(s, was)}

@@ -7,8 +7,8 @@ end
 local ids = redis.call('ZRANGE', index, from, from + 999)
 local count, bytes, largest, oldest = 0, 0, 0, 0
 for _, sid in ipairs(ids) do
-	local v = redis.call('HMGET', key('h', sid), 'bytes', 'upd')
-	local b, u = tonumber(v[1] or '0'), tonumber(v[2] or '0')
+	local s = peek(sid)
+	local b, u = s and s.bytes or 0, s and s.upd or 0
 	count, bytes, largest = count + 1, bytes + b, math.max(largest, b)
 	if oldest == 0 or u < oldest then
 		oldest = u
