@@ -135,11 +135,19 @@ local function save(s, was, records)
 	s.ver = s.ver + 1
 	schedule(s, was and was.agent ~= s.agent)
 	store(s)
-	if not was or was.alive ~= s.alive or was.upd ~= s.upd or was.hid ~= s.hid or was.prin ~= s.prin then
+	-- The index has a second's first change: listings may lag.
+	local second = not was or math.floor(was.upd / 1000) ~= math.floor(s.upd / 1000)
+	if second or was.alive ~= s.alive or was.hid ~= s.hid or was.prin ~= s.prin then
 		index(s, was)
 	end
-	local shown = row(s)
-	redis.call(ARGV[2], key('n', s.id), published(shown, records))
+	local shown, channel = row(s), key('n', s.id)
+	if records and #records > 12 then -- copying them costs more than asking
+		local count = redis.pcall('PUBSUB', ARGV[2] == 'PUBLISH' and 'NUMSUB' or 'SHARDNUMSUB', channel)
+		if count[2] == 0 then
+			return shown
+		end
+	end
+	redis.call(ARGV[2], channel, published(shown, records))
 	return shown
 end
 

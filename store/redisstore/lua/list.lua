@@ -35,6 +35,7 @@ while true do
 			local s = load(sid)
 			if s.alive == 1 and (ARGV[5] == '' or s.st == ARGV[5]) then
 				out[#out + 1] = s.id
+				s.upd = tonumber(score) -- by which the list is in order
 				out[#out + 1] = row(s)
 			end
 		end
