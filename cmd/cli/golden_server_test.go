@@ -28,6 +28,7 @@ type spoolServer struct {
 	t   *testing.T
 	url string
 	cmd *exec.Cmd
+	out io.Reader
 	log *lines
 }
 
@@ -66,25 +67,37 @@ func serveBinary(t *testing.T, path, db, gate string, args ...string) *spoolServ
 // name a provider, and waits for the server's URL.
 func startSpool(t *testing.T, path string, env []string, args ...string) *spoolServer {
 	t.Helper()
+	s := launchSpool(t, path, env, args...)
+	s.awaitURL()
+	return s
+}
+
+// launchSpool is startSpool without the waiting.
+func launchSpool(t *testing.T, path string, env []string, args ...string) *spoolServer {
+	t.Helper()
 	s := &spoolServer{t: t, cmd: exec.Command(path, args...), log: &lines{}}
 	s.cmd.Env = append(os.Environ(), "OPENAI_API_KEY=", "OPENAI_BASE_URL=", "OPENAI_MODEL=", "ANTHROPIC_API_KEY=", "ANTHROPIC_BASE_URL=", "ANTHROPIC_MODEL=")
 	s.cmd.Env = append(s.cmd.Env, env...)
 	s.cmd.Stderr = s.log
-	out, err := s.cmd.StdoutPipe()
-	if err == nil {
+	var err error
+	if s.out, err = s.cmd.StdoutPipe(); err == nil {
 		err = s.cmd.Start()
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.kill)
-	first, err := bufio.NewReader(out).ReadString('\n')
+	return s
+}
+
+func (s *spoolServer) awaitURL() {
+	s.t.Helper()
+	first, err := bufio.NewReader(s.out).ReadString('\n')
 	if err != nil {
 		s.kill()
-		t.Fatalf("the server printed no URL: %v\n%s", err, s.log)
+		s.t.Fatalf("the server printed no URL: %v\n%s", err, s.log)
 	}
 	s.url = strings.TrimSpace(first)
-	return s
 }
 
 // with is the server for another test, whose failures are its own.

@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -25,6 +26,8 @@ type storeServers struct {
 	// crash kills the server that leads with kill -9, and starts it again. It is nil if the
 	// store has no server.
 	crash func()
+	// program is what the nodes run, "" for spool.
+	program string
 }
 
 // sharedStores are the stores of TestNodes.
@@ -53,6 +56,24 @@ var sharedStores = []sharedStore{
 				leader.Start()
 			},
 		}
+	}},
+	{"nats embedded", func(t *testing.T) storeServers {
+		program := filepath.Join(t.TempDir(), "spool-nats")
+		build := exec.Command("go", "build", "-race", "-o", program, ".")
+		build.Dir = "../spool-nats"
+		if out, err := build.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		var members []string
+		for range nodeCount {
+			members = append(members, engines.Loopback(engines.FreePort(t)))
+		}
+		next := 0
+		return storeServers{program: program, url: func([]string) string {
+			self := members[next]
+			next++
+			return "nats:embedded?dir=" + t.TempDir() + "&cluster=" + strings.Join(members, ",") + "&self=" + self
+		}}
 	}},
 }
 

@@ -115,7 +115,12 @@ func newCluster(t *testing.T, s sharedStore) *cluster {
 		}
 		n.store = c.servers.url(through)
 		c.nodes = append(c.nodes, n)
-		c.start(n)
+	}
+	for _, n := range c.nodes { // some wait for the others
+		c.launch(n)
+	}
+	for _, n := range c.nodes {
+		n.server.awaitURL()
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -136,7 +141,17 @@ func lastLines(text string, n int) string {
 // start starts a node's process, after the first time on the same address.
 func (c *cluster) start(n *clusterNode) {
 	c.t.Helper()
-	n.server = startSpool(c.t, spoolPath(c.t), []string{"OPENAI_BASE_URL=" + c.outside.provider.URL + "/v1"},
+	c.launch(n)
+	n.server.awaitURL()
+}
+
+func (c *cluster) launch(n *clusterNode) {
+	c.t.Helper()
+	program := c.servers.program
+	if program == "" {
+		program = spoolPath(c.t)
+	}
+	n.server = launchSpool(c.t, program, []string{"OPENAI_BASE_URL=" + c.outside.provider.URL + "/v1"},
 		"serve", "--addr", n.addr, "--store", n.store, "--model", "openai:scenes", "--mcp", c.outside.tools.URL,
 		"--lease-ttl", nodeLease.String(), "--heartbeat", "1s", "--trace-age", "0", "--trace-records", "0", "--drain-grace", "1s")
 }

@@ -33,3 +33,23 @@ func TestNoEmbeddedServer(t *testing.T) {
 		}
 	}
 }
+
+// Options of NATS are read, or refused with the form.
+func TestNATSOptions(t *testing.T) {
+	t.Parallel()
+	for query, ok := range map[string]bool{"": true, "prefix=a&replicas=3": true, "replicas=2": false, "replicas=": false, "replicas=x": false, "user=x": false} {
+		n, _, err := stores(drivers).parse("--store", "nats://127.0.0.1:1?"+query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o, read := natsOptions(n.Query)
+		if read != ok || ok && query != "" && (o.Prefix != "a" || o.Replicas != 3) {
+			t.Errorf("%q: %+v, %v", query, o, read)
+		}
+	}
+	for _, name := range []string{"nats:host", "nats://", "nats://?prefix=a"} {
+		if _, err := stores(drivers).open(t.Context(), "--store", name, nil); err == nil {
+			t.Errorf("%q is taken", name)
+		}
+	}
+}

@@ -137,6 +137,28 @@ func (s *Store) Release(ctx context.Context, l spool.Lease) error {
 	return err
 }
 
+// RaiseAbove implements [spool.Raiser]. The message tells all processes.
+func (s *Store) RaiseAbove(ctx context.Context, session string, known spool.Head) (spool.Head, error) {
+	if err := s.usable(ctx); err != nil {
+		return spool.Head{}, err
+	}
+	st, _, err := s.update(ctx, session, func(st *state, _ uint64, _ int64) (*write, error) {
+		if !st.Exists {
+			return nil, spool.ErrNotFound.With(session, nil)
+		}
+		if !contract.RaiseAbove(&st.Head, known) {
+			return nil, nil
+		}
+		st.release()
+		st.writers = nil
+		return &write{kind: kindMeta}, nil
+	})
+	if err != nil {
+		return spool.Head{}, err
+	}
+	return st.Head, nil
+}
+
 // AwaitDue implements [spool.Leaser].
 func (s *Store) AwaitDue(ctx context.Context, c spool.Claim) error {
 	if err := s.usable(ctx); err != nil {

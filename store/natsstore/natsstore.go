@@ -36,6 +36,7 @@ var (
 	_ spool.BlobStore = (*Store)(nil)
 	_ spool.Importer  = (*Store)(nil)
 	_ spool.Prober    = (*Store)(nil)
+	_ spool.Raiser    = (*Store)(nil)
 )
 
 // DefaultPrefix begins the names of streams and subjects.
@@ -44,6 +45,7 @@ const DefaultPrefix = "spool"
 const (
 	defaultTimeout = 5 * time.Second
 	syncClock      = 30 * time.Second
+	askAgain       = time.Second
 )
 
 // Options configures a store; nil means the zero value.
@@ -170,7 +172,23 @@ func (s *Store) streams() []jetstream.StreamConfig {
 	return []jetstream.StreamConfig{log, values}
 }
 
+// create makes a stream that is not there. It asks again when nobody answers: a stream that
+// has no leader yet does not.
 func (s *Store) create(ctx context.Context, c jetstream.StreamConfig) error {
+	for {
+		err := s.createOnce(ctx, c)
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
+			return spool.ErrUnavailable.With("", fmt.Errorf("stream %s: %w", c.Name, err))
+		}
+	}
+}
+
+func (s *Store) createOnce(ctx context.Context, c jetstream.StreamConfig) error {
+	ctx, cancel := context.WithTimeout(ctx, askAgain)
+	defer cancel()
 	_, err := s.js.Stream(ctx, c.Name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		_, err = s.js.CreateStream(ctx, c)
@@ -178,10 +196,7 @@ func (s *Store) create(ctx context.Context, c jetstream.StreamConfig) error {
 			err = nil // another process was first
 		}
 	}
-	if err != nil {
-		return spool.ErrUnavailable.With("", fmt.Errorf("stream %s: %w", c.Name, err))
-	}
-	return nil
+	return err
 }
 
 // Close ends every waiting call; all later ones fail with [spool.ErrClosed].

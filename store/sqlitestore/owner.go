@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/spool-run/spool"
+	"github.com/spool-run/spool/internal/filelock"
 )
 
 // life proves that this store's process lives, and finds out which others do not. For its
@@ -61,7 +62,7 @@ func (l *life) begin() {
 		if err != nil {
 			return
 		}
-		if lockFile(f) == nil && inPlace(path, f) {
+		if filelock.Lock(f) == nil && inPlace(path, f) {
 			l.token, l.file = token, f
 			return
 		}
@@ -129,7 +130,7 @@ func (l *life) dead() (tokens []string, done func(released bool)) {
 		if err != nil {
 			continue
 		}
-		if lockFile(f) != nil || !inPlace(l.prefix+token, f) {
+		if filelock.Lock(f) != nil || !inPlace(l.prefix+token, f) {
 			_ = f.Close()
 			continue
 		}

@@ -1,15 +1,15 @@
 //go:build linux || darwin || freebsd || dragonfly
 
-package sqlitestore
+package filelock
 
 import (
 	"os"
 	"syscall"
 )
 
-// lockFile takes the lock of an open file, or fails at once. The lock belongs to the open
+// Lock takes the lock of an open file, or fails at once. The lock belongs to the open
 // file and ends with it: when the process ends, too, since children do not inherit it.
-func lockFile(f *os.File) error {
+func Lock(f *os.File) error {
 	c, err := f.SyscallConn()
 	if err != nil {
 		return err

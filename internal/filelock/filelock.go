@@ -1,0 +1,2 @@
+// Package filelock has locks of files that end with their processes.
+package filelock
