@@ -44,8 +44,11 @@ func (s *Server) static(w http.ResponseWriter, r *http.Request, name *string) {
 		return
 	}
 	*name = "/"
-	if p == "" || p == "inspect" {
+	switch p {
+	case "":
 		p = "index.html"
+	case "inspect":
+		p = "inspect.html"
 	}
 	if !fs.ValidPath(p) {
 		s.fail(w, r, errRoute)

@@ -12,6 +12,12 @@ export default defineConfig({
     alias: Object.fromEntries(['client', 'react'].map(name => [`@spool-run/${name}`, fileURLToPath(new URL(`../${name}/src/index.ts`, import.meta.url))])),
     dedupe: ['ai', 'react', 'react-dom'],
   },
-  build: { target: 'es2022', modulePreload: false, chunkSizeWarningLimit: 1000, reportCompressedSize: false },
+  build: {
+    target: 'es2022',
+    modulePreload: false,
+    chunkSizeWarningLimit: 1000,
+    reportCompressedSize: false,
+    rolldownOptions: { input: ['index.html', 'inspect.html'].map(page => fileURLToPath(new URL(page, import.meta.url))) },
+  },
   server: { proxy: Object.fromEntries(['/api', '/stream', '/sessions'].map(path => [path, { target }])) },
 });

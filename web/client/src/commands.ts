@@ -55,6 +55,12 @@ export interface SessionInfo {
   error?: string;
 }
 
+/** A random id, for messages and commands. (`crypto.randomUUID` is missing where the page was not loaded over TLS or from loopback.) */
+export function newID(): string {
+  const bytes = crypto.getRandomValues(new Uint8Array(12));
+  return Array.from(bytes, b => b.toString(36).padStart(2, '0')).join('').slice(0, 20);
+}
+
 async function send(request: CommandRequest, path: string, body: unknown): Promise<Response> {
   const headers = new Headers(request.headers);
   headers.set('Content-Type', 'application/json');

@@ -40,6 +40,12 @@ for (const [device, options] of Object.entries(devices)) {
   await agents.page.getByText('you can open it from its call above').waitFor();
   await same(agents.page, spool.url);
   await shoot(agents.page, 'agents');
+  const inspector = await openPage(browser, `${spool.url}/inspect?session=${agents.session}`, { ...options, ...(device === 'desktop' && { viewport: { width: 1400, height: 860 } }) });
+  await inspector.getByText('The answer is complete.').waitFor();
+  await inspector.locator('.gantt-span', { hasText: 'get_weather' }).click();
+  if (device === 'desktop') await inspector.getByRole('tab', { name: 'Turn' }).click();
+  await shoot(inspector, 'inspector');
+  await inspector.context().close();
   await agents.page.context().close();
 
   const approve = await open('approve');

@@ -3,7 +3,7 @@ export { DataFeed, useDataFeed, type DataPart, type DataSource } from './feed.js
 export { asShown, extentOf, nothingStale, overlay, overtakes, type Stale } from './recovery.js';
 export { useResumableChat, type ResumableChat, type ResumableChatOptions } from './resumable-chat.js';
 export { mergeSnapshot, useAutoResync, useResyncState, useStreamResync, type AutoResyncOptions, type ResyncEvent, type SetMessages } from './resync.js';
-export { ChatSession, newID, type ChatSessionOptions, type ChatSessionState, type WhenBusy } from './session.js';
+export { ChatSession, type ChatSessionOptions, type ChatSessionState, type WhenBusy } from './session.js';
 export { useCheckpointSnapshot, type CheckpointSnapshot, type CheckpointSnapshotOptions, type SnapshotAccess } from './snapshot.js';
 export { agentOf, type Agent } from './subagent-data.js';
 export type { Timeline } from './timeline.js';

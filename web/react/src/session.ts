@@ -6,6 +6,7 @@ import {
   isResyncError,
   loadInfo,
   loadSnapshot,
+  newID,
   RequestError,
   ResumableChatTransport,
   resume,
@@ -559,12 +560,6 @@ function explain(error: Error): { message: string; code?: string } {
   } catch {
     return { message: error.message || 'The request failed.' };
   }
-}
-
-/** A random id; `crypto.randomUUID` is missing where the page was not loaded over TLS or from loopback. */
-export function newID(): string {
-  const bytes = crypto.getRandomValues(new Uint8Array(12));
-  return Array.from(bytes, b => b.toString(36).padStart(2, '0')).join('').slice(0, 20);
 }
 
 /** The options that were given, of those that are named. */

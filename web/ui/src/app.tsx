@@ -1,6 +1,6 @@
-import { newID } from '@spool-run/react';
+import { newID } from '@spool-run/client';
 import { useCallback, useEffect, useRef, useState } from 'react';
-import { addressOf, deleteSession, loadServerInfo, loadSessions, sessionFromAddress, type ServerInfo, type SessionRow } from './api';
+import { addressOf, base, deleteSession, loadServerInfo, loadSessions, sessionFromAddress, type ServerInfo, type SessionRow } from './api';
 import { Conversation } from './conversation';
 import { Guard } from './guard';
 import { IconMenu, IconPlus, Logo } from './icons';
@@ -118,7 +118,10 @@ export function App() {
         <Guard source={sessions} instead={<p className="side-empty">The list of chats cannot be shown.</p>}>
           <SessionList rows={sessions} current={session.id} onOpen={go} onDelete={remove} onMore={more && limit < most ? () => setLimit(l => Math.min(most, 2 * l)) : undefined} />
         </Guard>
-        <p className="side-foot">{info?.model && (info.demo ? 'Scripted demo' : info.model)}</p>
+        <p className="side-foot">
+          {info?.model && (info.demo ? 'Scripted demo' : info.model)}
+          <a href={`${base}inspect?session=${encodeURIComponent(session.id)}`}>Inspect</a>
+        </p>
       </nav>
       <button type="button" className="scrim" aria-label="Close the list of chats" tabIndex={-1} onClick={() => setDrawer(false)} />
       <Conversation
