@@ -124,7 +124,7 @@ func (d *Driver) look() (fold.Phase, Result, error) {
 		return fold.PhaseNone, Result{}, err
 	}
 	err := r.Log.View(d.ctx, func(f *fold.Fold) error {
-		d.resume = a.reattaches(f)
+		d.resume = a.Resumes(f)
 		return nil
 	})
 	if err != nil || d.resume {

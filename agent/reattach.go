@@ -10,9 +10,9 @@ import (
 	"github.com/spool-run/spool/model"
 )
 
-// reattaches reports whether the open model phase can go on with the answer that
+// Resumes reports whether the open model phase can go on with the answer that
 // another process has asked for. Then the phase need not be discarded.
-func (a *Agent) reattaches(f *fold.Fold) bool {
+func (a *Agent) Resumes(f *fold.Fold) bool {
 	_, ok := a.Model.(model.Resumer)
 	return ok && f.Phase() == fold.PhaseModel && f.Answer() != ""
 }
@@ -89,7 +89,7 @@ type openAnswer struct {
 func (s *step) openAnswer(ctx context.Context) (open *openAnswer, err error) {
 	a, r := s.agent, s.run
 	err = r.Log.View(ctx, func(f *fold.Fold) error {
-		if !a.reattaches(f) {
+		if !a.Resumes(f) {
 			return nil
 		}
 		v, parts := f.Step(), f.Said()

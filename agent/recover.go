@@ -18,7 +18,7 @@ const CrashRecovery = "crash_recovery"
 // is discarded.
 func (a *Agent) TakeOver(f *fold.Fold) (chunks []chunk.Chunk, discarded int) {
 	chunks = f.Owed().First()
-	if f.Shown() && !a.reattaches(f) && !a.keepsPartial(f) {
+	if f.Shown() && !a.Resumes(f) && !a.keepsPartial(f) {
 		chunks, discarded = append(chunks, f.Owed().Discard(CrashRecovery)...), f.Step().Number
 	}
 	return chunks, discarded
@@ -27,7 +27,7 @@ func (a *Agent) TakeOver(f *fold.Fold) (chunks []chunk.Chunk, discarded int) {
 // keepsPartial reports whether the open model phase is one that is not made again: it
 // ends the run as it stands.
 func (a *Agent) keepsPartial(f *fold.Fold) bool {
-	return a.FailPartial && shownWords(f) && !a.reattaches(f)
+	return a.FailPartial && shownWords(f) && !a.Resumes(f)
 }
 
 // shownWords reports whether the open model phase has shown something of the model.

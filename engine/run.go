@@ -132,8 +132,33 @@ func (r *Run) HandOver() (bool, error) {
 	if r.ctx.Err() != nil {
 		return false, context.Cause(r.ctx)
 	}
+	return r.handOver(r.ctx)
+}
+
+// HandOverAnswer is [Run.HandOver] of a run that was cut off in the middle of a model phase,
+// for an answer that the provider goes on with by itself: the next owner takes it up. The
+// run's own context has ended then; ctx is for what is written. It does nothing and returns
+// false if the next owner would have to ask the model again.
+func (r *Run) HandOverAnswer(ctx context.Context) (bool, error) {
+	if r.driver == nil || !r.driver.Alone() {
+		return false, nil
+	}
+	r.leaves()
+	resumes := false
+	err := r.e.log.View(ctx, func(f *fold.Fold) error {
+		resumes = r.e.o.Agent.Resumes(f)
+		return nil
+	})
+	if err != nil || !resumes {
+		return false, err
+	}
+	return r.handOver(ctx)
+}
+
+// handOver writes that the run is handed over.
+func (r *Run) handOver(ctx context.Context) (bool, error) {
 	r.e.w.SetStep(0)
-	_, err := r.e.w.Commit(r.ctx, spool.Row{}, nil, &chunk.ExecutorHandedOver{Epoch: r.e.o.Lease.Epoch})
+	_, err := r.e.w.Commit(ctx, spool.Row{}, nil, &chunk.ExecutorHandedOver{Epoch: r.e.o.Lease.Epoch})
 	r.e.w.SetRun("")
 	if err == nil {
 		tell(r.e.o.Observer.RunHandedOver, r.info)

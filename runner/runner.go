@@ -37,8 +37,9 @@ type Options struct {
 	Linger time.Duration
 	// DrainGrace is how long open runs have, after Run's context ended, to end or to come
 	// to their next phase, where they are handed over to the runner that claims their
-	// session next. Those that are in the middle of a phase then are cut off, and recovered
-	// by that runner. 0: no time, negative: as long as they need.
+	// session next. Those that are in the middle of a phase then are cut off. That runner
+	// goes on with an answer that the provider produces in the background, and recovers the
+	// others. 0: no time, negative: as long as they need.
 	DrainGrace time.Duration
 	// Retention says how long sessions keep the trace of their turns. Of all runners of a
 	// store one sweeps at a time, with its own settings: give all the same.

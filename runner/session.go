@@ -90,6 +90,18 @@ func (r *Runner) background(fn func()) {
 	r.logs.Go(func() { defer r.wg.Done(); fn() })
 }
 
+// detach leaves a run in the middle of a phase, whose context has ended. It is handed over if
+// the provider goes on with the answer, and otherwise recovered by the next owner.
+func (r *Runner) detach(ctx context.Context, run *engine.Run) (handed bool, err error) {
+	left, cancel := context.WithTimeout(context.WithoutCancel(ctx), claimEnds)
+	defer cancel()
+	if handed, err = run.HandOverAnswer(left); handed {
+		return true, err
+	}
+	_, err = run.End()
+	return false, err
+}
+
 // execute opens a run and brings it to its end, to its next pause, or, while the runner
 // drains, to a place at which its next owner can continue it.
 func (r *Runner) execute(ctx context.Context, p *engine.Plan, open func(context.Context, *engine.Plan) (*engine.Run, error)) (handed bool, err error) {
@@ -105,6 +117,9 @@ func (r *Runner) execute(ctx context.Context, p *engine.Plan, open func(context.
 				}
 			}
 			run.Phase(phase)
+			if errors.Is(context.Cause(ctx), errDetached) {
+				return r.detach(ctx, run)
+			}
 		}
 		if over, err = run.End(); err != nil {
 			return false, err
