@@ -7,6 +7,7 @@
 //	go run . attach   a finished long answer, compacted against delta by delta
 //	go run . ingest   provider streams of 20,000 deltas, against the official SDKs
 //	go run . herd     2,000 readers of one session that come back after a restart
+//	go run . idle     readers that wait for more, in memory, against a bare handler
 //	go run . latency  from the provider's socket to the client's, against a copying handler
 package main
 
@@ -46,6 +47,9 @@ func main() {
 	}
 	if what == "" || what == "herd" {
 		fail(herd(*runs, *readers))
+	}
+	if what == "" || what == "idle" {
+		fail(idle(*runs))
 	}
 	if what == "" || what == "ingest" {
 		fail(ingest(*runs))

@@ -53,16 +53,25 @@ func serveKind(kind string, args []string) error {
 			return err
 		}
 		h = s
+	case "measured":
+		switch arg(0) {
+		case "bare":
+			h = measured(newBare())
+		case "spool":
+			h = measured(newSpool(memstore.New(nil), nil))
+		case "spool-hijack":
+			h = measured(newSpool(memstore.New(nil), &server.Options{HijackStreams: true}))
+		}
 	case "bare":
 		h = newBare()
 	case "spool":
-		h = newSpool(memstore.New(nil))
+		h = newSpool(memstore.New(nil), nil)
 	case "spool-sqlite":
 		store, err := sqlitestore.Open(filepath.Join(arg(0), "spool.db"), nil)
 		if err != nil {
 			return err
 		}
-		h = newSpool(store)
+		h = newSpool(store, nil)
 	default:
 		return fmt.Errorf("no server of kind %q", kind)
 	}
@@ -134,8 +143,8 @@ func (b *bare) stream(w http.ResponseWriter, r *http.Request) {
 }
 
 // newSpool is the real server, as producers and readers meet it.
-func newSpool(store spool.Store) http.Handler {
-	return server.New(spool.NewLogs(store, nil), nil)
+func newSpool(store spool.Store, o *server.Options) http.Handler {
+	return server.New(spool.NewLogs(store, nil), o)
 }
 
 // newChat is the real server with a provider.

@@ -50,14 +50,15 @@ func (s *Server) send(of wire.Wire) handler {
 		if err := s.enter(); err != nil {
 			return err
 		}
-		defer s.leave()
+		defer s.leave() // the answer to a POST keeps its goroutine
 		res, err := chat.Handle(r.Context(), s.chat, p)
 		if err != nil {
 			return err
 		}
 		s.release(r)
 		s.metrics.command("chat")
-		return s.answer(w, r.Request, of, &p.Profile, res)
+		_, err = s.answer(w, r.Request, of, &p.Profile, res)
+		return err
 	}
 }
 
@@ -83,13 +84,19 @@ func (s *Server) attach(of wire.Wire) handler {
 		if err != nil {
 			return err
 		}
+		hijacked := false
 		if res.Stream != nil {
 			if err := s.enter(); err != nil {
 				return err
 			}
-			defer s.leave()
+			defer func() {
+				if !hijacked {
+					s.leave()
+				}
+			}()
 		}
-		return s.answer(w, r.Request, of, &p.Profile, res)
+		hijacked, err = s.answer(w, r.Request, of, &p.Profile, res)
+		return err
 	}
 }
 
@@ -97,8 +104,9 @@ func asked(r *request) wire.Request {
 	return wire.Request{Query: r.URL.Query(), Header: r.Header}
 }
 
-// answer writes a response: its stream, for which a reader was counted, or 204.
-func (s *Server) answer(w http.ResponseWriter, r *http.Request, of wire.Wire, p *wire.Profile, res *chat.Response) error {
+// answer writes a response: its stream, for which a reader was counted, or 204. hijacked
+// says that the reader stays when the handler has returned.
+func (s *Server) answer(w http.ResponseWriter, r *http.Request, of wire.Wire, p *wire.Profile, res *chat.Response) (hijacked bool, err error) {
 	h := w.Header()
 	h.Set(frontend.HeaderSession, res.Session)
 	h.Add("Vary", "Last-Event-ID, X-Resume-From-Sequence, X-Resume-At, X-Spool-UI")
@@ -113,12 +121,12 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, of wire.Wire, p 
 	}
 	if res.Stream == nil {
 		w.WriteHeader(http.StatusNoContent)
-		return nil
+		return false, nil
 	}
 	maps.Copy(h, p.Header)
 	view := res.View
 	if view == chat.ViewLog {
 		view = of.Name
 	}
-	return s.stream(w, r, res.Stream, view, p.MediaType)
+	return s.stream(w, r, res.Stream, view, p.MediaType), nil
 }

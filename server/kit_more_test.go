@@ -67,7 +67,7 @@ func (k *kit) restarted() *kit {
 }
 
 func (k *kit) over(logs *spool.Logs, o *server.Options) *kit {
-	b := &kit{T: k.T, store: k.store, logs: logs, srv: server.New(logs, o)}
+	b := &kit{T: k.T, store: k.store, logs: logs, srv: server.New(logs, hijacking(k, o))}
 	b.http = httptest.NewServer(asDescribed(k, b.srv))
 	k.Cleanup(func() {
 		b.http.CloseClientConnections()

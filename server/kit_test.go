@@ -46,7 +46,7 @@ func newKitOn(t *testing.T, store *memstore.Store, o *server.Options) *kit {
 func newKitAt(t *testing.T, store *memstore.Store, o *server.Options) *kit {
 	k := &kit{T: t, store: store}
 	k.logs = spool.NewLogs(k.store, nil)
-	k.srv = server.New(k.logs, o)
+	k.srv = server.New(k.logs, hijacking(t, o))
 	k.http = httptest.NewUnstartedServer(asDescribed(t, k.srv))
 	t.Cleanup(func() {
 		k.http.CloseClientConnections()

@@ -1,12 +1,14 @@
 package server_test
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
 	"mime"
+	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -277,6 +279,11 @@ type tee struct {
 }
 
 func (t *tee) Unwrap() http.ResponseWriter { return t.ResponseWriter }
+
+// Hijack hands on the connection, which net/http has. What is written to it is not checked.
+func (t *tee) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	return http.NewResponseController(t.ResponseWriter).Hijack()
+}
 
 func (t *tee) WriteHeader(status int) {
 	if t.x.status == 0 {

@@ -66,6 +66,12 @@ type Options struct {
 	MaxReaders   int           // streams that may be open at once; more get 503; 0: no limit
 	BodyMemory   int64         // bytes of all bodies that are read or handled; more get 503; 0: 128 MiB, negative: no limit
 	DrainSpread  time.Duration // readers are disconnected within this time after Drain; 0: at once
+	// HijackStreams takes the connections of GETs that stream a session's log (the native
+	// wire) over from net/http, so that a reader who has nothing to read costs about a fifth
+	// of the memory: for very many readers of which few get something at a time. Such a
+	// connection is closed when its stream ends. It works on HTTP/1.1 without TLS, if the
+	// ResponseWriter itself is an [http.Hijacker]; all other streams are served as usual.
+	HijackStreams bool
 	// NoContentReplay puts a live turn's partial message into snapshots; the stream of
 	// a page that was built from one continues after it. By default the message is left
 	// out of snapshots and replayed on the stream: only that is right for every AI SDK
@@ -95,6 +101,7 @@ type Server struct {
 
 	external *stream.External
 
+	hijacks   hijacks
 	bodies    budget
 	ready     readiness
 	drain     context.Context // ended by Drain
@@ -146,6 +153,7 @@ func New(logs *spool.Logs, o *Options) *Server {
 	s.drain, s.startDraw = context.WithCancel(context.Background())
 	s.closed, s.close = context.WithCancel(context.Background())
 	s.routes = s.table()
+	s.hijacks.init(s)
 	return s
 }
 
@@ -153,8 +161,9 @@ func New(logs *spool.Logs, o *Options) *Server {
 // another server, and refuses new readers with 503. It does not affect runs.
 func (s *Server) Drain() {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.startDraw()
+	s.mu.Unlock()
+	s.drainHijacked()
 }
 
 // Shutdown drains and waits until every reader is gone or ctx ends.

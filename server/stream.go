@@ -37,16 +37,20 @@ const (
 
 // stream copies a source to the client until the source ends. A source that ends with
 // io.EOF has sent its terminal frame, and the response is completed. After any other
-// end the connection is broken off, so that the client reconnects.
-func (s *Server) stream(w http.ResponseWriter, r *http.Request, src chat.Source, view, mediaType string) error {
+// end the connection is broken off, so that the client reconnects. hijacked says that this
+// goes on when the handler has returned.
+func (s *Server) stream(w http.ResponseWriter, r *http.Request, src chat.Source, view, mediaType string) (hijacked bool) {
 	sse.SetHeaders(w.Header())
 	if mediaType != "" {
 		w.Header().Set("Content-Type", mediaType)
 	}
 	w.Header().Set("X-Content-Type-Options", "nosniff")
+	if s.hijack(w, r, src, view) {
+		return true
+	}
 	w.WriteHeader(http.StatusOK)
 	if r.Method == http.MethodHead {
-		return nil
+		return false
 	}
 
 	ctx, stop := s.readerContext(spool.WaitForStore(r.Context()))
@@ -54,7 +58,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, src chat.Source,
 	s.metrics.reader(view, 1)
 	defer s.metrics.reader(view, -1)
 
-	out := &sink{w: w, rc: http.NewResponseController(w), timeout: s.o.WriteTimeout}
+	out := &sink{to: response{w, http.NewResponseController(w)}, timeout: s.o.WriteTimeout}
 	if out.ends = r.ProtoMajor > 1; out.ends {
 		out.timeout = max(out.timeout, s.o.Heartbeat)
 	}
@@ -62,8 +66,8 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, src chat.Source,
 	s.metrics.end(end)
 	s.metrics.bytes.Add(float64(out.n))
 	if end == endDone {
-		_ = out.rc.SetWriteDeadline(time.Time{}) // the connection is used again
-		return nil
+		_ = out.to.SetWriteDeadline(time.Time{}) // the connection is used again
+		return false
 	}
 	if end == endDrained {
 		s.spread()
@@ -121,13 +125,19 @@ func (s *Server) copy(ctx context.Context, out *sink, src chat.Source, opening [
 			wait.cancel()
 			wait.renew(ctx, s.o.Heartbeat/2)
 			silent = true
-		case errors.Is(err, chat.ErrCut), spool.Final(err):
-			return endCut // trimmed, deleted or closed while it was read
 		default:
-			s.log.Error("stream failed", "err", err)
-			return endError
+			return s.failed(err)
 		}
 	}
+}
+
+// failed is why a reader ends whose source has failed.
+func (s *Server) failed(err error) string {
+	if errors.Is(err, chat.ErrCut) || spool.Final(err) {
+		return endCut // trimmed, deleted or closed while it was read
+	}
+	s.log.Error("stream failed", "err", err)
+	return endError
 }
 
 // more reports whether a source has its next bytes at hand.
@@ -174,10 +184,22 @@ func (s *Server) spread() {
 	}
 }
 
+// transport carries a response's body.
+type transport interface {
+	io.Writer
+	Flush() error
+	SetWriteDeadline(time.Time) error
+}
+
+// response is the transport of net/http.
+type response struct {
+	io.Writer
+	*http.ResponseController
+}
+
 // sink writes with a deadline on each piece.
 type sink struct {
-	w       http.ResponseWriter
-	rc      *http.ResponseController
+	to      transport
 	timeout time.Duration
 	ends    bool      // a deadline ends the stream even if nothing is being written: HTTP/2
 	until   time.Time // the write deadline of the connection, or of the stream
@@ -200,7 +222,7 @@ func (k *sink) write(p []byte) error {
 		if err := k.extend(); err != nil {
 			return err
 		}
-		n, err := k.w.Write(piece)
+		n, err := k.to.Write(piece)
 		k.n += int64(n)
 		if err != nil {
 			return err
@@ -212,7 +234,7 @@ func (k *sink) write(p []byte) error {
 // flush ends a chunk of the response. The end is a packet of its own, which wakes the
 // client, so it waits while more is at hand.
 func (k *sink) flush() error {
-	if err := k.rc.Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
+	if err := k.to.Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return err
 	}
 	return nil
@@ -226,7 +248,7 @@ func (k *sink) extend() error {
 		return nil
 	}
 	k.until = now.Add(k.timeout)
-	if err := k.rc.SetWriteDeadline(k.until); err != nil && !errors.Is(err, http.ErrNotSupported) {
+	if err := k.to.SetWriteDeadline(k.until); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return err
 	}
 	return nil

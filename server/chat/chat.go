@@ -80,6 +80,21 @@ type Response struct {
 // reader must reconnect.
 type Source = wire.Stream
 
+// Polled is a source that can also be asked without waiting, so that readers who have
+// nothing to read need no goroutine each.
+type Polled interface {
+	Source
+	// Poll is Next without waiting. If it returns neither bytes nor an error, there is
+	// nothing to read yet.
+	Poll(ctx context.Context) ([]byte, error)
+	// Await blocks until the log has changed since Poll has found nothing. What changes for
+	// one source of a log changes for all that have found nothing at the same head. It may
+	// be called by another goroutine than Poll, but not at the same time.
+	Await(ctx context.Context) error
+	// Root is the session whose log it shows.
+	Root() string
+}
+
 // Handle answers a request. A POST appends commands and streams the run that answers
 // them; a GET attaches to the session.
 //

@@ -84,6 +84,26 @@ func (s *logStream) More() bool { return s.more }
 
 func (s *logStream) Next(ctx context.Context) ([]byte, error) {
 	out, err := s.next(ctx)
+	return s.result(ctx, out, err)
+}
+
+// Poll implements [Polled].
+func (s *logStream) Poll(ctx context.Context) ([]byte, error) {
+	out, rests, err := s.poll(ctx)
+	if rests {
+		return nil, nil
+	}
+	return s.result(ctx, out, err)
+}
+
+// Await implements [Polled].
+func (s *logStream) Await(ctx context.Context) error { return s.f.Await(ctx) }
+
+// Root implements [Polled].
+func (s *logStream) Root() string { return s.g.Session() }
+
+// result completes what next returns: the stream's last event follows if there is nothing.
+func (s *logStream) result(ctx context.Context, out []byte, err error) ([]byte, error) {
 	switch {
 	case errors.Is(err, spool.ErrTrimmed):
 		return s.of.Lost("trimmed"), io.EOF
@@ -116,25 +136,32 @@ func (s *logStream) next(ctx context.Context) ([]byte, error) {
 		return b.Bytes, err
 	}
 	for { // a child's turn ends before its parent's
-		b, err := s.f.Poll(ctx)
-		if err != nil {
-			return nil, err
-		}
-		end, err := s.childEnd(ctx) // as of now or later, so that Await misses no end
-		if err != nil {
-			return nil, err
-		}
-		if out := s.upTo(end, b); len(out) > 0 {
-			return out, nil
-		}
-		switch {
-		case end > 0 && end <= s.f.At():
-			return nil, nil
-		case end > 0:
-			continue
+		out, rests, err := s.poll(ctx)
+		if err != nil || !rests {
+			return out, err
 		}
 		if err := s.f.Await(ctx); err != nil {
 			return nil, err
+		}
+	}
+}
+
+// poll is next without waiting: rests says that the reader has to wait.
+func (s *logStream) poll(ctx context.Context) (out []byte, rests bool, err error) {
+	for {
+		b, err := s.f.Poll(ctx)
+		if err != nil {
+			return nil, false, err
+		}
+		if s.more = b.More; s.of.Follow || !s.g.Child() {
+			return b.Bytes, len(b.Bytes) == 0 && (s.of.Follow || !b.Quiet), nil
+		}
+		end, err := s.childEnd(ctx) // as of now or later, so that Await misses no end
+		if err != nil {
+			return nil, false, err
+		}
+		if out := s.upTo(end, b); len(out) > 0 || end == 0 || end <= s.f.At() {
+			return out, len(out) == 0 && end == 0, nil
 		}
 	}
 }
