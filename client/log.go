@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 
 	"github.com/spool-run/spool"
 	"github.com/spool-run/spool/chunk"
@@ -58,7 +59,10 @@ func (s *Session) Log(ctx context.Context, o LogOptions) *LogStream {
 	if o.Self {
 		a.Query.Set("agent", "self")
 	}
-	return &LogStream{st: s.Attach(ctx, a)}
+	l := &LogStream{st: s.Attach(ctx, a)}
+	l.st.older = maps.Clone(a.Query)
+	l.st.older.Set("framing", "event") // which all versions of the server know
+	return l
 }
 
 // Cursor is the position after the last entry that Next has given.

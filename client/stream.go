@@ -74,6 +74,7 @@ type Stream struct {
 	fails   int         // attempts in a row that came to nothing
 	resyncs int         // in a row, without an event
 	end     error       // why there is no more
+	older   url.Values  // instead of the options' Query, where a server of before refuses that
 }
 
 // Attach returns a stream of the session. It connects when Next is called; the stream
@@ -160,6 +161,10 @@ func (st *Stream) advance() error {
 	}
 	st.drop()
 	if refused, ok := errors.AsType[*Error](err); ok && refused.Status < http.StatusInternalServerError && !temporary(err) {
+		if refused.Status == http.StatusBadRequest && st.older != nil {
+			st.o.Query, st.older = st.older, nil
+			return nil
+		}
 		return err
 	}
 	if errors.As(err, new(*prepareError)) {

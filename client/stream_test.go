@@ -7,7 +7,9 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/spool-run/spool"
@@ -156,6 +158,40 @@ func TestEveryCutOfALiveLog(t *testing.T) {
 		again := s.Log(t.Context(), client.LogOptions{After: spool.Cursor{Seq: 3}})
 		if rest := k.rest(again); len(rest) != len(want)-3 || rest[0].Seq != 4 {
 			t.Errorf("after 3: %d entries", len(rest))
+		}
+	}
+}
+
+// A server of an earlier version refuses the framing that a log is read in. The log is read
+// all the same, also if the server is replaced by an earlier one in the middle.
+func TestLogOfAnEarlierServer(t *testing.T) {
+	t.Parallel()
+	k := newKit(t, nil, true)
+	s := k.client(nil).Session("earlier")
+	k.send(s, "talk")
+	end, want := k.ended(s)
+	for _, replaced := range []bool{false, true} {
+		var refused, given atomic.Int64
+		k.through(func(next http.Handler) http.Handler {
+			cut := cutting(3, false)(next)
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				switch {
+				case replaced && given.Add(1) == 1:
+					cut.ServeHTTP(w, r)
+				case r.URL.Query().Get("framing") == "lean":
+					refused.Add(1)
+					w.Header().Set("Content-Type", "application/json")
+					w.WriteHeader(http.StatusBadRequest)
+					_, _ = io.WriteString(w, `{"error":{"code":"invalid","message":"framing must be bare or event"}}`)
+				default:
+					next.ServeHTTP(w, r)
+				}
+			})
+		})
+		l := s.Log(t.Context(), client.LogOptions{})
+		got := k.rest(l)
+		if l.Ending() != end || refused.Load() != 1 || !slices.EqualFunc(got, want, func(a, b client.Entry) bool { return a.Seq == b.Seq && string(a.Data) == string(b.Data) }) {
+			t.Errorf("replaced %v: %d entries, %+v; want %d, %+v; %d requests were refused", replaced, len(got), l.Ending(), len(want), end, refused.Load())
 		}
 	}
 }
