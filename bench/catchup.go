@@ -43,7 +43,7 @@ func catchupOnce(kind string, records int) (perSecond float64, err error) {
 		return 0, err
 	}
 	defer c.stop()
-	p := producer{c: c}
+	p := producer{c: c, session: "s"}
 	if err := p.claim(); err != nil {
 		return 0, err
 	}

@@ -68,7 +68,7 @@ func herdLog(dir string) error {
 		return err
 	}
 	defer c.stop()
-	p := producer{c: c}
+	p := producer{c: c, session: "s"}
 	if err := p.claim(); err != nil {
 		return err
 	}

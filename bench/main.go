@@ -2,7 +2,7 @@
 // separate processes on loopback, the two sides of each comparison in turn, and
 // the median of their ratios.
 //
-//	go run . fanout   one stream to 1, 200 and 1,000 readers, against a bare handler
+//	go run . fanout   100 streams to a reader each, one to 1, 200 and 1,000, against a bare handler
 //	go run . catchup  a stream of 20,000 records to one reader, against a bare handler
 //	go run . attach   a finished long answer, compacted against delta by delta
 //	go run . ingest   provider streams of 20,000 deltas, against the official SDKs

@@ -83,8 +83,26 @@ func serveKind(kind string, args []string) error {
 	return http.Serve(l, h)
 }
 
-// bare is the floor: a minimal handler that keeps what is posted as frames, in
-// memory, and writes each reader whatever has come, with one flush.
+// newBare is the floor: a minimal handler with a few streams.
+func newBare() http.Handler {
+	var streams sync.Map
+	mux := http.NewServeMux()
+	mux.HandleFunc("/stream/{session}", func(w http.ResponseWriter, r *http.Request) {
+		b, ok := streams.Load(r.PathValue("session"))
+		if !ok {
+			b, _ = streams.LoadOrStore(r.PathValue("session"), &bare{wake: make(chan struct{})})
+		}
+		if r.Method == http.MethodPost {
+			b.(*bare).post(w, r)
+		} else {
+			b.(*bare).stream(w, r)
+		}
+	})
+	return mux
+}
+
+// bare is a stream that keeps what is posted as frames, in memory, and writes each reader
+// whatever has come, with one flush.
 type bare struct {
 	mu     sync.Mutex
 	n      int
@@ -92,27 +110,21 @@ type bare struct {
 	wake   chan struct{}
 }
 
-func newBare() http.Handler {
-	b := &bare{wake: make(chan struct{})}
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /stream/s", b.stream)
-	mux.HandleFunc("POST /stream/s", func(w http.ResponseWriter, r *http.Request) {
-		body, err := io.ReadAll(r.Body)
-		if err != nil || r.URL.Query().Has("claim") {
-			fmt.Fprint(w, `{"epoch":1}`)
-			return
-		}
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		for line := range bytes.Lines(body) {
-			b.n++
-			b.frames = fmt.Appendf(b.frames, "id: %d\ndata: %s\n", b.n, line)
-		}
-		close(b.wake)
-		b.wake = make(chan struct{})
-		fmt.Fprintf(w, `{"first":%d,"last":%d}`, b.n, b.n)
-	})
-	return mux
+func (b *bare) post(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil || r.URL.Query().Has("claim") {
+		fmt.Fprint(w, `{"epoch":1}`)
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for line := range bytes.Lines(body) {
+		b.n++
+		b.frames = fmt.Appendf(b.frames, "id: %d\ndata: %s\n", b.n, line)
+	}
+	close(b.wake)
+	b.wake = make(chan struct{})
+	fmt.Fprintf(w, `{"first":%d,"last":%d}`, b.n, b.n)
 }
 
 func (b *bare) stream(w http.ResponseWriter, r *http.Request) {

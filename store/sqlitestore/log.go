@@ -247,7 +247,7 @@ func (k *block) copy(b []byte, class chunk.Class) []byte {
 		return append(make([]byte, 0, len(b)), b...)
 	}
 	if cap(*k)-len(*k) < len(b) {
-		*k = make([]byte, 0, blockBytes)
+		*k = make([]byte, 0, max(len(b), min(2*cap(*k), blockBytes))) // of one record, no more than that
 	}
 	from := len(*k)
 	*k = append(*k, b...)
