@@ -40,12 +40,15 @@ for (const [device, options] of Object.entries(devices)) {
   await agents.page.getByText('you can open it from its call above').waitFor();
   await same(agents.page, spool.url);
   await shoot(agents.page, 'agents');
-  const inspector = await openPage(browser, `${spool.url}/inspect?session=${agents.session}`, { ...options, ...(device === 'desktop' && { viewport: { width: 1400, height: 860 } }) });
+  const paced = await start({ args: ['--demo-rate', '40'] }); // with spans that are as long as a model's
+  await (await fetch(`${paced.url}/api/chat/agents`, { method: 'POST', body: '{"message":"agents"}' })).text();
+  const inspector = await openPage(browser, `${paced.url}/inspect?session=agents`, { ...options, ...(device === 'desktop' && { viewport: { width: 1400, height: 860 } }) });
   await inspector.getByText('The answer is complete.').waitFor();
   await inspector.locator('.gantt-span', { hasText: 'get_weather' }).click();
   if (device === 'desktop') await inspector.getByRole('tab', { name: 'Turn' }).click();
   await shoot(inspector, 'inspector');
   await inspector.context().close();
+  await paced.stop();
   await agents.page.context().close();
 
   const approve = await open('approve');

@@ -80,7 +80,7 @@ export function Gantt({ turn, selected, onSelect }: Props) {
               data-kind={span.kind}
               data-failed={span.failed || undefined}
               data-open={span.to === undefined || undefined}
-              aria-current={(selected !== undefined && selected >= span.first && selected <= span.last && span.kind !== 'agent') || undefined}
+              aria-current={selected === span.first || selected === span.last || undefined}
               style={{ left: at(span.from), width: wide(span), top: 30 + row * rowHeight, height: rowHeight - 4 }}
               title={`${span.label}: ${span.to === undefined ? 'running' : duration(span.to - span.from)}${span.failed ? ', failed' : ''}`}
               onClick={() => onSelect(span.first)}

@@ -17,7 +17,7 @@ export const clock = (ms: number): string => {
 export const bytes = (n: number | undefined): string =>
   n === undefined ? '' : n < 1024 ? `${n} B` : n < 1 << 20 ? `${(n / 1024).toFixed(0)} KiB` : `${(n / (1 << 20)).toFixed(1)} MiB`;
 
-const members = ['delta', 'text', 'title', 'toolName', 'eventName', 'outcome', 'reason', 'error', 'checkpointId', 'stepId', 'mode', 'commandId'];
+const members = ['delta', 'content', 'text', 'label', 'title', 'toolName', 'eventName', 'outcome', 'reason', 'error', 'checkpointId', 'stepId', 'mode', 'commandId'];
 
 /** The texts among a message's parts. */
 export const textsOf = (parts: unknown): string =>
