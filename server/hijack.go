@@ -226,12 +226,6 @@ func (d *hijacked) end(reason string, last []byte) {
 	d.s.leave()
 }
 
-func (d *hijacked) open() bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return !d.ended
-}
-
 // chunks is the chunked encoding of a body.
 type chunks struct {
 	net.Conn
@@ -261,7 +255,8 @@ type hijacks struct {
 	mu      sync.Mutex
 	readers map[*hijacked]struct{}
 	parked  map[string]*parked // by the session whose log they wait for
-	stop    context.CancelFunc // of the heartbeats; nil without readers
+	open    context.Context    // as long as there are readers
+	stop    context.CancelFunc // ends open; nil without readers
 }
 
 // parked are readers that wait for the same log.
@@ -282,7 +277,7 @@ func (h *hijacks) add(d *hijacked) {
 	h.readers[d] = struct{}{}
 	if h.stop == nil {
 		ctx, cancel := context.WithCancel(context.Background())
-		h.stop = cancel
+		h.open, h.stop = ctx, cancel
 		h.s.logs.Go(func() { h.beat(ctx) })
 	}
 }
@@ -443,14 +438,16 @@ func (s *Server) drainHijacked() {
 	for d := range s.hijacks.readers {
 		list = append(list, leaving{d, time.Duration(s.jitter(int(s.o.DrainSpread)))})
 	}
+	open := s.hijacks.open
 	slices.SortFunc(list, func(a, b leaving) int { return int(a.at - b.at) })
 	s.logs.Go(func() {
 		begun := time.Now()
 		for _, l := range list {
-			if wait := l.at - time.Since(begun); wait > 0 && l.d.open() {
+			if wait := l.at - time.Since(begun); wait > 0 {
 				t := time.NewTimer(wait)
 				select {
 				case <-t.C:
+				case <-open.Done():
 				case <-s.closed.Done():
 				}
 				t.Stop()

@@ -213,7 +213,7 @@ func TestHijackedSlowReader(t *testing.T) {
 // Shutdown waits for it.
 func TestHijackedDrain(t *testing.T) {
 	t.Parallel()
-	inBubble(t, &server.Options{HijackStreams: true, DrainSpread: time.Minute}, func(k *kit) {
+	inBubble(t, &server.Options{HijackStreams: true, DrainSpread: time.Minute, Heartbeat: time.Hour}, func(k *kit) {
 		k.begun("s")
 		readers := make([]*events, 20)
 		for i := range readers {
