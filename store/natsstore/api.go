@@ -18,6 +18,9 @@ type message struct {
 	data   []byte
 }
 
+// codeNoMessage is the server's number for that. A stream that is missing has another one.
+const codeNoMessage = 10037
+
 // errNoMessage says that there is no such message.
 var errNoMessage = errors.New("no message")
 
@@ -39,6 +42,7 @@ func (s *Store) api(ctx context.Context, call string, request, answer any) error
 	var failure struct {
 		Error *struct {
 			Code        int    `json:"code"`
+			Number      int    `json:"err_code"`
 			Description string `json:"description"`
 		} `json:"error"`
 	}
@@ -46,7 +50,7 @@ func (s *Store) api(ctx context.Context, call string, request, answer any) error
 		return err
 	}
 	if e := failure.Error; e != nil {
-		if e.Code == 404 {
+		if e.Number == codeNoMessage {
 			return fmt.Errorf("%w: %s", errNoMessage, e.Description)
 		}
 		return fmt.Errorf("%s: %s (%d)", call, e.Description, e.Code)
@@ -58,7 +62,7 @@ func (s *Store) api(ctx context.Context, call string, request, answer any) error
 // twice.
 func (s *Store) request(ctx context.Context, subject string, body []byte) (*nats.Msg, error) {
 	for {
-		m, err := s.nc.RequestWithContext(ctx, subject, body)
+		m, err := s.requestOnce(ctx, subject, body)
 		if err == nil || ctx.Err() != nil || s.ctx.Err() != nil {
 			return m, err
 		}
@@ -66,6 +70,12 @@ func (s *Store) request(ctx context.Context, subject string, body []byte) (*nats
 			return nil, err
 		}
 	}
+}
+
+func (s *Store) requestOnce(ctx context.Context, subject string, body []byte) (*nats.Msg, error) {
+	ctx, cancel := s.link.attempt(ctx)
+	defer cancel()
+	return s.nc.RequestWithContext(ctx, subject, body)
 }
 
 // query names a message.
@@ -115,11 +125,16 @@ func (s *Store) batch(ctx context.Context, stream string, q query, each func(mes
 		return err
 	}
 	defer func() { _ = sub.Unsubscribe() }()
+	attempt, cancel := s.link.attempt(ctx)
+	defer cancel()
 	if err := s.nc.PublishRequest("$JS.API.DIRECT.GET."+stream, inbox, body); err != nil {
 		return err
 	}
 	for {
-		m, err := sub.NextMsgWithContext(ctx)
+		m, err := sub.NextMsgWithContext(attempt)
+		if err != nil && ctx.Err() == nil && attempt.Err() != nil {
+			return nil // the rest does not come any more
+		}
 		if err != nil {
 			return err
 		}

@@ -44,11 +44,25 @@ func (h *history) now() uint64 {
 	return h.generation
 }
 
-// reconnected is called when there is a connection again, perhaps to another server.
-func (s *Store) reconnected() {
+// disconnected is called when the connection breaks.
+func (s *Store) disconnected() {
+	s.unsettle()
+	s.link.broken()
+}
+
+func (s *Store) unsettle() {
 	s.history.mu.Lock()
 	s.history.unsettled = true
 	s.history.mu.Unlock()
+}
+
+// reconnected is called when there is a connection again, perhaps to another server.
+func (s *Store) reconnected() {
+	s.unsettle()
+	select {
+	case s.look <- struct{}{}: // others may wait to be told
+	default:
+	}
 	s.hub.Resync()
 }
 

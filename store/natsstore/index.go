@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spool-run/spool"
@@ -116,7 +117,19 @@ func (x *index) start(ctx context.Context) error {
 	}
 	until, cancel := context.WithTimeout(ctx, x.s.o.Timeout)
 	defer cancel()
-	c, err := x.s.js.OrderedConsumer(until, x.s.log, jetstream.OrderedConsumerConfig{
+	for {
+		err := x.consume(until)
+		if err == nil || pause(until, 50*time.Millisecond) != nil {
+			return err
+		}
+	}
+}
+
+// consume begins to follow the stream.
+func (x *index) consume(ctx context.Context) error {
+	ctx, cancel := x.s.link.attempt(ctx)
+	defer cancel()
+	c, err := x.s.js.OrderedConsumer(ctx, x.s.log, jetstream.OrderedConsumerConfig{
 		FilterSubjects: []string{x.s.prefix + ".s.*.i.>"}, DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, HeadersOnly: true})
 	if err != nil {
 		return err
@@ -141,6 +154,7 @@ func (x *index) receive(m jetstream.Msg) {
 		x.s.clock.After(st.At)
 		x.apply(st, meta.Sequence.Stream)
 	}
+	x.s.history.see(meta.Sequence.Stream, true)
 	x.mu.Lock()
 	x.seen = max(x.seen, meta.Sequence.Stream)
 	if x.moved != nil {

@@ -79,6 +79,8 @@ type Store struct {
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 	hub     *watch.Hub
+	link    *link
+	look    chan struct{} // asks tend to examine the stream
 	index   *index
 	server  clock           // the server's
 	clock   *contract.Clock // the store's, which never goes back
@@ -96,7 +98,7 @@ var prefixForm = regexp.MustCompile(`^[A-Za-z0-9_-]{1,32}$`)
 // Open connects to the servers, nats://HOST:PORT with commas between several, and creates the
 // streams that are not there.
 func Open(url string, options *Options) (*Store, error) {
-	s := &Store{entries: map[string]*entry{}}
+	s := &Store{entries: map[string]*entry{}, link: newLink(), look: make(chan struct{}, 1)}
 	if options != nil {
 		s.o = *options
 	}
@@ -134,6 +136,7 @@ func (s *Store) connect(url string) error {
 		nats.Name("spool"), nats.MaxReconnects(-1), nats.ReconnectWait(100 * time.Millisecond), nats.ReconnectJitter(50*time.Millisecond, 50*time.Millisecond),
 		nats.ReconnectBufSize(-1), // what was not sent must fail, not be sent later
 		nats.PingInterval(2 * time.Second), nats.MaxPingsOutstanding(2), nats.Timeout(s.o.Timeout),
+		nats.DisconnectErrHandler(func(*nats.Conn, error) { s.disconnected() }),
 		nats.ReconnectHandler(func(*nats.Conn) { s.reconnected() }),
 	}, s.o.Connect...)
 	var err error
@@ -253,19 +256,22 @@ func (s *Store) probe(ctx context.Context) (uint64, error) {
 	return ack.Sequence, s.purge(until, s.log, subject, ack.Sequence)
 }
 
-// tend keeps the clock right.
+// tend keeps the clock right, and looks for losses.
 func (s *Store) tend() {
 	t := time.NewTicker(syncClock)
 	defer t.Stop()
 	for {
+		look := s.examine
 		select {
 		case <-s.ctx.Done():
 			return
 		case <-t.C:
-			ctx, cancel := context.WithTimeout(s.ctx, s.o.Timeout)
-			_ = s.examine(ctx) // the next one may succeed, and calls find out themselves
-			cancel()
+		case <-s.look:
+			look = s.settled
 		}
+		ctx, cancel := context.WithTimeout(s.ctx, s.o.Timeout)
+		_ = look(ctx) // the next one may succeed, and calls find out themselves
+		cancel()
 	}
 }
 

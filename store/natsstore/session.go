@@ -229,7 +229,9 @@ func (s *Store) publish(ctx context.Context, e *entry, st *state, w *write) (uin
 				return seq, err
 			}
 		}
-		ack, err := s.js.PublishMsg(until, m, jetstream.WithExpectLastSequenceForSubject(e.seq, all), jetstream.WithRetryAttempts(0))
+		attempt, stop := s.link.attempt(until)
+		ack, err := s.js.PublishMsg(attempt, m, jetstream.WithExpectLastSequenceForSubject(e.seq, all), jetstream.WithRetryAttempts(0))
+		stop()
 		if err == nil {
 			if ack.Sequence <= told {
 				return 0, s.lost(ctx, st.Session)

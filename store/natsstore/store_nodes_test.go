@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -34,6 +35,12 @@ func TestMain(m *testing.M) {
 	})
 }
 
+// connected are the stores of each prefix.
+var connected = struct {
+	sync.Mutex
+	by map[string][]clocked
+}{by: map[string][]clocked{}}
+
 // openAt opens a store behind a proxy of its own.
 func openAt(t testing.TB, url, prefix string, clock *storetest.Clock) clocked {
 	t.Helper()
@@ -51,7 +58,11 @@ func openAt(t testing.TB, url, prefix string, clock *storetest.Clock) clocked {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
-	return clocked{s, url, clock, p}
+	c := clocked{s, url, clock, p}
+	connected.Lock()
+	connected.by[prefix] = append(connected.by[prefix], c)
+	connected.Unlock()
+	return c
 }
 
 func TestStoreNATS(t *testing.T) {
@@ -79,6 +90,7 @@ func TestStoreNATS(t *testing.T) {
 			c.deliver.Store(int32(times))
 			return func() { c.deliver.Store(1) }
 		},
+		Rewind: rewind,
 		Break: func(t testing.TB, s spool.Store) func() {
 			p := s.(clocked).proxy
 			p.Refuse()

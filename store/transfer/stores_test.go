@@ -10,6 +10,7 @@ import (
 
 	"github.com/spool-run/spool/internal/engines"
 	"github.com/spool-run/spool/store/memstore"
+	"github.com/spool-run/spool/store/natsstore"
 	"github.com/spool-run/spool/store/pgstore"
 	"github.com/spool-run/spool/store/redisstore"
 	"github.com/spool-run/spool/store/transfer"
@@ -17,13 +18,20 @@ import (
 
 // stores open an empty store of each kind.
 func stores(t *testing.T) map[string]func(t testing.TB) store {
-	redis, postgres, n := engines.Redis(t, "--appendfsync", "no"), engines.Postgres(t), 0
+	redis, postgres, nats, n := engines.Redis(t, "--appendfsync", "no"), engines.Postgres(t), engines.NATS(t), 0
 	return map[string]func(t testing.TB) store{
 		"memory": func(testing.TB) store { return memstore.New(nil) },
 		"sqlite": open,
 		"redis": func(t testing.TB) store {
 			n++
 			s, err := redisstore.Open(fmt.Sprintf("redis://%s/0?prefix=t%d", redis.Addr(), n), nil)
+			must(t, err)
+			t.Cleanup(func() { s.Close() })
+			return s
+		},
+		"nats": func(t testing.TB) store {
+			n++
+			s, err := natsstore.Open("nats://"+nats.Addr(), &natsstore.Options{Prefix: fmt.Sprint("t", n)})
 			must(t, err)
 			t.Cleanup(func() { s.Close() })
 			return s
