@@ -48,7 +48,7 @@ func idleOnce(kind string, readers int) (inUse, resident float64, err error) {
 		return 0, 0, err
 	}
 	defer c.stop()
-	p := producer{c: c}
+	p := producer{c: c, session: "s"}
 	if err := p.claim(); err != nil {
 		return 0, 0, err
 	}
