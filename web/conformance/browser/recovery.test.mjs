@@ -1,5 +1,7 @@
 // A server that dies in the middle of an answer, as the page shows it: what a user has read never goes away.
 import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { after, before } from '../lib/test.mjs';
 import { counts, launch, openPage, same, say, test } from '../lib/browser.mjs';
 import { newSession } from '../lib/cut.mjs';
@@ -102,5 +104,26 @@ test('an answer is killed and resumed: nothing is dimmed', async () => {
   const { shrunk, stale } = await seen(page);
   assert.deepEqual({ shrunk, stale }, { shrunk: [], stale: 0 });
   await counts(page.locator('.recovering, main[data-recovering]'), 0);
+  await spool.stop();
+});
+
+test('while the storage does not answer the page says so, and the answer goes on afterwards', async () => {
+  const store = `${tempDir()}/spool.db`;
+  const spool = await start({ store, args: ['--demo-rate', '100'] });
+  const session = newSession('away');
+  const page = await openPage(browser, `${spool.url}/?session=${session}`);
+  await say(page, 'long');
+  await page.locator('.assistant').filter({ hasText: 'knotted rope' }).waitFor();
+  const banner = page.getByRole('status').filter({ hasText: "The server's storage is not answering." });
+  await counts(banner, 0);
+  const locker = spawn('sqlite3', [store], { stdio: ['pipe', 'pipe', 'inherit'] });
+  locker.stdin.write("BEGIN IMMEDIATE;\nSELECT 'locked';\n");
+  assert.equal(String((await once(locker.stdout, 'data'))[0]), 'locked\n');
+  await banner.waitFor();
+  assert.equal(await banner.innerText(), "The server's storage is not answering. The run goes on when it is back.");
+  locker.stdin.end('ROLLBACK;\n');
+  await once(locker, 'close');
+  await banner.waitFor({ state: 'detached' });
+  await same(page, spool.url);
   await spool.stop();
 });

@@ -33,6 +33,14 @@ export async function loadSessions(limit: number): Promise<{ rows: SessionRow[];
 }
 export const loadServerInfo = () => json<ServerInfo>(`${base}api/info`);
 
+/** Whether the server says that its storage does not answer. */
+export async function storageIsAway(): Promise<boolean> {
+  const response = await fetch(`${base}readyz`, { cache: 'no-store' });
+  if (response.status !== 503) return false;
+  const problem = (await response.json()) as { code?: string };
+  return problem.code === 'unavailable' || problem.code === 'not_stored';
+}
+
 export async function deleteSession(session: string): Promise<void> {
   const response = await fetch(chatAPI(session), { method: 'DELETE' });
   if (!response.ok && response.status !== 404) throw new Error(`HTTP ${response.status}`);

@@ -1,6 +1,6 @@
 import { newID } from '@spool-run/client';
 import { useCallback, useEffect, useRef, useState } from 'react';
-import { addressOf, base, deleteSession, loadServerInfo, loadSessions, sessionFromAddress, type ServerInfo, type SessionRow } from './api';
+import { addressOf, base, deleteSession, loadServerInfo, loadSessions, sessionFromAddress, storageIsAway, type ServerInfo, type SessionRow } from './api';
 import { Conversation } from './conversation';
 import { Guard } from './guard';
 import { IconMenu, IconPlus, Logo } from './icons';
@@ -18,6 +18,7 @@ export function App() {
   const [{ rows: sessions, more }, setSessions] = useState<{ rows: SessionRow[]; more: boolean }>({ rows: [], more: false });
   const [limit, setLimit] = useState(page);
   const [info, setInfo] = useState<ServerInfo>();
+  const [away, setAway] = useState(false);
   const [drawer, setDrawer] = useState(false);
   const menu = useRef<HTMLButtonElement>(null);
   const first = useRef<HTMLButtonElement>(null);
@@ -46,7 +47,10 @@ export function App() {
   useEffect(() => {
     void refresh();
     const timer = setInterval(() => {
-      if (document.visibilityState === 'visible') void refresh();
+      if (document.visibilityState !== 'visible') return;
+      void refresh();
+      // A server that cannot be asked says nothing about its storage: the connection's state is shown elsewhere.
+      void storageIsAway().then(setAway, () => {});
     }, 6_000);
     return () => clearInterval(timer);
   }, [refresh]);
@@ -128,6 +132,7 @@ export function App() {
         key={session.id}
         session={session}
         info={info}
+        away={away}
         behind={drawer}
         title={sessions.find(s => s.session === session.id)?.title}
         onFirst={() => {

@@ -17,6 +17,8 @@ const states = { live: 'Connected', recovering: 'Recovering…', reconnecting: '
 interface Props {
   session: Session;
   info: ServerInfo | undefined;
+  /** The server's storage does not answer. */
+  away: boolean;
   /** Something else lies over it. */
   behind: boolean;
   title: string | undefined;
@@ -39,7 +41,7 @@ const remembered = (): WhenBusy => {
   return 'queue';
 };
 
-export function Conversation({ session, info, behind, title, menu, onFirst, onNew, onOpen, nameOf }: Props) {
+export function Conversation({ session, info, away, behind, title, menu, onFirst, onNew, onOpen, nameOf }: Props) {
   const state = useSyncExternalStore(session.subscribe, session.getState);
   const messages = useSessionMessages<Message>(session);
   const { status } = state;
@@ -126,6 +128,11 @@ export function Conversation({ session, info, behind, title, menu, onFirst, onNe
       {info?.demo && (
         <p className="demo">
           Scripted demo: the answers are always the same. <span>Set <code>OPENAI_API_KEY</code> to talk to a model.</span>
+        </p>
+      )}
+      {away && (
+        <p className="away" role="status">
+          The server's storage is not answering. The run goes on when it is back.
         </p>
       )}
       <div className="scroller" ref={view.scroller}>
