@@ -50,15 +50,15 @@ func (s *Server) send(of wire.Wire) handler {
 		if err := s.enter(); err != nil {
 			return err
 		}
-		defer s.leave() // the answer to a POST keeps its goroutine
+		defer s.leaveUnless(r)
 		res, err := chat.Handle(r.Context(), s.chat, p)
 		if err != nil {
 			return err
 		}
 		s.release(r)
 		s.metrics.command("chat")
-		_, err = s.answer(w, r.Request, of, &p.Profile, res)
-		return err
+		r.answer = answerOf(w, of, &p.Profile, res)
+		return nil
 	}
 }
 
@@ -84,19 +84,14 @@ func (s *Server) attach(of wire.Wire) handler {
 		if err != nil {
 			return err
 		}
-		hijacked := false
 		if res.Stream != nil {
 			if err := s.enter(); err != nil {
 				return err
 			}
-			defer func() {
-				if !hijacked {
-					s.leave()
-				}
-			}()
+			defer s.leaveUnless(r)
 		}
-		hijacked, err = s.answer(w, r.Request, of, &p.Profile, res)
-		return err
+		r.answer = answerOf(w, of, &p.Profile, res)
+		return nil
 	}
 }
 
@@ -104,9 +99,15 @@ func asked(r *request) wire.Request {
 	return wire.Request{Query: r.URL.Query(), Header: r.Header}
 }
 
-// answer writes a response: its stream, for which a reader was counted, or 204. hijacked
-// says that the reader stays when the handler has returned.
-func (s *Server) answer(w http.ResponseWriter, r *http.Request, of wire.Wire, p *wire.Profile, res *chat.Response) (hijacked bool, err error) {
+// leaveUnless gives the reader's place back, unless its stream follows.
+func (s *Server) leaveUnless(r *request) {
+	if r.answer == nil {
+		s.leave()
+	}
+}
+
+// answerOf returns the stream of a response and writes its headers, or writes 204.
+func answerOf(w http.ResponseWriter, of wire.Wire, p *wire.Profile, res *chat.Response) *answer {
 	h := w.Header()
 	h.Set(frontend.HeaderSession, res.Session)
 	h.Add("Vary", "Last-Event-ID, X-Resume-From-Sequence, X-Resume-At, X-Spool-UI")
@@ -121,12 +122,12 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, of wire.Wire, p 
 	}
 	if res.Stream == nil {
 		w.WriteHeader(http.StatusNoContent)
-		return false, nil
+		return nil
 	}
 	maps.Copy(h, p.Header)
 	view := res.View
 	if view == chat.ViewLog {
 		view = of.Name
 	}
-	return s.stream(w, r, res.Stream, view, p.MediaType), nil
+	return &answer{res.Stream, view, p.MediaType}
 }

@@ -53,16 +53,12 @@ const maxIgnored = 64 << 10
 
 // hijack takes the connection of a request over and streams a source on it, if the option
 // is set and the request and the source allow it. Then the handler must do nothing more.
-func (s *Server) hijack(w http.ResponseWriter, r *http.Request, from chat.Source, view string) bool {
+func (s *Server) hijack(c *counted, r *http.Request, from chat.Source, view string) bool {
 	src, polled := from.(chat.Polled)
 	if !s.o.HijackStreams || !polled || r.Method != http.MethodGet || r.TLS != nil || !r.ProtoAtLeast(1, 1) || r.ProtoMajor != 1 || r.ContentLength != 0 {
 		return false
 	}
 	// A ResponseWriter that only wraps another one may change what is written to it.
-	c, ok := w.(*counted)
-	if !ok {
-		return false
-	}
 	h, ok := c.ResponseWriter.(http.Hijacker)
 	if !ok {
 		return false
@@ -81,7 +77,7 @@ func (s *Server) hijack(w http.ResponseWriter, r *http.Request, from chat.Source
 		d.end(endDrained, nil)
 		return true
 	}
-	if err := d.begin(w.Header(), s.opening(r)); err != nil {
+	if err := d.begin(c.Header(), s.opening(r)); err != nil {
 		d.end(d.reason(err), nil)
 		return true
 	}

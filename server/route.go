@@ -21,6 +21,14 @@ type request struct {
 	owner      string // whose session it is, or will be if the request creates it
 	vars       map[string]string
 	held       int64 // bytes of the budget that its body holds
+	answer     *answer
+}
+
+// answer is a stream that follows when the route's handler has returned, so that a reader
+// that has nothing to read does not keep the handler's stack. A reader was counted for it.
+type answer struct {
+	src             chat.Source
+	view, mediaType string
 }
 
 // asks reports whether the request's query has a parameter.
@@ -105,7 +113,7 @@ func compile(routes []route) []route {
 
 // route finds the handler by the escaped path, so that no path is cleaned, redirected
 // or split differently before its ids are checked.
-func (s *Server) route(w http.ResponseWriter, r *http.Request, name *string) {
+func (s *Server) route(w http.ResponseWriter, r *http.Request, name *string) *answer {
 	parts := strings.Split(strings.TrimPrefix(r.URL.EscapedPath(), "/"), "/")
 	for i := range s.routes {
 		rt := &s.routes[i]
@@ -121,7 +129,7 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request, name *string) {
 		if !ok {
 			w.Header().Set("Allow", rt.allow())
 			s.fail(w, r, errMethod)
-			return
+			return nil
 		}
 		req := &request{Request: r, vars: vars, session: vars["session"]}
 		if req.asks("startIndex") {
@@ -138,9 +146,10 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request, name *string) {
 		if err != nil {
 			s.failAs(w, r, err, m.refusal)
 		}
-		return
+		return req.answer
 	}
 	s.static(w, r, name)
+	return nil
 }
 
 func (rt *route) match(parts []string) (map[string]string, bool) {

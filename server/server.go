@@ -67,7 +67,7 @@ type Options struct {
 	BodyMemory   int64         // bytes of all bodies that are read or handled; more get 503; 0: 128 MiB, negative: no limit
 	DrainSpread  time.Duration // readers are disconnected within this time after Drain; 0: at once
 	// HijackStreams takes the connections of GETs that stream a session's log (the native
-	// wire) over from net/http, so that a reader who has nothing to read costs about a fifth
+	// wire) over from net/http, so that a reader who has nothing to read costs about a sixth
 	// of the memory: for very many readers of which few get something at a time. Such a
 	// connection is closed when its stream ends. It works on HTTP/1.1 without TLS, if the
 	// ResponseWriter itself is an [http.Hijacker]; all other streams are served as usual.
@@ -236,5 +236,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		c.WriteHeader(http.StatusNoContent)
 		return
 	}
-	s.route(c, r, &name)
+	if a := s.route(c, r, &name); a != nil {
+		s.stream(c, r, a)
+	}
 }

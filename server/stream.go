@@ -37,42 +37,74 @@ const (
 
 // stream copies a source to the client until the source ends. A source that ends with
 // io.EOF has sent its terminal frame, and the response is completed. After any other
-// end the connection is broken off, so that the client reconnects. hijacked says that this
-// goes on when the handler has returned.
-func (s *Server) stream(w http.ResponseWriter, r *http.Request, src chat.Source, view, mediaType string) (hijacked bool) {
-	sse.SetHeaders(w.Header())
-	if mediaType != "" {
-		w.Header().Set("Content-Type", mediaType)
+// end the connection is broken off, so that the client reconnects.
+func (s *Server) stream(w *counted, r *http.Request, a *answer) {
+	hijacked := false
+	defer func() {
+		if !hijacked {
+			s.leave()
+		}
+	}()
+	var o *outgoing
+	if o, hijacked = s.begin(w, r, a); o == nil {
+		return
 	}
-	w.Header().Set("X-Content-Type-Options", "nosniff")
-	if s.hijack(w, r, src, view) {
-		return true
+	defer o.stop()
+	s.metrics.reader(o.view, 1)
+	defer s.metrics.reader(o.view, -1)
+	o.end(s.copy(o.ctx, &o.sink, o.src, o.opening))
+}
+
+// outgoing is a stream that net/http carries.
+type outgoing struct {
+	sink
+	s       *Server
+	r       *http.Request
+	src     chat.Source
+	view    string
+	opening []byte
+	ctx     context.Context
+	stop    func()
+}
+
+// begin writes the response's head. It returns nil if nothing more is to be done here:
+// there is no body, or the connection was hijacked.
+func (s *Server) begin(w *counted, r *http.Request, a *answer) (o *outgoing, hijacked bool) {
+	h := w.Header()
+	sse.SetHeaders(h)
+	if a.mediaType != "" {
+		h.Set("Content-Type", a.mediaType)
+	}
+	h.Set("X-Content-Type-Options", "nosniff")
+	if s.hijack(w, r, a.src, a.view) {
+		return nil, true
 	}
 	w.WriteHeader(http.StatusOK)
 	if r.Method == http.MethodHead {
-		return false
+		return nil, false
 	}
+	o = &outgoing{s: s, r: r, src: a.src, view: a.view, opening: s.opening(r)}
+	o.ctx, o.stop = s.readerContext(spool.WaitForStore(r.Context()))
+	o.to, o.timeout = response{w, http.NewResponseController(w)}, s.o.WriteTimeout
+	if o.ends = r.ProtoMajor > 1; o.ends {
+		o.timeout = max(o.timeout, s.o.Heartbeat)
+	}
+	return o, false
+}
 
-	ctx, stop := s.readerContext(spool.WaitForStore(r.Context()))
-	defer stop()
-	s.metrics.reader(view, 1)
-	defer s.metrics.reader(view, -1)
-
-	out := &sink{to: response{w, http.NewResponseController(w)}, timeout: s.o.WriteTimeout}
-	if out.ends = r.ProtoMajor > 1; out.ends {
-		out.timeout = max(out.timeout, s.o.Heartbeat)
+// end completes the response, or breaks the connection off.
+func (o *outgoing) end(reason string) {
+	s := o.s
+	s.metrics.end(reason)
+	s.metrics.bytes.Add(float64(o.n))
+	if reason == endDone {
+		_ = o.to.SetWriteDeadline(time.Time{}) // the connection is used again
+		return
 	}
-	end := s.copy(ctx, out, src, s.opening(r))
-	s.metrics.end(end)
-	s.metrics.bytes.Add(float64(out.n))
-	if end == endDone {
-		_ = out.to.SetWriteDeadline(time.Time{}) // the connection is used again
-		return false
-	}
-	if end == endDrained {
+	if reason == endDrained {
 		s.spread()
 	}
-	s.log.Debug("reader disconnected", "path", r.URL.Path, "view", view, "reason", end)
+	s.log.Debug("reader disconnected", "path", o.r.URL.Path, "view", o.view, "reason", reason)
 	panic(http.ErrAbortHandler)
 }
 
@@ -96,7 +128,7 @@ func (s *Server) copy(ctx context.Context, out *sink, src chat.Source, opening [
 	defer func() { wait.cancel() }()
 	silent := false
 	for {
-		buf, err := src.Next(wait.ctx)
+		buf, err := next(wait.ctx, src)
 		if len(buf) > 0 {
 			silent = false
 			werr := out.write(buf)
@@ -127,6 +159,26 @@ func (s *Server) copy(ctx context.Context, out *sink, src chat.Source, opening [
 			silent = true
 		default:
 			return s.failed(err)
+		}
+	}
+}
+
+// next is src.Next. A source that can be polled waits here, so that what it needs of the
+// stack to read the log is not kept by each reader that has nothing to read.
+func next(ctx context.Context, src chat.Source) ([]byte, error) {
+	p, ok := src.(chat.Polled)
+	if !ok {
+		return src.Next(ctx)
+	}
+	for {
+		buf, err := p.Poll(ctx)
+		if err == nil && len(buf) == 0 {
+			err = p.Await(ctx)
+		} else {
+			return buf, err
+		}
+		if err != nil {
+			return nil, err
 		}
 	}
 }

@@ -59,7 +59,7 @@ type serveCmd struct {
 	Heartbeat   time.Duration    `default:"10s" help:"Send a comment on a stream after this much silence."`
 	WriteLimit  time.Duration    `name:"write-timeout" default:"15s" help:"A reader that takes longer than this for one write is disconnected."`
 	MaxReaders  int              `name:"max-readers" default:"10000" help:"Streams that may be open at once; 0 is no limit."`
-	Hijack      bool             `name:"hijack-streams" help:"Take the connections of native streams over from the HTTP server, so that an idle reader costs about 5 KiB instead of 35: for very many readers of which few get something at a time. Only on HTTP/1.1 without TLS. The connection is closed when its stream ends."`
+	Hijack      bool             `name:"hijack-streams" help:"Take the connections of native streams over from the HTTP server, so that an idle reader costs about 5 KiB instead of 30: for very many readers of which few get something at a time. Only on HTTP/1.1 without TLS. The connection is closed when its stream ends."`
 	BodyMemory  int              `name:"body-memory" placeholder:"MIB" default:"128" help:"MiB of request bodies that may be in memory at once (128 by default); handling them takes about five times as much. 0 is no limit."`
 	Overrides   bool             `name:"allow-overrides" help:"Let requests replace a session's history or state."`
 	Wires       wires.ServeFlags `embed:""`
