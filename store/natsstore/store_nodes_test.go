@@ -113,16 +113,7 @@ func TestNATSServerKilled(t *testing.T) {
 
 // The same of a cluster of three servers whose leader is killed.
 func TestNATSLeaderKilled(t *testing.T) {
-	servers := engines.NATSCluster(t, 3)
-	var urls []string
-	for _, s := range servers {
-		urls = append(urls, "nats://"+s.Addr())
-	}
-	s, err := Open(strings.Join(urls, ","), &Options{Replicas: 3})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
+	s, servers := openCluster(t)
 	appendUnderKills(t, s, func() {
 		leader := engines.NATSLeader(t, servers)
 		leader.Kill()
