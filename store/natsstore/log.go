@@ -379,8 +379,13 @@ func limitOf(n int) int {
 	return n
 }
 
-// batchSize is how many messages are asked for at once.
-const batchSize = 512
+// batchSize is how many messages are asked for at once. The server sends all of them, be the
+// reader's page full or not, so the first batch is small.
+const (
+	batchSize  = 512
+	firstBytes = 256 << 10
+	maxBytes   = 4 << 20
+)
 
 // scan calls each with the records after a sequence, and the sequences of their messages,
 // until it returns false: those of the subjects that a filter selects, without trace that
@@ -420,9 +425,9 @@ func (s *Store) scan(ctx context.Context, st *state, last uint64, filter string,
 		return true, nil
 	}
 	subject := s.subject(st.Session, filter)
-	for !done && start <= last {
+	for size := firstBytes; !done && start <= last; size = min(2*size, maxBytes) {
 		was := start
-		if err := s.batch(ctx, s.log, query{Seq: start, Next: subject, Batch: batchSize, MaxBytes: 4 << 20}, one); err != nil {
+		if err := s.batch(ctx, s.log, query{Seq: start, Next: subject, Batch: batchSize, MaxBytes: size}, one); err != nil {
 			return err
 		}
 		if start > was || done {
