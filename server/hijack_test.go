@@ -4,12 +4,16 @@ import (
 	"bufio"
 	"cmp"
 	"errors"
+	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -167,6 +171,43 @@ func (k *kit) begun(session string) *owner {
 	o := k.own(session)
 	o.start("u1")
 	return o
+}
+
+// Readers that come, leave anywhere and come back while a log is written have each record
+// once, in order.
+func TestHijackedCrowd(t *testing.T) {
+	t.Parallel()
+	k := newKit(t, &server.Options{HijackStreams: true})
+	o := k.begun("s")
+	var crowd sync.WaitGroup
+	for i := range 40 {
+		crowd.Go(func() {
+			random, seen := rand.New(rand.NewPCG(1, uint64(i))), 0
+			for {
+				e := k.stream("GET", fmt.Sprintf("/stream/s?after=%d", seen), "")
+				for range 1 + random.IntN(20) {
+					ev, err := e.next()
+					if err == nil && ev.ID != strconv.Itoa(seen+1) && !strings.Contains(ev.Data, `"type":"end"`) {
+						t.Errorf("%s after %d: %s", ev.ID, seen, ev.Data)
+						return
+					}
+					if err != nil || strings.Contains(ev.Data, `"run_finished"`) {
+						if err != nil {
+							t.Error(err)
+						}
+						return
+					}
+					seen++
+				}
+				_ = e.res.Body.Close()
+			}
+		})
+	}
+	for i := range 200 {
+		o.text(fmt.Sprint(i, " "))
+	}
+	o.finish()
+	crowd.Wait()
 }
 
 // A stalled reader is cut by the write deadline; those that wait with it are not held up.
