@@ -4,7 +4,6 @@ package natsstore
 
 import (
 	"encoding/json"
-	"fmt"
 	"testing"
 	"time"
 
@@ -120,7 +119,7 @@ func (b *backup) restore(t testing.TB, nc *nats.Conn) {
 	ask(t, nc, "$JS.API.STREAM.RESTORE."+b.name, map[string]any{"config": b.Config, "state": b.State}, &to)
 	for _, part := range b.chunks {
 		if m, err := nc.Request(to.Subject, part, time.Minute); err != nil || len(m.Data) > 0 {
-			t.Fatal(fmt.Sprintf("%v, %v", m, err))
+			t.Fatalf("%v, %v", m, err)
 		}
 	}
 	ask(t, nc, to.Subject, nil, &none)
