@@ -233,8 +233,8 @@ func TestHeartbeat(t *testing.T) {
 func TestStatic(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, &server.Options{Assets: assets(), Info: server.Info{Model: "m", Demo: true}})
-	for _, path := range []string{"/", "/inspect", "/index.html"} {
-		if data := k.status(http.StatusOK, "GET", path, ""); string(data) != "<p>page" {
+	for path, want := range map[string]string{"/": "<p>page", "/index.html": "<p>page", "/inspect": "<p>inspector"} {
+		if data := k.status(http.StatusOK, "GET", path, ""); string(data) != want {
 			t.Errorf("%s: %q", path, data)
 		}
 	}

@@ -91,6 +91,7 @@ func (k *kit) execute(a *agent.Agent) {
 func assets() fs.FS {
 	return fstest.MapFS{
 		"index.html":      {Data: []byte("<p>page")},
+		"inspect.html":    {Data: []byte("<p>inspector")},
 		"assets/a-123.js": {Data: []byte("1")},
 	}
 }

@@ -42,7 +42,13 @@ export function joinDeltas<Chunk extends { type: string }>(ms: number): Transfor
         return;
       }
       pending = chunk;
-      timer = setTimeout(() => flush(controller), wait);
+      timer = setTimeout(() => {
+        try {
+          flush(controller);
+        } catch {
+          // The reader has left.
+        }
+      }, wait);
     },
     flush,
   });

@@ -51,6 +51,7 @@ function performed() {
   };
   let begun;
   const perform = async index => {
+    while (!tests[index]) await new Promise(done => setTimeout(done, 5)); // its file awaits something first
     await (begun ??= all(first));
     const then = [];
     try {

@@ -206,6 +206,7 @@ export class ChatSession<Message extends UIMessage = UIMessage> {
     removeEventListener('online', this.#seen);
     removeEventListener('pageshow', this.#seen);
     this.#tabs?.close();
+    this.#tabs = undefined;
     this.#following = false;
     this.#position = -1; // whatever the log holds by then is news
     this.#set({ connection: 'live' });
@@ -414,16 +415,19 @@ export class ChatSession<Message extends UIMessage = UIMessage> {
     if (last?.role === 'assistant' && last.parts.some(p => p.type === 'data-error')) return;
     const problem = explain(error);
     this.#set({ problem, connection: 'live' });
-    if (last?.role === 'user' || problem.code === 'busy') await this.load();
+    if (this.#sent || last?.role === 'user') await this.load(); // what the server did not take comes back
   }
 
   /**
    * Sends a message, or sends an earlier one again with another text (`messageId`), which
-   * rewinds the session to it. While a run is at work, `whenBusy` says what becomes of both.
+   * rewinds the session to it. While a run is at work, `whenBusy` says what becomes of both;
+   * by default the message waits (`queue`).
    */
   send(text: string, options: { messageId?: string; files?: FileUIPart[]; whenBusy?: WhenBusy } = {}): void {
-    const { messageId, files = [], whenBusy } = options;
-    if (this.#busy && whenBusy !== undefined && messageId === undefined) return void this.#sendWhileBusy(text, files, whenBusy);
+    // What is being loaded would take the message's place.
+    if (this.#loading) return void this.#loading.then(() => this.send(text, options));
+    const { messageId, files = [], whenBusy = 'queue' } = options;
+    if (this.#busy && messageId === undefined) return void this.#sendWhileBusy(text, files, whenBusy);
     const id = messageId ?? this.#newID();
     this.#sent = { id, text };
     this.#set({ problem: undefined, returned: undefined });
@@ -452,6 +456,7 @@ export class ChatSession<Message extends UIMessage = UIMessage> {
 
   /** Has an answer written again. */
   regenerate(messageId: string): void {
+    if (this.#loading) return void this.#loading.then(() => this.regenerate(messageId));
     this.#set({ problem: undefined });
     void this.chat.regenerate({ messageId }).catch((error: Error) => this.#failed(error));
     this.#begins();

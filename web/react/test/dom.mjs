@@ -7,10 +7,19 @@ globalThis.document = window.document;
 globalThis.navigator ??= window.navigator; // Node 20 has none
 globalThis.addEventListener = window.addEventListener.bind(window);
 globalThis.removeEventListener = window.removeEventListener.bind(window);
-globalThis.IS_REACT_ACT_ENVIRONMENT = true;
 
-const { act, createElement, StrictMode } = await import('react');
+const { act: reactAct, createElement, StrictMode } = await import('react');
 const { createRoot } = await import('react-dom/client');
+
+/** Does something and waits until React has shown it. Elsewhere updates come as in a browser. */
+export async function act(what) {
+  globalThis.IS_REACT_ACT_ENVIRONMENT = true;
+  try {
+    await reactAct(what);
+  } finally {
+    globalThis.IS_REACT_ACT_ENVIRONMENT = false;
+  }
+}
 
 /** Renders a hook, twice as StrictMode does; `result()` is what it returned last. */
 export async function renderHook(hook, props) {
@@ -27,16 +36,14 @@ export async function renderHook(hook, props) {
   return { result: () => last, renders: () => renders, rerender: render, unmount: () => act(async () => root.unmount()) };
 }
 
-export { act };
-
 /** Repeats a check until it holds. */
 export async function eventually(check) {
   for (let n = 0; ; n++) {
     try {
       return await check();
     } catch (error) {
-      if (n >= 400) throw error;
-      await act(async () => new Promise(done => setTimeout(done, 10)));
+      if (n >= 12_000) throw error; // two minutes: a machine may stand still
+      await new Promise(done => setTimeout(done, 10));
     }
   }
 }
