@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -93,28 +92,6 @@ func (e *engine) append(ctx context.Context, recs []chunk.Record) (spool.Appende
 	return e.s.Append(ctx, spool.Append{Session: "s", Epoch: e.lease.Epoch, Writer: "w", Ordinal: e.n, Records: recs})
 }
 
-// inTurn measures the engine and the store in turn.
-func inTurn(b *testing.B, bare, store func() error) {
-	var all [2][]time.Duration
-	for b.Loop() {
-		for i, f := range []func() error{bare, store} {
-			begun := time.Now()
-			if err := f(); err != nil {
-				b.Fatal(err)
-			}
-			all[i] = append(all[i], time.Since(begun))
-		}
-	}
-	var median [2]float64
-	for i, name := range []string{"bare", "store"} {
-		slices.Sort(all[i])
-		median[i] = float64(all[i][len(all[i])/2].Nanoseconds())
-		b.ReportMetric(median[i], name+"-p50-ns")
-	}
-	b.ReportMetric(median[0]/median[1], "ratio") // of what they do in a second
-	b.ReportMetric(0, "ns/op")
-}
-
 // BenchmarkAgainstNATS measures the store against what the engine does by itself, call by call
 // in turn: an append against a publish of the same bytes on a condition; a wake-up of another
 // process against a message that the stream publishes again; and reading a log against reading
@@ -123,7 +100,7 @@ func BenchmarkAgainstNATS(b *testing.B) {
 	for _, size := range []int{1, 10, 100} {
 		b.Run(fmt.Sprintf("append/batch=%d", size), func(b *testing.B) {
 			e, recs, ctx, last := newEngine(b), deltas(size), b.Context(), uint64(0)
-			inTurn(b, func() error { return e.publish(ctx, recs, &last) }, func() error { _, err := e.append(ctx, recs); return err })
+			storetest.InTurn(b, func() error { return e.publish(ctx, recs, &last) }, func() error { _, err := e.append(ctx, recs); return err })
 		})
 	}
 	b.Run("wake", benchWake)
@@ -143,7 +120,7 @@ func benchWake(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	inTurn(b, func() error {
+	storetest.InTurn(b, func() error {
 		if err := e.publish(ctx, recs, &last); err != nil {
 			return err
 		}
@@ -174,7 +151,7 @@ func benchCatchUp(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	inTurn(b, func() error {
+	storetest.InTurn(b, func() error {
 		found := 0
 		err := e.another.batch(ctx, "bare", query{Seq: 1, Next: bareSubject, Batch: batchSize, MaxBytes: 4 << 20}, func(message) (bool, error) {
 			found++
@@ -196,48 +173,12 @@ func benchCatchUp(b *testing.B) {
 	})
 }
 
-// calls counts what a viewer asks of its store.
-type calls struct {
-	*Store
-	waits, asked atomic.Int64
-}
-
-func (c *calls) Wait(ctx context.Context, session string, seen spool.Head) (spool.Head, []chunk.Record, error) {
-	c.waits.Add(1)
-	return c.Store.Wait(ctx, session, seen)
-}
-
-func (c *calls) Read(ctx context.Context, session string, after uint64, limit int) ([]chunk.Record, spool.Head, error) {
-	c.asked.Add(1)
-	return c.Store.Read(ctx, session, after, limit)
-}
-
-func (c *calls) Head(ctx context.Context, session string) (spool.Head, error) {
-	c.asked.Add(1)
-	return c.Store.Head(ctx, session)
-}
-
 // BenchmarkRemoteViewer counts the calls of a viewer in another process than the owner's for
-// each delta. A wait costs the server nothing; a read and a head are a round trip each.
+// each delta.
 func BenchmarkRemoteViewer(b *testing.B) {
-	e, recs, ctx := newEngine(b), deltas(1), b.Context()
-	counted := &calls{Store: e.another}
-	logs := spool.NewLogs(counted, nil)
-	b.Cleanup(func() { logs.Close() })
-	g, err := logs.Log("s")
-	if err != nil {
-		b.Fatal(err)
-	}
-	r := g.Reader(spool.ReadOptions{Follow: true})
-	for b.Loop() {
-		if _, err := e.append(ctx, recs); err != nil {
-			b.Fatal(err)
-		}
-		got, err := r.Next(ctx)
-		if err != nil || len(got) != 1 {
-			b.Fatalf("%d records, %v", len(got), err)
-		}
-	}
-	b.ReportMetric(float64(counted.waits.Load())/float64(b.N), "waits/delta")
-	b.ReportMetric(float64(counted.asked.Load())/float64(b.N), "round-trips/delta")
+	e := newEngine(b)
+	storetest.BenchViewer(b, e.another, func() error {
+		_, err := e.append(b.Context(), deltas(1))
+		return err
+	})
 }

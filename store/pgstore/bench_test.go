@@ -8,7 +8,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -84,28 +83,6 @@ func (e *engine) append(ctx context.Context, recs []chunk.Record) (spool.Appende
 	return e.s.Append(ctx, spool.Append{Session: "s", Epoch: e.lease.Epoch, Writer: "w", Ordinal: uint64(e.n), Records: recs})
 }
 
-// inTurn measures the engine and the store in turn.
-func inTurn(b *testing.B, bare, store func() error) {
-	var all [2][]time.Duration
-	for n := 0; b.Loop(); n++ {
-		for i, f := range []func() error{bare, store} {
-			begun := time.Now()
-			if err := f(); err != nil {
-				b.Fatal(err)
-			}
-			all[i] = append(all[i], time.Since(begun))
-		}
-	}
-	var median [2]float64
-	for i, name := range []string{"bare", "store"} {
-		slices.Sort(all[i])
-		median[i] = float64(all[i][len(all[i])/2].Nanoseconds())
-		b.ReportMetric(median[i], name+"-p50-ns")
-	}
-	b.ReportMetric(median[0]/median[1], "ratio") // of what they do in a second
-	b.ReportMetric(0, "ns/op")
-}
-
 // BenchmarkAgainstEngine measures the store against what the engine does by itself, call by
 // call in turn: an append against an insert of the same rows; a wake-up of another process
 // against NOTIFY with the same bytes; and reading a log against reading its rows.
@@ -119,7 +96,7 @@ func BenchmarkAgainstEngine(b *testing.B) {
 		for _, size := range []int{1, 10, 100} {
 			b.Run(fmt.Sprintf("append/disk=%s/batch=%d", disk, size), func(b *testing.B) {
 				e, recs, ctx := newEngine(b, disks[disk]...), deltas(size), b.Context()
-				inTurn(b, func() error { return e.insert(ctx, recs) }, func() error { _, err := e.append(ctx, recs); return err })
+				storetest.InTurn(b, func() error { return e.insert(ctx, recs) }, func() error { _, err := e.append(ctx, recs); return err })
 			})
 		}
 	}
@@ -133,7 +110,7 @@ func BenchmarkAgainstEngine(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		inTurn(b, func() error {
+		storetest.InTurn(b, func() error {
 			heard := make(chan error, 1)
 			go func() { _, err := e.listener.WaitForNotification(ctx); heard <- err }()
 			if _, err := e.c.Exec(ctx, "SELECT pg_notify('bare', $1)", text); err != nil {
@@ -161,7 +138,7 @@ func BenchmarkAgainstEngine(b *testing.B) {
 				b.Fatal(err)
 			}
 		}
-		inTurn(b, func() error {
+		storetest.InTurn(b, func() error {
 			rows, err := e.c.Query(ctx, "SELECT seq, type, agent, time, trace, data FROM record WHERE sid = (SELECT sid FROM session WHERE id = 's') ORDER BY seq")
 			if err != nil {
 				return err
@@ -184,48 +161,12 @@ func BenchmarkAgainstEngine(b *testing.B) {
 	})
 }
 
-// calls counts what a viewer asks of its store.
-type calls struct {
-	*Store
-	waits, reads, heads atomic.Int64
-}
-
-func (c *calls) Wait(ctx context.Context, session string, seen spool.Head) (spool.Head, []chunk.Record, error) {
-	c.waits.Add(1)
-	return c.Store.Wait(ctx, session, seen)
-}
-
-func (c *calls) Read(ctx context.Context, session string, after uint64, limit int) ([]chunk.Record, spool.Head, error) {
-	c.reads.Add(1)
-	return c.Store.Read(ctx, session, after, limit)
-}
-
-func (c *calls) Head(ctx context.Context, session string) (spool.Head, error) {
-	c.heads.Add(1)
-	return c.Store.Head(ctx, session)
-}
-
 // BenchmarkRemoteViewer counts the calls of a viewer in another process than the owner's for
-// each delta. A wait costs the server nothing; a read and a head are a round trip each.
+// each delta.
 func BenchmarkRemoteViewer(b *testing.B) {
-	e, recs, ctx := newEngine(b), deltas(1), b.Context()
-	counted := &calls{Store: e.another}
-	logs := spool.NewLogs(counted, nil)
-	b.Cleanup(func() { logs.Close() })
-	g, err := logs.Log("s")
-	if err != nil {
-		b.Fatal(err)
-	}
-	r := g.Reader(spool.ReadOptions{Follow: true})
-	for b.Loop() {
-		if _, err := e.append(ctx, recs); err != nil {
-			b.Fatal(err)
-		}
-		got, err := r.Next(ctx)
-		if err != nil || len(got) != 1 {
-			b.Fatalf("%d records, %v", len(got), err)
-		}
-	}
-	b.ReportMetric(float64(counted.waits.Load())/float64(b.N), "waits/delta")
-	b.ReportMetric(float64(counted.reads.Load()+counted.heads.Load())/float64(b.N), "round-trips/delta")
+	e := newEngine(b)
+	storetest.BenchViewer(b, e.another, func() error {
+		_, err := e.append(b.Context(), deltas(1))
+		return err
+	})
 }
