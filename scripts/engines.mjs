@@ -4,6 +4,8 @@ import { readFileSync } from 'node:fs';
 
 const exceptions = {
   'ai@7': 'declares Node 22 and runs on 20; it is here to be tested against',
+  '@ai-sdk/react@4': 'declares Node 22 and runs on 20; our hooks are tested with it',
+  '@ai-sdk/mcp@2': 'comes with @ai-sdk/react 4',
   '@ai-sdk/gateway@4': 'comes with ai 7',
   '@ai-sdk/provider@4': 'comes with ai 7',
   '@ai-sdk/provider-utils@5': 'comes with ai 7',
