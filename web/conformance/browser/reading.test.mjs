@@ -1,7 +1,8 @@
 // What the page makes of a model's words, and how it is found one's way about in.
 import assert from 'node:assert/strict';
 import { after, before } from '../lib/test.mjs';
-import { launch, openPage, test } from '../lib/browser.mjs';
+import { accessible } from '../lib/axe.mjs';
+import { launch, openPage, say, test } from '../lib/browser.mjs';
 import { newSession } from '../lib/cut.mjs';
 import { claim } from '../lib/producer.mjs';
 import { freePort, start, tempDir } from '../lib/spool.mjs';
@@ -88,4 +89,51 @@ test('older chats are listed when they are asked for', async () => {
   await page.getByRole('button', { name: 'Older chats' }).click();
   await page.getByText('Chat 149', { exact: true }).waitFor();
   assert.equal(await page.getByRole('button', { name: 'Older chats' }).count(), 0);
+});
+
+test('an address that leads nowhere says so, and a message begins a chat there', async () => {
+  const session = newSession('nowhere');
+  const page = await openPage(browser, `${spool.url}/?session=${session}`);
+  await page.locator('.unknown', { hasText: session }).waitFor();
+  await accessible(page, 'an unknown chat');
+  await say(page, 'hello');
+  await page.locator('.assistant .md').waitFor();
+  assert.equal(await page.locator('.unknown').count(), 0);
+  await page.locator('.new').click();
+  await page.locator('.scenes').waitFor();
+  assert.equal(await page.locator('.unknown').count(), 0);
+});
+
+test('what is to be approved is shown with the names of its arguments', async () => {
+  const page = await openPage(browser, `${spool.url}/?session=${newSession('named')}`);
+  await say(page, 'approve');
+  await page.getByRole('button', { name: 'Approve', exact: true }).waitFor();
+  assert.match(await page.locator('.tool-hint').innerText(), /^\w+: \S+, \w+: /);
+  await accessible(page, 'an approval');
+});
+
+for (const [where, options, focused] of [
+  ['a desktop', {}, '.composer textarea'],
+  ['a phone', phone, '.scroller'],
+]) {
+  test(`the focus stays in the conversation after a card of the welcome: ${where}`, async () => {
+    const page = await openPage(browser, spool.url, options);
+    await page.locator('.scenes button').first().press('Enter');
+    await page.locator('.message.user').waitFor();
+    await page.locator(`${focused}:focus`).waitFor();
+  });
+}
+
+test('on a phone everything to press is at least 40 pixels high', async () => {
+  const page = await openPage(browser, `${spool.url}/?session=${newSession('fingers')}`, phone);
+  await say(page, 'approve');
+  await page.getByRole('button', { name: 'Approve', exact: true }).waitFor();
+  const low = () => page.locator('button:visible, summary:visible, .side-foot a:visible').evaluateAll(all =>
+    all.map(e => [e.getAttribute('aria-label') ?? e.textContent, Math.round(e.getBoundingClientRect().height)]).filter(([, height]) => height < 40));
+  assert.deepEqual(await low(), []);
+  await page.getByRole('button', { name: 'Approve', exact: true }).press('Enter');
+  await page.getByText('It is booked.').waitFor();
+  await page.locator('main[data-status=ready]').waitFor();
+  assert.deepEqual(await low(), []);
+  await accessible(page, 'a phone');
 });

@@ -1,7 +1,7 @@
 import { useSessionMessages, type WhenBusy } from '@spool-run/react';
 import { useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState, useSyncExternalStore, type ReactNode } from 'react';
 import { Announcer } from './announcer';
-import { addressOf, type Message, type ServerInfo } from './api';
+import { addressOf, sessionFromAddress, type Message, type ServerInfo } from './api';
 import { Composer } from './composer';
 import { Guard } from './guard';
 import { IconBranch, IconDown, IconPlus } from './icons';
@@ -107,6 +107,13 @@ export function Conversation({ session, info, away, behind, title, menu, onFirst
     edits?.[edits.length - 1]?.click();
   };
 
+  // The card that was picked goes away with the focus. A phone's keyboard should not jump up by itself.
+  const pick = (text: string) => {
+    send(text);
+    const next = matchMedia('(pointer: fine)').matches ? '.composer textarea' : '.scroller';
+    view.scroller.current?.closest('main')?.querySelector<HTMLElement>(next)?.focus();
+  };
+
   const connection = state.connection === 'live' && state.recovering ? 'recovering' : state.connection;
   const root = rootOf(session.id);
   const last = messages.at(-1);
@@ -135,10 +142,15 @@ export function Conversation({ session, info, away, behind, title, menu, onFirst
           The server's storage is not answering. The run goes on when it is back.
         </p>
       )}
-      <div className="scroller" ref={view.scroller}>
+      <div className="scroller" tabIndex={-1} ref={view.scroller}>
         <div className="thread" role="log" aria-live="off" aria-label="Conversation" ref={view.content}>
           {state.phase === 'loading' && <p className="loading">Loading…</p>}
-          {state.phase === 'ready' && messages.length === 0 && !busy && <Welcome info={info} onPick={send} />}
+          {state.phase === 'ready' && messages.length === 0 && !busy && sessionFromAddress() === session.id && (
+            <p className="unknown" role="status">
+              There are no messages in the chat <code>{session.id.slice(0, 100)}</code>. If you expected some, the address is wrong or the chat was deleted.
+            </p>
+          )}
+          {state.phase === 'ready' && messages.length === 0 && !busy && <Welcome info={info} onPick={pick} />}
           {timeline.origin && (
             <p className="origin">
               <IconBranch /> Branched from{' '}

@@ -128,13 +128,13 @@ export function Value({ label, value }: { label: string; value: unknown }) {
 
 const room = 80;
 
-/** The beginning of what a call was given. */
+/** The beginning of what a call was given, with the names of its arguments. */
 function brief(value: unknown): string {
   if (typeof value !== 'object' || value === null) return value === undefined || value === null ? '' : String(value).slice(0, room);
   let text = '';
   for (const key in value) {
     if (text.length >= room) break;
-    text += `${text && ', '}${nested((value as Record<string, unknown>)[key], room)}`;
+    text += `${text && ', '}${Array.isArray(value) ? '' : `${key}: `}${nested((value as Record<string, unknown>)[key], room)}`;
   }
   return text.slice(0, room);
 }
