@@ -81,7 +81,7 @@ async function madeUp(context, sessions) {
   const json = (route, body) => (body ? route.fulfill({ json: body }) : route.fallback());
   await context.route('**/api/chat/*/snapshot', route => json(route, of(route)?.snapshot));
   await context.route('**/api/chat/*/checkpoints?*', route => json(route, of(route) && { items: [], total: 0, hasMore: false }));
-  await context.route('**/stream/*/info', route => json(route, of(route) && { latestSequence: 1, status: 'ended', incarnation: 1 }));
+  await context.route('**/api/chat/*/info', route => json(route, of(route) && { latestSequence: 1, status: 'ended', incarnation: 1 }));
   await context.route(/\/api\/chat\/[^/?]+$/, route => {
     const session = route.request().method() === 'GET' ? of(route) : undefined;
     if (!session) return route.fallback();

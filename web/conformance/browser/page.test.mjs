@@ -208,7 +208,7 @@ test('a call that waits is answered on the page: approved, denied, after a reloa
   await say(page, 'approve');
   const { approval } = (await same(page)).messages.at(-1).parts.find(p => p.toolCallId);
   // Someone else is quicker, and this page never looks by itself.
-  const info = `**/stream/${session}/info`;
+  const info = `**/api/chat/${session}/info`;
   await page.route(info, route => route.abort());
   await page.reload();
   const deny = page.getByRole('button', { name: 'Deny', exact: true });

@@ -75,7 +75,7 @@ test('under a prefix', async () => {
 test('a server that did not answer is asked again within a quarter of a second, also between two answers', async () => {
   let answer = route => route.fallback();
   const page = await openPage(browser, 'about:blank');
-  await page.route('**/stream/*/info', route => answer(route));
+  await page.route('**/api/chat/*/info', route => answer(route));
   await page.clock.install();
   await page.goto(`${spool.url}/?session=${newSession('idle')}`);
   await say(page, 'hello');
