@@ -102,6 +102,20 @@ test('what happens is seen as it happens, and can be stopped', async () => {
   await (await answer).text();
 });
 
+test('a model phase lasts as long as it says something', async () => {
+  const session = newSession('inspect-model');
+  const held = gate.holdAt(session, 'assistant_message');
+  const answer = say(session, 'hello');
+  await held; // all that follows its step's start is trace
+  const page = await inspect(session);
+  const { records: all } = await (await fetch(`${spool.url}/api/chat/${session}/records?limit=1000`)).json();
+  const lasted = Math.max(1, all.at(-1).time - all.find(r => r.chunk.type === 'run_started').time);
+  const words = lasted < 1000 ? `${lasted} ms` : `${(lasted / 1000).toFixed(lasted < 10_000 ? 2 : 1)} s`;
+  await eventually(async () => assert.ok(lasted >= 60_000 || (await page.locator('.gantt-tools .quiet').innerText()) === words));
+  gate.allow(session, Infinity);
+  await (await answer).text();
+});
+
 test('an approval is decided, and a branch is made, from the inspector', async () => {
   const session = await finished('approve', 'approve');
   const page = await inspect(session);

@@ -139,11 +139,11 @@ function LogView({ log, onOpen }: { log: SessionLog; onOpen(session: string): vo
       )}
       <div className="inspect-body">
         <section className="turns" aria-label="Turns">
-          <Virtual rows={turns.length} height={52} label="Turns" selected={index < 0 ? undefined : index} onSelect={setChosen} stick={chosen === undefined} render={row => <TurnRow turn={turns[row]!} number={row + 1} />} />
+          <Virtual rows={turns.length} height={52} label="Turns" selected={index < 0 ? undefined : index} onSelect={setChosen} stick={chosen === undefined} render={row => <TurnRow turn={turns[row]!} now={timeline.now} number={row + 1} />} />
         </section>
         <section className="run">
-          {turn && <Gantt key={turn.first} turn={turn} selected={selected} onSelect={show} />}
-          {other && <Gantt key={`beside ${other.first}`} turn={other} selected={selected} onSelect={show} />}
+          {turn && <Gantt key={turn.first} turn={turn} now={timeline.now} selected={selected} onSelect={show} />}
+          {other && <Gantt key={`beside ${other.first}`} turn={other} now={timeline.now} selected={selected} onSelect={show} />}
           <div className="records-head">
             <h2>Records</h2>
             <label>
@@ -176,7 +176,7 @@ function LogView({ log, onOpen }: { log: SessionLog; onOpen(session: string): vo
               {tab === 'frames' && <Frames source={source} from={selected} />}
               {tab === 'turn' && turn && (
                 <>
-                  <TurnTable source={source} turns={other ? [turn, other] : [turn]} prices={prices} />
+                  <TurnTable source={source} turns={other ? [turn, other] : [turn]} now={timeline.now} prices={prices} />
                   <label className="field">
                     Beside another turn
                     <select value={beside ?? ''} onChange={e => setBeside(e.target.value === '' ? undefined : Number(e.target.value))}>
@@ -219,14 +219,14 @@ function useRecord(log: SessionLog, sequence: number | undefined, version: numbe
   }, [log, sequence, version]);
 }
 
-function TurnRow({ turn, number }: { turn: Turn; number: number }) {
+function TurnRow({ turn, now, number }: { turn: Turn; now: number; number: number }) {
   return (
     <div className="turn" data-outcome={turn.outcome}>
       <span className="turn-said">
         <span className="quiet">{number}</span> {turn.said || 'without a message'}
       </span>
       <span className="quiet">
-        {turn.outcome} · {turn.steps} {turn.steps === 1 ? 'step' : 'steps'} · {duration(endOf(turn) - turn.from)}
+        {turn.outcome} · {turn.steps} {turn.steps === 1 ? 'step' : 'steps'} · {duration(endOf(turn, now) - turn.from)}
         {turn.marks.some(m => m.kind === 'owner' || m.kind === 'retry') && ' · recovered'}
       </span>
     </div>

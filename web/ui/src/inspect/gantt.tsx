@@ -6,19 +6,20 @@ const rowHeight = 26;
 
 interface Props {
   turn: Turn;
+  now: number; // of the timeline
   selected: number | undefined; // a sequence
   onSelect(sequence: number): void;
 }
 
 /** A turn in time: what ran, how long, what happened meanwhile. Zoomed with the buttons, the keys + and -, or Ctrl and the wheel. */
-export function Gantt({ turn, selected, onSelect }: Props) {
+export function Gantt({ turn, now, selected, onSelect }: Props) {
   const [zoom, setZoom] = useState(1);
   const scroller = useRef<HTMLDivElement>(null);
-  const total = Math.max(1, endOf(turn) - turn.from);
+  const total = Math.max(1, endOf(turn, now) - turn.from);
   const rows = rowsOf(turn);
   const lanes = rows.reduce((most, r) => Math.max(most, r.row + 1), 1);
   const at = (time: number) => `${((time - turn.from) / total) * 100}%`;
-  const wide = (span: Span) => `max(4px, ${(((span.to ?? endOf(turn)) - span.from) / total) * 100}%)`;
+  const wide = (span: Span) => `max(4px, ${(((span.to ?? endOf(turn, now)) - span.from) / total) * 100}%)`;
   const scale = (by: number) => {
     const el = scroller.current;
     const middle = el ? (el.scrollLeft + el.clientWidth / 2) / el.scrollWidth : 0.5;

@@ -65,6 +65,7 @@ export class SessionLog {
         this.whole = !more;
         this.#changed();
       }
+      await this.#look();
     } catch (error) {
       if (this.#closed.signal.aborted) return;
       this.error = (error as Error).message;
@@ -72,6 +73,14 @@ export class SessionLog {
     } finally {
       this.#busy = false;
     }
+  }
+
+  /** Looks at the last record, while a run is at work. */
+  async #look(): Promise<void> {
+    if (this.timeline.turns.at(-1)?.outcome !== 'running') return;
+    const { records } = await this.source.page(this.head - 1, 1, false, this.#closed.signal);
+    this.timeline.now = records.at(-1)?.time ?? 0;
+    this.#changed();
   }
 
   /** How many rows the list has. */

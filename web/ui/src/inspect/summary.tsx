@@ -37,14 +37,14 @@ const cost = (turn: { input: number; output: number }, p: Prices) => (turn.input
 const dollars = (n: number) => (n === 0 ? '–' : n < 0.01 ? `$${n.toFixed(5)}` : `$${n.toFixed(2)}`);
 
 /** What one turn took, beside another one. */
-export function TurnTable({ source, turns, prices }: { source: Source; turns: Turn[]; prices: Prices }) {
+export function TurnTable({ source, turns, now, prices }: { source: Source; turns: Turn[]; now: number; prices: Prices }) {
   const rows: [string, (t: Turn) => string][] = [
     ['Outcome', t => t.outcome],
-    ['Duration', t => (t.to === undefined && t.outcome === 'running' ? `${duration(endOf(t) - t.from)} so far` : duration(endOf(t) - t.from))],
+    ['Duration', t => (t.to === undefined && t.outcome === 'running' ? `${duration(endOf(t, now) - t.from)} so far` : duration(endOf(t, now) - t.from))],
     ['Steps', t => String(t.steps)],
-    ['Model', t => sum(t, 'model')],
-    ['Tools', t => `${t.spans.filter(s => s.kind === 'tool').length} calls, ${sum(t, 'tool')}`],
-    ['Waiting', t => sum(t, 'pause')],
+    ['Model', t => sum(t, 'model', now)],
+    ['Tools', t => `${t.spans.filter(s => s.kind === 'tool').length} calls, ${sum(t, 'tool', now)}`],
+    ['Waiting', t => sum(t, 'pause', now)],
     ['Failed or repeated', t => String(t.spans.filter(s => s.failed).length + t.marks.filter(m => m.kind === 'retry').length)],
     ['Owners changed', t => String(t.marks.filter(m => m.kind === 'owner').length)],
     ['Tokens in / out', t => `${t.input.toLocaleString()} / ${t.output.toLocaleString()}`],
@@ -84,7 +84,7 @@ export function TurnTable({ source, turns, prices }: { source: Source; turns: Tu
   );
 }
 
-const sum = (turn: Turn, kind: string) => duration(turn.spans.reduce((ms, s) => (s.kind === kind ? ms + ((s.to ?? endOf(turn)) - s.from) : ms), 0));
+const sum = (turn: Turn, kind: string, now: number) => duration(turn.spans.reduce((ms, s) => (s.kind === kind ? ms + ((s.to ?? endOf(turn, now)) - s.from) : ms), 0));
 
 /** How long the model took to say something. That is in the trace, which is trimmed some time. */
 function FirstToken({ source, turn }: { source: Source; turn: Turn }) {

@@ -59,6 +59,8 @@ const commands: Record<string, string> = {
  */
 export class Timeline {
   readonly turns: Turn[] = [];
+  /** When the log's last record was written, while a run is at work: what is open lasts until then. */
+  now = 0;
   #said = new Map<string, string>(); // by command
   #open = new Map<string, Span>(); // by what ends them
   #turn: Turn | undefined;
@@ -171,10 +173,10 @@ export class Timeline {
   }
 }
 
-/** When a turn was last seen to do something. */
-export function endOf(turn: Turn): number {
+/** When a turn was last seen to do something, by now. */
+export function endOf(turn: Turn, now: number): number {
   if (turn.to !== undefined) return turn.to;
-  let end = turn.from;
+  let end = Math.max(turn.from, turn.outcome === 'running' ? now : 0);
   for (const s of turn.spans) end = Math.max(end, s.from, s.to ?? 0);
   for (const m of turn.marks) end = Math.max(end, m.at);
   return end;

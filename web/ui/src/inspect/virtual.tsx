@@ -24,11 +24,15 @@ export function Virtual({ rows, height, label, render, selected, onSelect, stick
   const box = useRef<HTMLDivElement>(null);
   const [view, setView] = useState({ top: 0, height: 600 });
   const atEnd = useRef(true);
+  const top = useRef(0);
 
   const look = () => {
     const el = box.current;
     if (!el) return;
-    atEnd.current = el.scrollTop + el.clientHeight >= el.scrollHeight - height;
+    // Only the reader scrolls up; that rows were added is not a wish to stay behind.
+    if (el.scrollTop + el.clientHeight >= el.scrollHeight - height) atEnd.current = true;
+    else if (el.scrollTop < top.current) atEnd.current = false;
+    top.current = el.scrollTop;
     setView(v => (v.top === el.scrollTop && v.height === el.clientHeight ? v : { top: el.scrollTop, height: el.clientHeight }));
   };
   useEffect(() => {
